@@ -25,7 +25,8 @@ struct cpu {
     struct cpu_job waiting; /* stands for a launch for which there is no room */
     uint64_t memory_total;
     struct cpu_rates rates; /* owner thread */
-    bool rates_measured;
+    bool rates_wanted;      /* measured ones are, */
+    bool rates_due;         /* and have not been yet */
 };
 
 /* Runs a launch whose kernel is known to exist, or makes a job of it that the caller continues. */
@@ -54,8 +55,9 @@ CPU_KERNEL(, elementwise)
 /* op_kernel.converts of drivers that read their input tile by tile, through a buffer in the first-level cache. */
 bool cpu_converts_tiles(const struct device *device, unsigned opcode, enum dtype from, enum dtype to);
 
-/* What the device does in a nanosecond, in rates.c; by the owner thread. First usual figures, or measured ones, which takes a few
- * milliseconds; then those of products by BLAS, which has just been loaded. */
+/* What the device does in a nanosecond, in rates.c; by the owner thread. First usual figures, then measured ones where they are
+ * wanted: cpu_rates_measure() takes some 2 ms, once, and cpu_rates_of_blas() some 4 ms when BLAS has just been loaded. */
 void cpu_rates_init(struct cpu *cpu, bool measure);
+void cpu_rates_measure(struct device *device);
 void cpu_rates_of_blas(struct cpu *cpu);
 void cpu_rates(const struct device *device, struct device_rates *rates);

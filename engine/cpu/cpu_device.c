@@ -201,6 +201,7 @@ const struct device_vtable cpu_device_vtable = {
     .close = cpu_close,
     .describe = cpu_describe,
     .rates = cpu_rates,
+    .measure = cpu_rates_measure,
     .reserve = cpu_reserve,
     .release = cpu_release,
     .launch = cpu_launch,

@@ -1,10 +1,9 @@
-/* What the device does in a nanosecond: measured when it is opened, where that is asked for, and of products by BLAS when that
- * is loaded. Each figure is the best of some short runs on one thread, for a machine that is busy makes single ones slow.
- * What comes out stays within a factor of what a server processor made in 2023 does: so a wrong measurement does no harm that
- * the times of launches, which correct all estimates, would not soon undo. */
+/* What the device does in a nanosecond: usual figures, and where that is asked for, measured ones as soon as the device has
+ * nothing to do, of products by BLAS when that is loaded. Each figure is the best of some short runs on one thread, because a
+ * busy machine makes single ones slow. A figure stays within a factor of what a server processor made in 2023 does: so a wrong
+ * measurement does no harm that the times of launches, which correct all estimates, would not soon undo. */
 #include "engine/cpu/cpu.h"
 
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -13,9 +12,10 @@ enum {
     PASS_FLOATS = 1 << 19,
     PASS_STEP = 1 << 17, /* elements of one run: 1.5 MiB read and written, of 6 that go round */
     PASS_ROUNDS = 2,
-    PRODUCT_SIDE = 64, /* of products in kernels of our own: 30 to 100 µs, */
-    BLAS_SIDE = 192,   /* and by BLAS: 0.2 to 1 ms */
-    PRODUCT_TIMES = 4, /* the first one finds cold caches */
+    PRODUCT_SIDE = 64,                                 /* of products in kernels of our own: 30 to 100 µs, */
+    BLAS_SIDE = 192,                                   /* and by BLAS: 0.2 to 1 ms */
+    PRODUCT_TIMES = 4,                                 /* the first one finds cold caches */
+    ROOM_BYTES = 3 * PASS_FLOATS * (int)sizeof(float), /* more than products need */
 };
 
 /* Of one thread of that processor. */
@@ -38,9 +38,9 @@ static uint64_t rates_clock(void) {
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* `amount` in the best of the times, or the usual rate where nothing was measured. */
+/* `amount` in the best of the times. */
 static double rate_within(double amount, uint64_t ns, double rate) {
-    double measured = ns == UINT64_MAX ? rate : amount / (double)(ns ? ns : 1);
+    double measured = amount / (double)(ns ? ns : 1);
     double least = rate / RATES_OFF_MOST, most = rate * RATES_OFF_MOST;
     return measured < least ? least : measured > most ? most : measured;
 }
@@ -48,39 +48,33 @@ static double rate_within(double amount, uint64_t ns, double rate) {
 /* ---- memory ---- */
 
 /* An addition over more than the second-level cache holds. */
-static double measure_bytes(const struct cpu *cpu) {
+static double measure_bytes(const struct cpu *cpu, float *room) {
     cpu_row_function *add = cpu->kernels->elementwise[OP_ADD][DTYPE_F32];
-    size_t bytes = PASS_FLOATS * sizeof(float);
-    float *all = aligned_alloc(64, 3 * bytes);
+    const size_t bytes = PASS_FLOATS * sizeof *room;
     uint64_t best = UINT64_MAX;
-    if (all) {
-        memset(all, 0, 3 * bytes); /* the pages come now */
-    }
-    for (size_t i = 0; all && i < (size_t)PASS_ROUNDS * PASS_FLOATS; i += PASS_STEP) {
-        char *at = (char *)(all + i % PASS_FLOATS);
+    memset(room, 0, 3 * bytes); /* the pages come now */
+    for (size_t i = 0; i < (size_t)PASS_ROUNDS * PASS_FLOATS; i += PASS_STEP) {
+        char *at = (char *)(room + i % PASS_FLOATS);
         struct cpu_row row = {.n = PASS_STEP, .data = {at, at + bytes, at + 2 * bytes}, .stride = {1, 1, 1}};
         uint64_t begin = rates_clock();
         add(&row);
         uint64_t ns = rates_clock() - begin;
         best = ns < best ? ns : best;
     }
-    free(all);
     return rate_within(3.0 * PASS_STEP * sizeof(float), best, usual.bytes);
 }
 
 /* ---- products ---- */
 
-static double measure_product(cpu_product_function *product, double rate) {
-    enum { ELEMENTS = PRODUCT_SIDE * PRODUCT_SIDE };
-    uint64_t *all = calloc(3 * ELEMENTS, sizeof *all); /* enough for any of their dtypes */
+static double measure_product(cpu_product_function *product, double rate, uint64_t *room) {
+    enum { ELEMENTS = PRODUCT_SIDE * PRODUCT_SIDE }; /* of any dtype */
     uint64_t best = UINT64_MAX;
-    for (int i = 0; all && i < PRODUCT_TIMES; i++) {
+    for (int i = 0; i < PRODUCT_TIMES; i++) {
         uint64_t begin = rates_clock();
-        product(PRODUCT_SIDE, PRODUCT_SIDE, PRODUCT_SIDE, all, all + ELEMENTS, all + 2 * ELEMENTS, PRODUCT_SIDE);
+        product(PRODUCT_SIDE, PRODUCT_SIDE, PRODUCT_SIDE, room, room + ELEMENTS, room + 2 * ELEMENTS, PRODUCT_SIDE);
         uint64_t ns = rates_clock() - begin;
         best = ns < best ? ns : best;
     }
-    free(all);
     return rate_within(2.0 * PRODUCT_SIDE * PRODUCT_SIDE * PRODUCT_SIDE, best, rate);
 }
 
@@ -93,45 +87,64 @@ static void blas_square(const struct blas *blas, enum dtype dtype, void *x, void
     }
 }
 
-static double measure_blas(const struct blas *blas, enum dtype dtype) {
+static double measure_blas(const struct blas *blas, enum dtype dtype, double *room) {
     enum { ELEMENTS = BLAS_SIDE * BLAS_SIDE };
-    double *all = calloc((size_t)3 * ELEMENTS, sizeof *all);
     uint64_t best = UINT64_MAX;
-    for (int i = 0; all && i < PRODUCT_TIMES; i++) {
+    for (int i = 0; i < PRODUCT_TIMES; i++) {
         uint64_t begin = rates_clock();
-        blas_square(blas, dtype, all, all + ELEMENTS, all + 2 * ELEMENTS);
+        blas_square(blas, dtype, room, room + ELEMENTS, room + 2 * ELEMENTS);
         uint64_t ns = rates_clock() - begin;
         best = ns < best ? ns : best;
     }
-    free(all);
     return rate_within(2.0 * BLAS_SIDE * BLAS_SIDE * BLAS_SIDE, best, usual.flop[dtype]);
 }
 
 /* ---- what the device keeps ---- */
 
 void cpu_rates_init(struct cpu *cpu, bool measure) {
-    const struct cpu_kernels *kernels = cpu->kernels;
     cpu->rates = usual;
-    cpu->rates_measured = measure;
-    if (!measure) {
+    cpu->rates_wanted = cpu->rates_due = measure;
+}
+
+/* Memory as tensors have it, of huge pages where the host has any: with others, their first use would take longer than all that is
+ * measured. NULL: there is none, and the usual figures stay. */
+static void *room_take(struct cpu *cpu) {
+    struct fault fault;
+    void *room;
+    return cpu->base.vtable->reserve(&cpu->base, ROOM_BYTES, &room, &fault) == STATUS_OK ? room : NULL;
+}
+
+static void room_give(struct cpu *cpu, void *room) {
+    cpu->base.vtable->release(&cpu->base, room, ROOM_BYTES);
+    cpu->base.rates_changed++;
+}
+
+void cpu_rates_measure(struct device *device) {
+    struct cpu *cpu = (struct cpu *)device;
+    const struct cpu_kernels *kernels = cpu->kernels;
+    double *flop = cpu->rates.flop;
+    void *room = cpu->rates_due ? room_take(cpu) : NULL;
+    cpu->rates_due = false;
+    if (!room) {
         return;
     }
-    double *flop = cpu->rates.flop;
-    cpu->rates.bytes = measure_bytes(cpu);
-    flop[DTYPE_BOOL] = measure_product(kernels->product_bool, usual.flop[DTYPE_BOOL]);
-    flop[DTYPE_I32] = measure_product(kernels->product_u32, usual.flop[DTYPE_I32]);
-    flop[DTYPE_I64] = measure_product(kernels->product_u64, usual.flop[DTYPE_I64]);
+    cpu->rates.bytes = measure_bytes(cpu, room);
+    flop[DTYPE_BOOL] = measure_product(kernels->product_bool, usual.flop[DTYPE_BOOL], room);
+    flop[DTYPE_I32] = measure_product(kernels->product_u32, usual.flop[DTYPE_I32], room);
+    flop[DTYPE_I64] = measure_product(kernels->product_u64, usual.flop[DTYPE_I64], room);
     flop[DTYPE_U8] = flop[DTYPE_I8] = flop[DTYPE_I16] = flop[DTYPE_I32]; /* they are packed as such */
+    room_give(cpu, room);
 }
 
 void cpu_rates_of_blas(struct cpu *cpu) {
     double *flop = cpu->rates.flop;
-    if (!cpu->rates_measured) {
+    void *room = cpu->rates_wanted ? room_take(cpu) : NULL;
+    if (!room) {
         return;
     }
-    flop[DTYPE_F64] = measure_blas(&cpu->blas, DTYPE_F64);
-    flop[DTYPE_F16] = flop[DTYPE_BF16] = flop[DTYPE_F32] = measure_blas(&cpu->blas, DTYPE_F32);
-    cpu->base.rates_changed++;
+    flop[DTYPE_F64] = measure_blas(&cpu->blas, DTYPE_F64, room);
+    flop[DTYPE_F16] = flop[DTYPE_BF16] = flop[DTYPE_F32] = measure_blas(&cpu->blas, DTYPE_F32, room);
+    room_give(cpu, room);
 }
 
 /* Times the number of threads; of memory, no more than eight threads' worth. What rows and matrices take besides goes with the

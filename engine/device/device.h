@@ -17,7 +17,7 @@ struct device_options {
     unsigned sharers;      /* divided among so many devices whose memory that is; 0: 1 */
     bool readings;         /* keep device_readings() up to date, which takes a thread where the device has any */
     bool preload;          /* do now, by threads, what would hold up work at first use: load kernels, pin host memory */
-    bool measure;          /* measure the device's rates where its properties do not tell them; else usual ones stay */
+    bool measure; /* measure the device's rates where its properties do not tell them, when it has nothing to do */
 };
 
 struct device_info {

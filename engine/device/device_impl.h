@@ -110,10 +110,14 @@ struct device_vtable {
 
     /* NULL: nothing is known, and the usual rates of a CPU stay. */
     void (*rates)(const struct device *device, struct device_rates *rates);
+    /* Called again and again while the device has nothing to do: measures, once, what rates() tells, if device_options.measure
+     * asks for that, in some milliseconds. Owner thread. NULL: there is nothing to measure. */
+    void (*measure)(struct device *device);
     /* NULL: there are none. Owner thread, while the submitter runs. */
     void (*workspaces)(struct device *device, struct device_workspaces *workspaces);
 
-    const struct op_kernel *const *operations; /* [OP_CODE_MAX]; NULL for numbers that are not in OP_KERNELS or OP_ELEMENTWISE */
+    const struct op_kernel *const
+        *operations; /* [OP_CODE_MAX]; NULL for numbers that are not in OP_KERNELS or OP_ELEMENTWISE */
 
     /* Those that follow may be NULL. */
     /* The devices of count(), where an index alone does not get a process at each. Touches no device. */

@@ -5,7 +5,7 @@
 
 #include "engine/device/device_impl.h"
 
-enum { DEVICE_MODULE_ABI = 6 }; /* of struct device_vtable and all that it mentions */
+enum { DEVICE_MODULE_ABI = 7 }; /* of struct device_vtable and all that it mentions */
 
 struct device_module {
     uint32_t abi;

@@ -214,8 +214,13 @@ bool order_stalled(struct order *order, uint64_t timeout_ns, struct order_stall 
     if (suspect.stream) /* its records are there while the lock is held */
         span_describe(&suspect.span, stall->operation, sizeof stall->operation);
     pthread_mutex_unlock(&order->lock);
-    if (stall_rested(order, !suspect.stream && completed == order->watch.completed, elapsed))
+    bool resting = !suspect.stream && completed == order->watch.completed;
+    if (stall_rested(order, resting, elapsed))
         order_trim_workspaces(order);
+    if (resting && order->device->vtable->measure) {
+        order->device->vtable->measure(order->device);
+        cost_follow(&order->cost, order->device);
+    }
     bool idle = order->watch.busy && suspect.stream && completed == order->watch.completed;
     order->watch.busy = suspect.stream;
     order->watch.completed = completed;

@@ -145,14 +145,22 @@ static void within(double rate, double usual) {
 /* That a measurement gives exactly the usual figures can be ruled out. */
 Test(cpu_device, rates_are_measured_within_bounds) {
     struct device *usually = open_cpu(false), *device = open_cpu(true);
+    usually->vtable->measure(usually);
+    cr_assert_eq(usually->rates_changed, 0);
     struct device_rates usual = rates_of(usually), rates = rates_of(device);
+    cr_assert_eq(rates.bytes, usual.bytes, "not before it is told to");
+    device->vtable->measure(device);
+    cr_assert_eq(device->rates_changed, 1);
+    device->vtable->measure(device);
+    cr_assert_eq(device->rates_changed, 1, "it is measured once");
+    rates = rates_of(device);
     cr_assert_neq(rates.bytes, usual.bytes);
     cr_assert_neq(rates.flop[DTYPE_I32], usual.flop[DTYPE_I32]);
     cr_assert_eq(rates.flop[DTYPE_F32], usual.flop[DTYPE_F32], "without BLAS nothing is known of it");
     load_blas(device);
-    cr_assert_eq(device->rates_changed, 1);
+    cr_assert_eq(device->rates_changed, 2);
     load_blas(device);
-    cr_assert_eq(device->rates_changed, 1, "it is measured once");
+    cr_assert_eq(device->rates_changed, 2, "it is measured once");
     rates = rates_of(device);
     cr_assert_neq(rates.flop[DTYPE_F32], usual.flop[DTYPE_F32]);
     cr_assert_neq(rates.flop[DTYPE_F64], usual.flop[DTYPE_F64]);

@@ -9,13 +9,16 @@ enum { GIANT = 40 }; /* the logarithm of elements whose sum takes a quarter of a
 
 static struct tenant *tenant;
 static struct session *other;
+static bool measures; /* the device is to measure its rates */
 
 static void open_cpu(uint64_t operation_ns) {
     struct fault fault;
     struct device *cpu;
     struct tenant_limits of_tenant = {.operation_ns = operation_ns};
     sequence = 0;
-    cr_assert_eq(device_open("cpu", &(struct device_options){.memory_total = 512 << 20, .threads = 2}, &cpu, &fault),
+    cr_assert_eq(device_open("cpu",
+                             &(struct device_options){.memory_total = 512 << 20, .threads = 2, .measure = measures},
+                             &cpu, &fault),
                  STATUS_OK);
     cr_assert_eq(engine_create(cpu, &(struct engine_options){0}, &engine, &fault), STATUS_OK);
     cr_assert_eq(tenant_create(engine_memory(engine), "somebody", &of_tenant, &tenant, &fault), STATUS_OK);
@@ -317,6 +320,29 @@ Test(engine_long, device_that_works_is_not_stalled, .timeout = 60) {
         cr_assert_not(engine_stalled(engine, 5 * second, &stall));
         cr_assert_str_eq(stall.operation, "sum");
     }
+    close_cpu();
+}
+
+/* ---- rates are measured where the device has nothing to do ---- */
+
+Test(engine_long, device_that_works_is_not_kept_from_it_by_a_measurement, .timeout = 60) {
+    struct engine_stall stall;
+    measures = true;
+    open_cpu(0);
+    double usual = engine->order.cost.rates.bytes;
+    cr_assert_eq(start(&giants[0], NULL), STATUS_OK);
+    cr_assert(begun());
+    for (int i = 0; i < 3; i++)
+        engine_stalled(engine, 0, &stall);
+    cr_assert_eq(engine->order.cost.rates.bytes, usual);
+    struct stream *busy = session->stream;
+    uint64_t number = busy->enqueued;
+    session_destroy(session);
+    session = NULL;
+    while (!point_reached(busy, number))
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    while (engine->order.cost.rates.bytes == usual)
+        engine_stalled(engine, 0, &stall);
     close_cpu();
 }
 
