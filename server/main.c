@@ -1,5 +1,6 @@
-/* tensord: the front; with the command "user" what maintains the file of users. With the hidden command "worker" one of
- * its workers, with "count" what lists devices for it, with "compile" what compiles a user kernel for a worker. */
+/* tensord: the front; with the command "user" the tool for the file of users. The front starts the same program with
+ * hidden commands: "worker" is one of its workers, and "count" lists devices. A worker starts it with "compile" to
+ * compile a user kernel. */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -30,16 +31,17 @@ static int main_worker(char **arguments) {
     snprintf(name, sizeof name, "tensord %.7s", arguments[2]);
     prctl(PR_SET_NAME, name);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    /* The front may have died before that took effect. */
+    /* The front may have died before prctl() took effect. */
     if (getppid() != atoi(arguments[3]))
         return EXIT_FAILURE;
-    /* A terminal's ^C and a service manager's SIGTERM reach the whole group; the front alone decides what they mean. */
+    /* A terminal's ^C and a service manager's SIGTERM reach the whole group; only the front acts on them. */
     signal(SIGINT, SIG_IGN);
     signal(SIGTERM, SIG_IGN);
     return worker_main(WORKER_CHANNEL_FD, WORKER_PAGE_FD);
 }
 
-/* A descriptor opened later must not become somebody's standard error. */
+/* Opens the standard descriptors if they are closed: otherwise a descriptor opened later would become standard
+ * error. */
 static void main_fill_standard_descriptors(void) {
     int fd = open("/dev/null", O_RDWR);
     while (fd >= 0 && fd <= STDERR_FILENO)
@@ -80,7 +82,7 @@ static int main_check(const struct config *config, struct fault *fault) {
         error = url_default(url, sizeof url, fault);
     if (!error)
         error = http_check(config, fault);
-    /* A start makes the directory where it does not exist. */
+    /* A start would make the directory if it does not exist. */
     if (!error && *config->state_dir && access(config->state_dir, F_OK) == 0)
         error = state_directory_check(config->state_dir, fault);
     return error;

@@ -40,7 +40,7 @@ struct user_words {
     bool no_token, help;
     uint64_t expires_ms; /* 0: never */
     const char *comment;
-    char text[TOKEN_TEXT_CHARS + 1]; /* of a token made */
+    char text[TOKEN_TEXT_CHARS + 1]; /* of the token that was made */
 };
 
 /* ---- changes ---- */
@@ -191,7 +191,7 @@ static int user_file_of(const char *path, struct user_words *words) {
     static struct config config;
     struct fault fault;
     config_init(&config);
-    config.ignore_devices = true; /* whether they are there is not asked here */
+    config.ignore_devices = true; /* whether the devices exist does not matter here */
     if (config_read(&config, path, &fault))
         return user_complain(fault.message, NULL);
     if (!*config.users)
@@ -283,7 +283,7 @@ static int user_run(const struct user_verb *verb, struct user_words *words) {
     struct fault fault = {0};
     int error = verb->change ? users_edit(words->file, verb->adds, verb->change, words, &fault)
                              : user_list(words->file, &fault);
-    /* The file has the token by now, so its text must get out or be known to be lost. */
+    /* The file has the token now, so a failure to print its text must be reported. */
     if (!error && ((*words->text && puts(words->text) < 0) || fflush(stdout)))
         error = fault_set(&fault, STATUS_INTERNAL, "the output cannot be written; a token that was made is not known");
     OPENSSL_cleanse(words->text, sizeof words->text);

@@ -16,9 +16,9 @@
 #include "server/front/front.h"
 #include "server/process/log.h"
 
-/* ---- who has come ---- */
+/* ---- the peer ---- */
 
-/* After so long without an acknowledgement of sent data a client has vanished; keepalive does not notice that. */
+/* A client has vanished if it does not acknowledge sent data for so long; keepalive does not notice that. */
 enum { ARRIVAL_USER_TIMEOUT_MS = 30000 };
 
 static void arrival_identify_unix(int fd, struct peer *peer) {
@@ -58,8 +58,6 @@ static void arrival_meet(int fd, const struct sockaddr_storage *address, struct 
     }
 }
 
-/* ---- refusals and places ---- */
-
 enum {
     ARRIVAL_UNDER_WAY_MAX = 128, /* connections on their way to one worker: half of its channel's queue */
 };
@@ -72,8 +70,8 @@ static void arrival_closed(uv_handle_t *handle) {
         free(arrival);
 }
 
-/* Gives the socket away; the arrival is dead afterwards. uv_close takes the descriptor out of the poll set at once, so
- * that nobody watches it here when it lives on elsewhere. */
+/* Returns the socket; the arrival is dead afterwards. uv_close() removes the descriptor from the poll set at once, so
+ * that nobody watches it here while it is in use elsewhere. */
 static int arrival_release(struct arrival *arrival) {
     int fd = arrival->fd;
     LIST_REMOVE(arrival, link);
@@ -107,7 +105,8 @@ static void arrival_refuse_with(struct arrival *arrival, enum status code, const
     arrival_refuse(arrival, &fault);
 }
 
-/* Logged at a lower level than other refusals: a full daemon has no time for its log. */
+/* Counts and logs a refusal for want of places. It is logged at a lower level than others: a full daemon has no time
+ * for its log. */
 static void arrival_tell_full(struct front *front, struct fault *fault) {
     front->refusals[REFUSAL_MAX_CONNECTIONS]++;
     front->rejections[STATUS_LIMIT]++;
@@ -123,7 +122,7 @@ static void arrival_refuse_full(struct arrival *arrival) {
     farewell_say(&front->farewells, arrival_release(arrival), &fault);
 }
 
-/* ---- handing on ---- */
+/* ---- handing over ---- */
 
 static void arrival_timed_out(uv_timer_t *timer);
 static void arrival_polled(uv_poll_t *poll, int status, int events);
@@ -148,12 +147,14 @@ static void arrival_sent(struct arrival *arrival, struct worker_slot *slot) {
     uv_poll_stop(&arrival->poll);
 }
 
-/* Many clients at once must not fill the channel: it refuses more than a few hundred. */
+/* Whether the arrival has to wait, because many are under way to the worker: the channel refuses more than a few
+ * hundred. */
 static bool arrival_must_queue(const struct worker_slot *slot) {
     return slot->handed - slot->taken >= ARRIVAL_UNDER_WAY_MAX;
 }
 
-/* Clients that have not logged in share the places for strangers, and have no limit as one principal. */
+/* The limits that count before the login: clients that have not logged in share the places for strangers, and have no
+ * limit as one principal. */
 static const struct limits *arrival_limits(const struct arrival *arrival) {
     return arrival->peer.principal.role == ROLE_NONE ? NULL : &arrival->peer.principal.limits;
 }
@@ -205,7 +206,7 @@ static void arrival_connect(struct arrival *arrival, struct worker_slot *slot) {
 static void arrival_place(struct arrival *arrival) {
     struct front *front = arrival->front;
     char names[160];
-    lobby_leave(&front->roster.lobby, &arrival->waiting); /* from here on the client is not the cause of any delay */
+    lobby_leave(&front->roster.lobby, &arrival->waiting); /* from here on the client does not cause any delay */
     /* Again, because the users may have changed since the connection came. */
     login_identify(&front->login, &arrival->peer);
     if (!arrival_enter(arrival))
@@ -219,7 +220,7 @@ static void arrival_place(struct arrival *arrival) {
         return;
     }
     struct worker_slot *slot = supervisor_find(&front->supervisor, arrival->target);
-    bool stranger = arrival->peer.principal.role == ROLE_NONE; /* does not learn which devices there are */
+    bool stranger = arrival->peer.principal.role == ROLE_NONE; /* a stranger does not learn which devices there are */
     if (!slot && stranger) {
         arrival_refuse_with(arrival, STATUS_NO_DEVICE, "no device has number %u", arrival->target);
     } else if (!slot) {
@@ -261,7 +262,7 @@ static void arrival_timed_out(uv_timer_t *timer) {
                         *cause ? ": " : "", cause);
 }
 
-/* Decides about a connection that came when all places were taken. False: it has been refused. */
+/* Finds a place for a connection that came when all places were taken. False: it has been refused. */
 static bool arrival_decide(struct arrival *arrival) {
     unsigned *places = arrival->front->arrivals.places;
     if (arrival->place != PLACE_UNDECIDED)
@@ -307,8 +308,8 @@ static void arrival_read(struct arrival *arrival) {
 static void arrival_polled(uv_poll_t *poll, int status, int events) {
     struct arrival *arrival = poll->data;
     if (arrival->parked && status == 0 && !(events & UV_PRIORITIZED))
-        /* One side has ended, and this would be told again and again. The end of both, which cannot be masked out, is
-         * reported as what was asked for. */
+        /* The client has shut down one side, which poll() would report again and again. The end of both sides is
+         * reported in any case, as the event that was asked for. */
         uv_poll_start(poll, UV_PRIORITIZED, arrival_polled);
     else if (arrival->parked || status < 0)
         close(arrival_release(arrival));
@@ -356,7 +357,7 @@ static void arrival_turn_away(struct front *front, int fd, bool full) {
     farewell_say(&front->farewells, fd, &fault);
 }
 
-/* The time for its preamble. */
+/* How long the preamble may take. */
 static uint64_t arrival_patience_ms(const struct arrival *arrival) {
     uint64_t ms = arrival->front->config->hello_timeout;
     return arrival->place == PLACE_UNDECIDED && ms > PLACES_UNDECIDED_MS ? PLACES_UNDECIDED_MS : ms;

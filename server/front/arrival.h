@@ -1,7 +1,7 @@
-/* A connection from accept() until it is handed on. The front reads the 8-byte preamble and not a byte more, waits if
- * the device's worker is just restarting, and passes the socket to the worker, or keeps it as a control connection.
- * The front keeps its copy of the socket until the worker has taken it: if the worker dies before, the next worker
- * gets the socket, and the client does not notice. Front thread only. */
+/* A connection from accept() until it is handed over. The front reads exactly the 8-byte preamble, waits if the
+ * device's worker is just restarting, and passes the socket to the worker, or keeps it as a control connection. The
+ * front keeps its copy of the socket until the worker has taken it: if the worker dies before, the next worker gets the
+ * socket, and the client does not notice. Front thread only. */
 #pragma once
 
 #include <stdbool.h>
@@ -28,11 +28,10 @@ struct arrival {
     size_t received;
     uint16_t target;
     enum place place;
-    bool parked; /* its preamble is here, and it waits for the worker */
-    struct worker_slot
-        *slot;        /* the socket has been sent to this slot's process, which has not taken it yet; else NULL */
-    uint64_t handed;  /* its number among the connections handed to that process */
-    uint64_t session; /* the session number under which it was handed over */
+    bool parked;              /* its preamble is here, and it waits for the worker */
+    struct worker_slot *slot; /* its process has been sent the socket and has not taken it yet; else NULL */
+    uint64_t handed;          /* its number among the connections handed to that process */
+    uint64_t session;         /* the session number under which it was handed over */
     struct peer peer;
     struct lobby_entry waiting; /* until its preamble is here */
     struct roster_entry *entry; /* where the roster counts it; NULL: as a worker's guest, or not yet */
@@ -41,8 +40,8 @@ struct arrival {
 
 struct arrival_list {
     LIST_HEAD(, arrival) head;
-    unsigned places
-        [PLACE_KINDS]; /* arrivals by kind of place, without those on their way to a worker: its slot counts these */
+    /* Arrivals by kind of place, without arrivals on their way to a worker: its slot counts these. */
+    unsigned places[PLACE_KINDS];
     uint64_t last_session; /* the last session number that was given out */
 };
 

@@ -92,7 +92,7 @@ static const struct config_key config_keys[] = {
      "names of this host as browsers call it; needed beyond loopback"},
     {"state-dir", CONFIG_PATH, CONFIG_FIELD(state_dir), "", 0, 0, "where named tensors are kept"},
     {"state-sync", CONFIG_SYNC, CONFIG_FIELD(state_sync), "5s", 100, CONFIG_HOUR,
-     "when: publish (before the answer), so long after a change, drain"},
+     "when: publish (before the reply), so long after a change, drain"},
     {"state-timeout", CONFIG_DURATION, CONFIG_FIELD(state_timeout), "60s", 0, 24 * CONFIG_HOUR,
      "for saving what is left at the end, on top of drain-timeout"},
 };
@@ -106,13 +106,13 @@ static const struct config_key *config_key_find(const char *name) {
     return NULL;
 }
 
-/* Of a key in either table; there is one. */
+/* The row of a key that is in one of the two tables. */
 static unsigned config_row_of(const char *name) {
     const struct config_key *key = config_key_find(name);
     return key ? (unsigned)(key - config_keys) : CONFIG_KEYS + limits_number(name);
 }
 
-/* In either table. */
+/* Whether one of the two tables has the key. */
 static bool config_has(const char *name) {
     return config_key_find(name) || limits_has(name);
 }
@@ -146,7 +146,7 @@ static int config_set_urls(struct config *config, const char *value, struct faul
 
 /* ---- devices: "auto", "cpu", "cuda:0,cuda:1" ---- */
 
-/* Those of one kind. Of CPU devices there are as many as there are names for: they share the processors. */
+/* The devices of one kind. There are as many CPU devices as names for them: they share the processors. */
 struct config_places {
     struct device_place at[DEVICE_PLACES_MAX];
     unsigned count;
@@ -179,7 +179,7 @@ static int config_add_device(struct config *config, const char *kind, const stru
     return STATUS_OK;
 }
 
-/* "cpu" is cpu:0; another kind without a number is all that there are of it. */
+/* "cpu" is cpu:0; another kind without a number means all its devices. */
 static int config_add_devices(struct config *config, const char *text, struct fault *fault) {
     const char *colon = strchr(text, ':');
     size_t length = colon ? (size_t)(colon - text) : strlen(text);
@@ -330,8 +330,7 @@ int config_set(struct config *config, const char *name, const char *value, struc
 
 /* ---- a change while the daemon runs ---- */
 
-/* Numbers and principals whose new value counts from the next time that it is asked for. The others have gone to
- * workers and sockets. */
+/* Keys whose new value counts when it is next used. The values of all others have gone to workers and sockets. */
 static const char *const config_reloadable[] = {
     "max-connections",  "hold-timeout", "watchdog-timeout", "restart-backoff",
     "quarantine-after", "user-kernels", "http-hosts",
@@ -357,7 +356,7 @@ static bool config_key_same(const struct config_key *key, const struct config *a
     case CONFIG_URLS:
         return config_same_urls(a, b);
     case CONFIG_DEVICE_LIST:
-        return true; /* found again they would have to be opened again: not looked at */
+        return true; /* not compared: finding devices again would mean opening them again */
     case CONFIG_PRINCIPALS:
     case CONFIG_PATH:
     case CONFIG_ADDRESS:
@@ -383,7 +382,7 @@ static void config_key_copy(const struct config_key *key, struct config *to, con
     memcpy((char *)to + key->offset, (const char *)from + key->offset, bytes);
 }
 
-/* All of them can change. */
+/* Takes all limits: they can change while the daemon runs. */
 static void config_take_limits(struct config *config, const struct config *fresh,
                                void (*changed)(void *owner, const char *key, bool taken), void *owner) {
     const char *key, *unit;
@@ -435,7 +434,7 @@ int config_read(struct config *config, const char *path, struct fault *fault) {
 struct config_flag {
     char name[64];
     const char *value; /* NULL: none was given */
-    int width;         /* arguments that it takes up */
+    int width;         /* number of arguments that it takes */
 };
 
 static int config_flag_split(struct config_flag *flag, int count, char **arguments, struct fault *fault) {
@@ -533,7 +532,7 @@ static void config_key_text(const struct config *config, const struct config_key
     static const char *const auths[] = {"", "none", "optional", "required"};
     const char *text = (const char *)config + key->offset;
     uint64_t number;
-    memcpy(&number, text, sizeof number); /* of those kinds that are numbers */
+    memcpy(&number, text, sizeof number); /* only for kinds that are numbers */
     switch (key->kind) {
     case CONFIG_URLS:
         config_urls_text(config, out, size);

@@ -10,7 +10,7 @@
 
 enum { CONFIG_LISTEN_MAX = 16, CONFIG_URL_MAX = 280, CONFIG_DEVICES_MAX = 64, CONFIG_QUARANTINE_MAX = 64 };
 enum { CONFIG_PATH_MAX = 256 };
-/* Of tls-client-auth; not said: required where there is a CA for clients, else none. */
+/* The key tls-client-auth. UNSAID: required if there is a CA for clients, otherwise none. */
 enum config_client_auth { CONFIG_CLIENT_UNSAID, CONFIG_CLIENT_NONE, CONFIG_CLIENT_OPTIONAL, CONFIG_CLIENT_REQUIRED };
 
 /* Where a value comes from. */
@@ -20,7 +20,7 @@ enum { CONFIG_ROWS_MAX = 96, CONFIG_VALUE_MAX = 4096 };
 struct config_device {
     char name[32]; /* "cpu:0" */
     char kind[16];
-    uint32_t index;                           /* with which its worker opens it: not always the name's number */
+    uint32_t index; /* its worker opens it with this index, which is not always the name's number */
     char environment[DEVICE_ENVIRONMENT_MAX]; /* of its worker, besides the daemon's own: "NAME=value" or "" */
 };
 
@@ -30,12 +30,12 @@ struct config {
     struct config_device devices[CONFIG_DEVICES_MAX];
     unsigned n_devices;    /* at least 1 */
     bool devices_auto;     /* `devices` was "auto", */
-    char devices_why[256]; /* and why that means the CPU */
-    /* Tells the devices of kinds other than cpu (as device_list()); NULL: there are none. Set before the file and the
+    char devices_why[256]; /* and the reason if that means the CPU */
+    /* Lists the devices of a kind other than cpu (as device_list()). NULL: there are none. Set before the file and the
      * flags are read. */
     int (*list_devices)(const char *kind, struct device_place *places, unsigned capacity, unsigned *count,
                         struct fault *fault);
-    char http[CONFIG_URL_MAX];             /* address and port to serve HTTP on; "" not at all */
+    char http[CONFIG_URL_MAX];             /* serves HTTP on this address and port; "": on none */
     char http_hosts[PRINCIPAL_LIST_BYTES]; /* names of this host in HTTP, with commas between them */
     uint64_t log_level;                    /* enum log_level */
     uint64_t log_format;                   /* enum log_format */
@@ -47,8 +47,8 @@ struct config {
     uint64_t max_sessions;           /* of each device */
     struct limits limits;            /* of everybody */
     char state_dir[CONFIG_PATH_MAX]; /* where named tensors are saved; "": nowhere */
-    uint64_t state_sync;             /* when: struct state, sync_ms */
-    uint64_t state_timeout;          /* milliseconds for that, at the end */
+    uint64_t state_sync;             /* when they are saved: struct state, sync_ms */
+    uint64_t state_timeout;          /* how long saving may take at the end, in milliseconds */
     /* milliseconds */
     uint64_t hello_timeout, hold_timeout, transfer_timeout, drain_timeout, watchdog_timeout, restart_backoff;
     uint64_t device_timeout;                 /* 0: never */
@@ -59,7 +59,7 @@ struct config {
     char user_kernels[PRINCIPAL_LIST_BYTES]; /* "none", "all", or principals with commas between them */
     char users[CONFIG_PATH_MAX];             /* the file of users; "": there is none */
     uint64_t allow_plaintext;                /* TCP without TLS to other hosts, tokens and tensors in the clear */
-    bool ignore_devices;                     /* the key `devices` is not looked at */
+    bool ignore_devices;                     /* the key `devices` is not evaluated */
     char tls_certificate[CONFIG_PATH_MAX], tls_key[CONFIG_PATH_MAX], tls_client_ca[CONFIG_PATH_MAX]; /* PEM files */
     uint64_t tls_client_auth;                                                                        /* as above */
     char file[CONFIG_PATH_MAX];       /* read last; "": none */
@@ -76,28 +76,28 @@ struct config_row {
     bool reloadable; /* SIGHUP changes it */
 };
 
-/* What the command line asks for besides. */
+/* What the command line asks for. */
 enum config_action { CONFIG_RUN, CONFIG_HELP, CONFIG_VERSION, CONFIG_CHECK };
 
 /* Every key at its default. */
 void config_init(struct config *config);
-/* Sets one key; `listen` adds. STATUS_INVALID_ARGUMENT names the value and what would be right. */
+/* Sets one key; `listen` adds an address. STATUS_INVALID_ARGUMENT names the value and what would be right. */
 int config_set(struct config *config, const char *key, const char *value, struct fault *fault);
 /* Reads an INI file: `key = value` lines, sections allowed and without meaning. The fault begins with "FILE:LINE: ". */
 int config_read(struct config *config, const char *path, struct fault *fault);
-/* The command line, its --config file first whatever the order: flags win over the file. The fault begins with
- * "--flag: ". */
+/* Reads the command line; first its --config file, wherever it stands, because flags win over the file. The fault
+ * begins with "--flag: ". */
 int config_read_flags(struct config *config, int count, char **arguments, enum config_action *action,
                       struct fault *fault);
-/* Replaces "auto" by what there is: every CUDA device, or else one CPU device and the reason in `fault`. */
+/* Replaces "auto" by the devices that exist: every CUDA device; or one CPU device, and `fault` says why. */
 int config_find_devices(struct config *config, struct fault *fault);
-/* A running daemon reads its configuration anew: takes from `fresh` the keys that can change meanwhile. Tells each key
- * whose value is another one, and whether it was taken. */
+/* For a reload: takes from `fresh` the keys that can change while the daemon runs. Calls `changed` for each key with
+ * another value, and says whether it was taken. */
 void config_take(struct config *config, const struct config *fresh,
                  void (*changed)(void *owner, const char *key, bool taken), void *owner);
-/* Whether who speaks TLS must show a certificate. */
+/* Whether clients that use TLS must show a certificate. */
 bool config_wants_certificates(const struct config *config);
-/* The rows in their order, keys and then limits; false past the last. */
+/* Reads a row: first the keys, then the limits. False: there is no such row. */
 bool config_row(const struct config *config, unsigned number, struct config_row *row);
 /* "default", "flag", or the file's name. */
 const char *config_origin_text(const struct config *config, enum config_origin origin);

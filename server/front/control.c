@@ -39,8 +39,8 @@ void control_count_stranger(struct control *control, bool stranger) {
     control->stranger = stranger;
 }
 
-/* Gives the socket away; the connection is dead afterwards. Where a thread takes a step of the handshake, the socket is
- * left to that step, and there is none to give. */
+/* Returns the transport; the connection is dead afterwards. If a thread takes a step of the handshake, the transport is
+ * left to that step, and an empty one is returned. */
 static struct transport control_release(struct control *control) {
     struct transport transport = control->handshake ? (struct transport){.fd = -1} : control->transport;
     LIST_REMOVE(control, link);
@@ -71,12 +71,12 @@ static void control_end(struct control *control) {
 
 void control_refuse(struct control *control, const struct fault *fault) {
     struct front *front = control->front;
-    /* Inside a half-sent reply an Error frame would only be garbage. */
+    /* Within a half-sent reply an Error frame would be garbage. */
     bool clean =
         !control->handshake && control->out_sent == control->out_size && !transport_unsent(&control->transport);
     if (!control->welcomed)
         front->rejections[fault->code]++;
-    /* Failed logins are logged as such, and not as often as strangers like. */
+    /* Failed logins have a log line of their own, with a limit on lines that strangers cause. */
     bool told = fault->code == STATUS_DENIED && !control->welcomed;
     log_event_from(told ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO, PEER_SOURCE(&control->peer), "control_closed", "peer",
                    control->peer.address, "principal", control->peer.principal.name, "code",
@@ -104,7 +104,7 @@ static void control_timed_out(uv_timer_t *timer) {
     control_refuse(control, &fault);
 }
 
-/* 1: all has left. 0: the socket is full. -1: the peer is gone. */
+/* 1: everything has left. 0: the socket is full. -1: the peer is gone. */
 static int control_flush(struct control *control) {
     while (control->out_sent < control->out_size) {
         struct iovec part = {control->out + control->out_sent, control->out_size - control->out_sent};
@@ -136,20 +136,20 @@ static void control_wait_for_requests(struct control *control) {
     if (control->welcomed)
         uv_timer_stop(&control->timer);
     control->reading = true;
-    /* poll() reports neither data that TLS has already read nor data that it still has to send; a socket with room makes it come
-     * back at once. */
+    /* poll() reports neither data that TLS has already read nor data that TLS still has to send. If there is such data,
+     * asking for UV_WRITABLE makes poll() return at once. */
     bool ahead = transport_more(&control->transport) || transport_unsent(&control->transport);
     uv_poll_start(&control->poll, UV_READABLE | (ahead ? UV_WRITABLE : 0), control_polled);
 }
 
-/* For a bounded time: then there is a reply to send, and a peer that has gone is noticed. */
+/* The wait is bounded: then there is a reply to send, and a peer that has gone is noticed. */
 static void control_wait_for_worker(struct control *control) {
     control->reading = false;
     uv_timer_stop(&control->timer);
     uv_poll_stop(&control->poll);
 }
 
-/* The socket has room, so this is called for in the loop's next turn. */
+/* The socket has room, so the poll handle calls again in the next turn of the loop. */
 static void control_wait_for_turn(struct control *control) {
     control->reading = false;
     uv_poll_start(&control->poll, UV_WRITABLE, control_polled);
@@ -187,7 +187,7 @@ void control_go_on(struct control *control, int error, struct fault *fault) {
     control_refuse(control, fault);
 }
 
-/* TLS has failed, by the client's fault or by its alert. The daemon's own alert may be on its way. */
+/* TLS has failed: the client made an error, or has sent an alert. The daemon's own alert may be on its way. */
 static void control_fail(struct control *control, int error) {
     struct front *front = control->front;
     struct fault fault;
@@ -214,7 +214,7 @@ static void control_read(struct control *control) {
         return;
     }
     if (got == 0 && control->draining) {
-        uv_poll_stop(&control->poll); /* it says nothing more, and waits to be told of the end */
+        uv_poll_stop(&control->poll); /* the client sends nothing more, and waits for the end of the drain */
         return;
     }
     if (got <= 0) {
@@ -246,16 +246,15 @@ static void control_opened(void *owner, int error) {
         control_end(control);
     } else {
         control_meet(control);
-        control_read(control); /* Hello may have come along, and will not show again */
+        control_read(control); /* Hello may have come with the handshake's last bytes, and poll() does not report it */
     }
 }
 
-/* Has the next step of the handshake taken by a thread. Meanwhile the poll handle reports the end of both sides
- * alone. */
+/* Lets a thread take the next step of the handshake. Meanwhile the poll handle reports only the end of both sides. */
 static void control_open(struct control *control) {
     uv_poll_start(&control->poll, UV_PRIORITIZED, control_polled);
     control->handshake = handshake_begin(&control->front->handshakes, &control->transport, control_opened, control);
-    if (!control->handshake) /* without memory for that, here */
+    if (!control->handshake) /* no memory or no thread: the loop takes the step */
         control_opened(control, transport_handshake(&control->transport));
 }
 
@@ -265,8 +264,8 @@ static void control_polled(uv_poll_t *poll, int status, int events) {
     if (status == 0 && !control->handshake && transport_opening(&control->transport) && !(events & UV_PRIORITIZED))
         control_open(control);
     else if (status == 0 && control->login == CONTROL_LOGGING_IN && !(events & UV_PRIORITIZED))
-        /* Its sending side is shut down, which poll() would report again and again. The end of both sides is reported in any case,
-         * as the event that was asked for. */
+        /* The client has shut down its sending side, which poll() would report again and again. The end of both sides
+         * is reported in any case, as the event that was asked for. */
         uv_poll_start(poll, UV_PRIORITIZED, control_polled);
     else if (status == 0 && (events & UV_READABLE || (events & UV_WRITABLE && control->reading)))
         control_read(control);
@@ -346,7 +345,7 @@ static struct control *control_create(struct front *front, int fd, const struct 
         frame_reader_init(&control->reader, FRAME_HEADER_BYTES + CONTROL_MESSAGE_MAX) ||
         uv_poll_init(&front->loop, &control->poll, fd)) {
         frame_reader_finish(&control->reader);
-        control->transport.fd = -1; /* the caller's still */
+        control->transport.fd = -1; /* `fd` is still the caller's */
         transport_finish(&control->transport);
         free(control);
         return NULL;
@@ -367,7 +366,7 @@ static struct control *control_create(struct front *front, int fd, const struct 
     return control;
 }
 
-/* Without an Error frame, which the client might take for the reply to its next request. */
+/* Sends no Error frame, because the client might take it for the reply to its next request. */
 void control_tick(struct front *front) {
     struct control *control;
     while ((control = control_find_idle(front, NULL, true)) &&

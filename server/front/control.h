@@ -18,7 +18,7 @@ struct control {
     uv_poll_t poll;
     uv_timer_t timer; /* for Hello to come, and for a reply to leave */
     struct transport transport;
-    struct handshake *handshake; /* of TLS, while a thread takes a step of it and owns the transport; else NULL */
+    struct handshake *handshake; /* of TLS, while a thread takes a step of it; else NULL */
     unsigned handles;
     struct peer peer;
     struct roster_entry *entry; /* where the roster counts it */

@@ -1,4 +1,4 @@
-/* What a control connection is asked, and its replies. */
+/* The requests of a control connection, and their replies. */
 #include "server/front/control.h"
 
 #include <openssl/crypto.h>
@@ -165,7 +165,7 @@ static struct operations_masks operations_masks(unsigned opcode) {
     return masks[opcode];
 }
 
-/* A mask as a list. */
+/* Writes a mask as a list. */
 static size_t operations_dtypes(struct operations_message *message, uint32_t mask, uint32_t **numbers) {
     size_t n = 0;
     *numbers = message->numbers + message->n_numbers;
@@ -302,7 +302,7 @@ static int control_config(struct control *control, const struct frame_header *he
     return STATUS_OK;
 }
 
-/* Done, with an error where `said` has one. */
+/* Replies with Done, with an error if `said` has one. */
 static int control_done(struct control *control, uint64_t sequence, const struct fault *said, struct fault *fault) {
     Tensord__Done done = TENSORD__DONE__INIT;
     Tensord__Error error = TENSORD__ERROR__INIT;
@@ -313,7 +313,8 @@ static int control_done(struct control *control, uint64_t sequence, const struct
     return control_reply(control, FRAME_DONE, sequence, &done.base, fault);
 }
 
-/* Whatever the reply is otherwise: a request that is not allowed does not end the connection. */
+/* Replies with Done and the denial, whatever the reply of the request would be: a denied request does not end the
+ * connection. */
 static int control_deny(struct control *control, const struct frame_header *header, const struct fault *denial,
                         struct fault *fault) {
     log_event_from(LOG_LEVEL_INFO, PEER_SOURCE(&control->peer), "request_denied", "peer", control->peer.address,

@@ -72,9 +72,9 @@ static unsigned notify_listen_fds(void) {
 
 /* ---- what the workers know of users ---- */
 
-/* The text that workers get: a line with the key of each user (principal_key()), after a first empty line. A user with
- * own limits of names has one more line, " KEY NAMED-BYTES NAMED-TENSORS": an admin may give names to a user that has
- * never been connected to the worker. */
+/* The text that workers get: an empty line, and then a line with the key of each user (principal_key()). A user with
+ * its own limits of names has one more line, " KEY NAMED-BYTES NAMED-TENSORS": an admin may give names to a user that
+ * has never been connected to the worker. */
 static char *front_users_text(const struct users *users, const struct limits *everybody, size_t *bytes) {
     char *text = NULL, key[PRINCIPAL_NAME_BYTES];
     struct limits limits;
@@ -142,7 +142,7 @@ static void front_reply_login(void *owner, uint64_t session, int status, const s
         message.login.fault = *fault;
     else
         message.login.principal = *principal;
-    /* This may fail or reach the next worker: then the connection is gone, or its time for Hello ends it. */
+    /* This may fail or reach the next worker: then the connection is gone, or ends when its time for Hello is over. */
     worker_slot_send(slot, &message, -1);
 }
 
@@ -187,7 +187,7 @@ static void front_revoke(void *owner, const struct principal *was, const struct 
 
 /* ---- reload ---- */
 
-/* The places of which a principal may have a quarter by default. */
+/* Sets the numbers of places of which a principal may have a quarter by default. */
 static void front_set_places(struct front *front) {
     front->roster.places = front->config->max_connections;
     front->roster.session_places = front->config->max_sessions * front->config->n_devices;
@@ -276,7 +276,7 @@ static void reload_apply(struct front *front, struct reload *reload) {
 }
 
 static void front_reload(struct front *front) {
-    static struct reload reload; /* large, and one thread */
+    static struct reload reload; /* static because it is large; there is one thread */
     struct fault fault;
     char users[24];
     if (reload_read(front, &reload, &fault)) {
@@ -520,7 +520,7 @@ int front_run(struct config *config, const struct front_extension *extension, in
     bool unsaved = !error && supervisor_unsaved(&front.supervisor);
     front_finish(&front);
     if (!error)
-        return unsaved ? FRONT_EXIT_FAILURE : 0; /* the log has told which */
+        return unsaved ? FRONT_EXIT_FAILURE : 0; /* the log says which names are not saved */
     fprintf(stderr, "tensord: %s\n", fault.message);
     return error == STATUS_INVALID_ARGUMENT || error == STATUS_DENIED ? FRONT_EXIT_USAGE : FRONT_EXIT_FAILURE;
 }

@@ -24,11 +24,12 @@ struct notify {
 
 struct front;
 
-/* A part of the daemon that knows the front, and that the front does not know: HTTP (server/http/http.h). */
+/* A part of the daemon that the front does not know, while the part knows the front: HTTP (server/http/http.h). */
 struct front_extension {
-    /* Called when the listeners are open; `*state` is what `stop` gets. May find that there is nothing to start. */
+    /* Called when the listeners are open; `*state` is passed to `stop`. It may start nothing. */
     int (*start)(struct front *front, void **state, struct fault *fault);
-    /* Called at the end: closes handles, which the loop then runs for. Not called where `start` was not. */
+    /* Called at the end: closes handles, and then the loop runs until they are closed. Not called if `start` was
+     * not. */
     void (*stop)(void *state);
 };
 

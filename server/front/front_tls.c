@@ -10,12 +10,12 @@
 #include "server/front/front.h"
 #include "server/process/log.h"
 
-/* A ticket lives for one turn, and its key for two: it can be used as long as it lives. */
+/* A ticket is valid for one rotation, and its key is kept for two, so a ticket can be used as long as it is valid. */
 #define FRONT_TLS_ROTATION_MS (TLS_TICKET_LIFETIME_S * UINT64_C(1000))
 
 /* ---- files ---- */
 
-/* A key that others can read is nobody's secret. */
+/* Refuses a secret file that other users may read or change. */
 static int front_tls_check_file(int fd, const char *path, bool secret, size_t *size, struct fault *fault) {
     struct stat file;
     if (fstat(fd, &file) || !S_ISREG(file.st_mode))
@@ -117,7 +117,7 @@ void front_tls_drop(struct front_tls_fresh *fresh) {
     *fresh = (struct front_tls_fresh){.credentials = -1};
 }
 
-/* Of the options in it. */
+/* Makes context and credentials from fresh->options. */
 static int front_tls_make(struct front_tls_fresh *fresh, struct fault *fault) {
     int error = tls_server_create(&fresh->options, &fresh->context, fault);
     return error ? error : credentials_seal(&fresh->options, &fresh->credentials, fault);

@@ -1,5 +1,5 @@
-/* The front's certificate and its key, read from their files at the start and on each reload, and the keys of tickets.
- * All are checked and sent to the workers. Front thread only. */
+/* The front's certificate and its key, read from their files at the start and on each reload, and the keys of TLS
+ * tickets. They are checked and sent to the workers. Front thread only. */
 #pragma once
 
 #include <uv.h>

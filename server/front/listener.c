@@ -25,9 +25,9 @@ static int listener_unix_refuse(struct fault *fault, const char *path, const cha
 
 enum { LISTENER_LOCK_TRIES = 100, LISTENER_LOCK_PAUSE_MS = 10 };
 
-/* Two daemons that start at once must not both take the same socket for a dead one's. But whoever may read a directory
- * can lock it, and must not keep the daemon from starting: after a second it does without. flock() knows no time limit.
- */
+/* Locks the directory: two daemons that start at once must not both take the same socket for a dead daemon's. But
+ * everybody who may read the directory can lock it, and must not keep the daemon from starting, so after a second it
+ * continues without the lock. flock() has no time limit. */
 static int listener_unix_lock_directory(int fd) {
     for (int tries = 0; flock(fd, LOCK_EX | LOCK_NB); tries++) {
         if (errno != EWOULDBLOCK && errno != EINTR)
@@ -128,8 +128,6 @@ static int listener_unix_bind(const char *path, mode_t mode, int *fd, struct sta
 enum { LISTENER_ACCEPTS_AT_ONCE = 64, LISTENER_PAUSE_MS = 100, LISTENER_ADDRESSES_MAX = 16 };
 #define LISTENER_COMPLAINT_NS UINT64_C(1000000000)
 
-/* ---- accepting ---- */
-
 static void listener_resume(uv_timer_t *timer);
 static void listener_polled(uv_poll_t *poll, int status, int events);
 
@@ -147,8 +145,9 @@ static void listener_refuse_one(struct listener *listener, int error) {
     listener->reserve = open("/dev/null", O_RDONLY | O_CLOEXEC);
 }
 
-/* No descriptor or memory is left, or something is wrong with the socket, which whoever passed it may have shut down.
- * It stays readable while nothing can be accepted; polling it would only burn a core. */
+/* Stops polling for a while: no descriptor or memory is left, or something is wrong with the socket, for example if the
+ * process that passed it has shut it down. The socket stays readable while nothing can be accepted, so polling it would
+ * use all of a core. */
 static void listener_pause(struct listener *listener, int error) {
     uint64_t now = uv_hrtime();
     listener_refuse_one(listener, error);
@@ -165,7 +164,7 @@ static void listener_resume(uv_timer_t *timer) {
     uv_poll_start(&listener->poll, UV_READABLE, listener_polled);
 }
 
-/* A Unix socket that has been shut down says EAGAIN to accept(), and goes on being readable. */
+/* A Unix socket that has been shut down returns EAGAIN from accept(), and stays readable. */
 static bool listener_is_shut_down(const struct listener *listener) {
     struct pollfd state = {.fd = listener->fd};
     return poll(&state, 1, 0) > 0;
@@ -347,7 +346,7 @@ static int listener_open_tcp(struct listener_list *list, const struct url *url, 
     int error = listener_resolve(list, url, text, addresses, &count, fault);
     if (error)
         return error;
-    /* Port 0 would give each address of a name another port: one address is what the caller can find. */
+    /* With port 0 each address of a name would get another port, so only one address is used. */
     if (!url->port && count > 1)
         count = 1;
     unsigned opened = 0;

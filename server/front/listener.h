@@ -30,7 +30,7 @@ struct listener_list {
     uv_loop_t *loop;
     mode_t socket_mode;
     /* Whether clients over TCP have to log in, and whether they may do so without TLS. Set after listener_list_init().
-     * An address that other hosts can reach needs the first, and without TLS the second. */
+     * An address that other hosts can reach needs the first; without TLS it needs both. */
     bool authenticated, plaintext;
     /* `fd` is non-blocking, close-on-exec, and the receiver's. */
     void (*accepted)(void *owner, int fd, const struct sockaddr_storage *peer, bool tls);

@@ -8,10 +8,10 @@
 
 #include "server/process/log.h"
 
-/* ---- where failed logins come from ---- */
+/* ---- the sources of failed logins ---- */
 
 #define LOGIN_MS_NS UINT64_C(1000000)
-#define LOGIN_MEMORY_NS (60000 * LOGIN_MS_NS) /* without a failure, after which all are forgotten */
+#define LOGIN_MEMORY_NS (60000 * LOGIN_MS_NS) /* after so long without a failure, all failures are forgotten */
 
 static const struct login_source *login_source_find(const struct login_source_table *table,
                                                     const struct source *source) {
@@ -21,7 +21,7 @@ static const struct login_source *login_source_find(const struct login_source_ta
     return NULL;
 }
 
-/* Its entry, new or with the failures that still count. */
+/* The entry of a source: a new one, or one with failures that still count. */
 static struct login_source *login_source_take(struct login_source_table *table, const struct source *source,
                                               uint64_t now_ns) {
     struct login_source *entry = (struct login_source *)(uintptr_t)login_source_find(table, source);
@@ -67,7 +67,7 @@ static uint64_t login_source_left_ms(const struct login_source_table *table, con
 /* A failed login whose reply is delayed. */
 struct login_waiting {
     struct login *login;
-    struct login_request request; /* its pointers lead to the copies here */
+    struct login_request request; /* it points to the copies below */
     struct peer peer;
     char token[TOKEN_TEXT_CHARS + 2];
     uv_timer_t timer;
@@ -107,7 +107,7 @@ static int login_deny(struct login *login, struct login_source_table *sources, c
     if (denial == USERS_NO_TOKEN) /* nothing was tried, so there is nothing to slow down */
         return fault_set(fault, STATUS_DENIED,
                          "a token is needed here (TENSORD_TOKEN, TENSORD_TOKEN_FILE, or the client's options)");
-    if (denial == USERS_EXPIRED) /* a client that has the secret may know */
+    if (denial == USERS_EXPIRED) /* a client with the right secret may know that */
         return fault_set(fault, STATUS_DENIED, "the token has expired");
     login_count_failure(sources, request);
     return fault_set(fault, STATUS_DENIED, "the token is not valid");
@@ -258,7 +258,7 @@ static int login_put_off(struct login *login, const struct login_request *reques
     waiting->request = *request;
     waiting->peer = *request->peer;
     waiting->request.peer = &waiting->peer;
-    /* Cut where it is longer than a token, and then it is none. */
+    /* A longer text is cut, and then it is no token. */
     snprintf(waiting->token, sizeof waiting->token, "%s", request->token);
     waiting->request.token = waiting->token;
     uv_timer_init(login->loop, &waiting->timer);
@@ -284,7 +284,7 @@ int login_check(struct login *login, const struct login_request *request, struct
         login->counts.granted++;
         return STATUS_OK;
     }
-    /* Not longer than a connection may take for its Hello: otherwise the reply would never come. */
+    /* Not longer than Hello may take: otherwise the reply would never come. */
     uint64_t delay = login_source_delay_ms(&login->sources, &request->peer->source, uv_hrtime());
     uint64_t most = *request->token ? login->config->hello_timeout / 2 : 0;
     delay = delay < most ? delay : most;

@@ -45,7 +45,7 @@ struct login_counts {
 
 struct login_request {
     const struct peer *peer;
-    const char *token; /* "": none. Where the login keeps it, it keeps a copy, and wipes that */
+    const char *token; /* "": none. The login may keep a copy, which it wipes */
     /* Called after STATUS_AGAIN: with a fault, or, if the users have changed meanwhile, with STATUS_OK and the
      * principal. */
     void (*done)(void *owner, uint64_t number, int status, const struct principal *principal,
@@ -71,7 +71,7 @@ struct login {
 /* `login` is zeroed memory, most of which stays untouched until it is needed. Reads the file of users, if there is
  * one. */
 int login_init(struct login *login, uv_loop_t *loop, const struct config *config, struct fault *fault);
-/* Waiting requests get no call. The caller then runs the loop until the handles are closed. */
+/* `done` of waiting requests is not called. The caller then runs the loop until the handles are closed. */
 void login_finish(struct login *login);
 
 /* The limits of the principal with this name. */

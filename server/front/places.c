@@ -11,7 +11,8 @@ struct places_taken {
 static struct places_taken places_count(const struct front *front) {
     const unsigned *arrivals = front->arrivals.places;
     struct places_taken taken = {.coming = arrivals[PLACE_KEPT]};
-    /* In this order: a connection that ends meanwhile is counted rather twice than not at all (struct stats_places). */
+    /* In this order, so that a connection that ends meanwhile is counted twice rather than not at all (struct
+     * stats_places). */
     taken.ordinary = arrivals[PLACE_ORDINARY] + front->controls.count - front->controls.operators +
                      supervisor_connections(&front->supervisor);
     uint64_t evicted = front->roster.n_ordinary_evicted;
@@ -38,8 +39,8 @@ bool places_open(const struct front *front, enum role role) {
     return taken.ordinary + taken.kept < places - left;
 }
 
-/* The oldest connection that may be evicted. Guests of workers are left out while the workers have many evictions to
- * carry out. */
+/* The oldest connection that may be evicted. Guests of workers are left out while the workers have not carried out many
+ * evictions yet. */
 static struct lobby_entry *places_oldest(const struct front *front, const struct source *source, enum lobby_kind kind) {
     const struct lobby *lobby = &front->roster.lobby;
     struct lobby_entry *oldest = lobby_oldest(lobby, source, kind);

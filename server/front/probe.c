@@ -30,7 +30,7 @@ bool probe_worthwhile(void) {
     return access("/dev/nvidiactl", F_OK) == 0 || access("/dev/dxg", F_OK) == 0;
 }
 
-/* Everything up to the end, as a string; false where the end does not come in time. */
+/* Reads everything up to the end, as a string. False: the end does not come in time. */
 static bool probe_read(int fd, char *text, size_t size) {
     uint64_t end = clock_now_ms() + PROBE_TIMEOUT_MS;
     size_t used = 0;
@@ -62,7 +62,7 @@ static int probe_spawn(const char *kind, int out, pid_t *process) {
     return error;
 }
 
-/* One line; false where it is none of probe_main()'s. */
+/* Reads one line. False: probe_main() did not write it. */
 static bool probe_read_place(char *line, struct device_place *place) {
     char *end;
     unsigned long index = strtoul(line, &end, 10);
@@ -84,7 +84,7 @@ static int probe_understand(const char *kind, char *text, struct device_place *p
     if (text[0] == '-' && text[1] == ' ')
         return fault_set(fault, STATUS_NO_DEVICE, "%.*s", (int)strcspn(text + 2, "\n"), text + 2);
     for (char *line; whole && found < capacity && (line = strsep(&rest, "\n"));) {
-        if (!rest) /* what comes after the last end of a line */
+        if (!rest) /* the text behind the last newline */
             whole = !*line;
         else if ((whole = probe_read_place(line, &places[found])))
             found++;
@@ -95,7 +95,7 @@ static int probe_understand(const char *kind, char *text, struct device_place *p
     return STATUS_OK;
 }
 
-/* What the process says, in `text`; false where it does not come to an end in time. */
+/* Runs the process, and reads its output into `text`. False: it does not end in time. */
 static bool probe_run(const char *kind, int ends[2], char *text, size_t size, int *error) {
     pid_t process;
     int status;

@@ -46,8 +46,8 @@ enum { ROSTER_NAME_BYTES = PRINCIPAL_NAME_BYTES, ROSTER_BUCKETS = 1024 };
 struct roster_entry {
     char name[ROSTER_NAME_BYTES];
     unsigned connections; /* of all kinds; */
-    unsigned sessions;    /* those of them that are guests; */
-    unsigned evicted;     /* those of the guests that are about to end, whose places others have */
+    unsigned sessions;    /* connections that are guests; */
+    unsigned evicted;     /* guests that have been told to end, whose places other connections have */
     LIST_ENTRY(roster_entry) link;
 };
 

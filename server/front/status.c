@@ -110,7 +110,7 @@ static void status_fill_device(const struct worker_slot *slot, Tensord__Device *
     device->memory_device = info->memory_device;
 }
 
-/* The message and what hangs on it. */
+/* The message and all that it points to. */
 struct status_readings {
     Tensord__DeviceReadings message;
     Tensord__Reading values[READING_COUNT];
@@ -125,7 +125,7 @@ static Tensord__Reading *status_fill_reading(const struct device_readings *from,
     return &to->values[reading];
 }
 
-/* NULL where the device has none. */
+/* NULL: the device has no readings. */
 static Tensord__DeviceReadings *status_fill_readings(const struct worker_slot *slot, uint64_t now,
                                                      struct status_readings *to) {
     const struct device_readings *from = &slot->snapshot.device.readings;
@@ -137,7 +137,7 @@ static Tensord__DeviceReadings *status_fill_readings(const struct worker_slot *s
 #define X(NAME, field) message->field = status_fill_reading(from, READING_##NAME, to);
     READING_TABLE(X)
 #undef X
-    if (slot->xid) { /* of an earlier process, maybe */
+    if (slot->xid) { /* it may be from an earlier process */
         message->xid = &to->values[READING_XID];
         tensord__reading__init(message->xid);
         message->xid->value = slot->xid;
@@ -146,7 +146,7 @@ static Tensord__DeviceReadings *status_fill_readings(const struct worker_slot *s
     return message;
 }
 
-/* Memory beside the pool's. */
+/* Memory that is not the pool's. */
 static void status_fill_memory(const struct engine_stats *stats, Tensord__DeviceStatus *status) {
     status->stalled_s = (double)stats->stalled_ns / 1e9;
     status->workspaces = stats->workspaces;
@@ -162,7 +162,7 @@ static void status_fill_memory(const struct engine_stats *stats, Tensord__Device
     status->workspace_growths = stats->workspace_growths;
 }
 
-/* What hangs on a device's message besides its readings. */
+/* Times and counts that a device's message points to. */
 struct status_times {
     Tensord__Histogram queue, run, fetch;
     struct status_counts failures, rejections;
@@ -241,7 +241,7 @@ int status_append_devices(struct front *front, uint64_t sequence, uint8_t **byte
 
 /* ---- sessions ---- */
 
-/* One session's message and all that hangs on it. */
+/* One session's message and all that it points to. */
 struct status_session {
     Tensord__SessionStatus status;
     Tensord__TlsStatus tls;
@@ -301,10 +301,10 @@ struct status_principals {
     Tensord__PrincipalDevice *devices, **device_pointers;
 };
 
-/* One thing that is known of a principal: that it is connected, or what it has on a device. */
+/* A fact about a principal: it is connected (`entry`), or it has something on a device (`slot` and `stats`). */
 struct status_fact {
     const char *name;
-    const struct roster_entry *entry; /* or */
+    const struct roster_entry *entry;
     const struct worker_slot *slot;
     const struct stats_principal *stats;
 };
@@ -384,7 +384,7 @@ static void status_fill_principal_device(const struct front *front, const struct
     device->device_ratio = stats->device_ratio;
 }
 
-/* Facts of one name lie side by side. */
+/* Makes a row from the facts of each name, which stand side by side. */
 static void status_group_facts(struct status_principals *principals, const struct front *front,
                                const struct status_fact *facts, size_t n) {
     size_t next = 0;
@@ -480,7 +480,7 @@ int status_use(struct front *front, const struct principal *viewer,
     struct status_readings readings[CONFIG_DEVICES_MAX];
     static struct status_limits limits[CONFIG_DEVICES_MAX + 1];
     struct status_principals principals;
-    static struct status_times times[CONFIG_DEVICES_MAX]; /* much for a stack; front thread only */
+    static struct status_times times[CONFIG_DEVICES_MAX]; /* too large for the stack; front thread only */
     struct status_counts rejections;
     Tensord__Status status = TENSORD__STATUS__INIT;
     Tensord__LoginStatus logins;
@@ -551,7 +551,7 @@ int status_append(struct front *front, uint64_t sequence, const struct principal
 
 /* ---- the configuration ---- */
 
-/* All rows, with what their texts stand in. */
+/* The message and the rows that it points to. */
 struct config_message {
     struct config_row rows[CONFIG_ROWS_MAX];
     Tensord__ConfigRow messages[CONFIG_ROWS_MAX], *pointers[CONFIG_ROWS_MAX];

@@ -9,9 +9,9 @@
 int status_append_devices(struct front *front, uint64_t sequence, uint8_t **bytes, size_t *size);
 int status_append(struct front *front, uint64_t sequence, const struct principal *viewer, uint8_t **bytes,
                   size_t *size);
-/* Calls `use` once with a whole Status, which is freed when `use` returns. Returns what `use` returns, or
- * STATUS_NO_HOST_MEMORY without a call. Labels and the words of failures are shown only to the session's owner and to
- * admins; `viewer` NULL: to nobody. */
+/* Calls `use` once with a whole Status, which is freed when `use` returns. Returns what `use` returns;
+ * STATUS_NO_HOST_MEMORY: it was not called. Labels and messages of failures are shown only to the session's owner and
+ * to admins; `viewer` NULL: to nobody. */
 int status_use(struct front *front, const struct principal *viewer,
                int (*use)(void *owner, const Tensord__Status *status), void *owner);
 /* The configuration in force. */

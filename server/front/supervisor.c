@@ -14,8 +14,8 @@
 enum {
     SUPERVISOR_TICK_MS = 250,
     SUPERVISOR_LATE_MS = 1000, /* a tick this late means that the front itself stood still */
-    /* Beyond drain-timeout, which the workers count themselves: for SERVICE_FLUSH_MS, CONNECTION_LINGER_MS, and
-     * some. */
+    /* In addition to drain-timeout, which the workers measure themselves: for SERVICE_FLUSH_MS, CONNECTION_LINGER_MS,
+     * and a reserve. */
     SUPERVISOR_GRACE_MS = 4000,
     SUPERVISOR_LINK_BUFFER = 4 << 20,
 };
@@ -280,7 +280,7 @@ void supervisor_drain(struct supervisor *supervisor) {
         worker_slot_drain(&supervisor->slots[i]);
 }
 
-/* What changes somebody's rights, to the workers of all devices. */
+/* Tells all workers a change of somebody's rights. */
 static void supervisor_tell(struct supervisor *supervisor, const struct channel_message *message) {
     for (unsigned i = 0; i < supervisor->n_slots; i++)
         if (worker_slot_send(&supervisor->slots[i], message, -1) == STATUS_LIMIT)

@@ -1,5 +1,5 @@
-/* All workers: one slot for each configured device; the watchdog over them, the links between them, the end of a session by
- * an operator's request, and the end of the workers. Front thread only. */
+/* All workers: a slot for each configured device. It has the watchdog over the workers, the links between them, their
+ * end, and the end of a session by an operator's request. Front thread only. */
 #pragma once
 
 #include <sys/queue.h>
@@ -40,8 +40,8 @@ void supervisor_finish(struct supervisor *supervisor);
 void supervisor_free(struct supervisor *supervisor);
 
 void supervisor_start(struct supervisor *supervisor);
-/* Sends to all workers what they need for TLS, and which users there are: now and after each restart. `fd` stays the
- * caller's. */
+/* Sends to all workers their credentials for TLS (credentials_open()), and the list of users: now and after each
+ * restart. `fd` stays the caller's. */
 void supervisor_set_credentials(struct supervisor *supervisor, int fd);
 void supervisor_set_users(struct supervisor *supervisor, int fd);
 /* No worker starts any more. Each ends when its work is done, or is killed a little after drain-timeout. */

@@ -12,12 +12,12 @@
 
 enum { WORKER_QUEUE_MAX = 256, WORKER_MESSAGES_AT_ONCE = 64 };
 
-/* ---- the queue of what the channel had no room for ---- */
+/* ---- the queue of messages that the channel had no room for ---- */
 
-/* What changes somebody's rights is not lost to a queue that clients filled: there are as many of these as users. Nor
- * is what ends the worker's work, or a session's on an administrator's word; nor an answer to the worker, which asks
- * but so many questions at a time. A link is not queued at all: whoever wants it asks again, and its turn comes, while
- * a queue of links would leave no room for the connections of others. */
+/* Whether the queue takes a message. A queue that clients have filled must not lose changes of somebody's rights, of
+ * which there are as many as users; nor the end of the worker's work or, by an admin's request, of a session; nor
+ * replies to the worker, which has few requests open at a time. A link is never queued: the worker asks for it again,
+ * and a queue of links would leave no room for other connections. */
 static bool worker_process_has_room(const struct worker_process *process, const struct channel_message *message) {
     switch (message->type) {
     case CHANNEL_REVOKED:
@@ -72,8 +72,8 @@ static void worker_process_closed(uv_handle_t *handle) {
     free(process);
 }
 
-/* The poll handle goes together with its descriptor: closed later, it would take whoever has that number by then out of
- * the loop's poll set. */
+/* Closes the poll handle together with its descriptor: closed later, it would remove another descriptor with the same
+ * number from the loop's poll set. */
 static void worker_process_close_channel(struct worker_process *process) {
     if (process->channel < 0)
         return;
@@ -121,8 +121,7 @@ int worker_process_send(struct worker_process *process, const struct channel_mes
     }
     if (fd >= 0)
         close(fd);
-    /* Too many descriptors in flight is this packet's failure; anything else is the channel's end, which reading tells.
-     */
+    /* -ETOOMANYREFS is a failure of this packet; any other error is the end of the channel, which reading reports. */
     return !error ? STATUS_OK : error == -ETOOMANYREFS ? STATUS_LIMIT : STATUS_DEVICE_LOST;
 }
 
@@ -155,14 +154,14 @@ static void worker_process_polled(uv_poll_t *poll, int status, int events) {
 
 static void worker_process_exited(uv_process_t *handle, int64_t status, int signal) {
     struct worker_process *process = handle->data;
-    /* Its last words may still be in the channel; more than these nobody writes before an end. */
+    /* Its last messages may still be in the channel, at most so many. */
     worker_process_receive(process, WORKER_QUEUE_MAX);
     process->events->exited(process->owner, status, signal);
 }
 
 /* ---- start and end ---- */
 
-/* The size is sealed: a worker that shrank its page would take the front down with it (SIGBUS). */
+/* The file's size is sealed: if a worker made its page smaller, the front would get SIGBUS. */
 static int worker_process_make_page(struct worker_process *process) {
     int fd = memfd_create("tensord-stats", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0)
@@ -180,7 +179,7 @@ static int worker_process_make_page(struct worker_process *process) {
     return fd;
 }
 
-/* This process's environment with one variable more, or another one; the caller frees the array. NULL: no memory. */
+/* This process's environment with one variable added or replaced; the caller frees the array. NULL: no memory. */
 static char **worker_process_environment(const char *assignment) {
     size_t n = 0, kept = 0, name = strcspn(assignment, "=") + 1;
     while (environ[n])
@@ -211,7 +210,7 @@ static int worker_process_spawn(struct worker_process *process, uv_loop_t *loop,
         .exit_cb = worker_process_exited,
         .file = "/proc/self/exe", /* the same binary even if another has been installed meanwhile */
         .args = arguments,
-        .env = environment, /* NULL: all of this one's */
+        .env = environment, /* NULL: this process's environment */
         .stdio_count = sizeof stdio / sizeof *stdio,
         .stdio = stdio,
     };

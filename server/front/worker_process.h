@@ -1,5 +1,5 @@
-/* One worker process as the front sees it: its pid, its channel, its stats page. It exists for one epoch; worker_slot.h
- * leads from one epoch to the next. Front thread only. */
+/* One worker process as the front sees it: its pid, its channel, its stats page. It exists for one epoch; a worker_slot
+ * has one process after the other. Front thread only. */
 #pragma once
 
 #include <uv.h>
@@ -26,7 +26,7 @@ struct worker_process_events {
 struct worker_process {
     uv_process_t process;
     uv_poll_t poll;
-    int channel; /* -1 after a hang-up */
+    int channel; /* -1: it has ended */
     const struct stats_page *page;
     struct worker_packet *first, **last;
     unsigned queued;

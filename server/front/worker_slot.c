@@ -14,7 +14,7 @@ enum {
     WORKER_BACKOFF_MAX_MS = 5000,
 };
 #define WORKER_MS_NS UINT64_C(1000000)
-#define WORKER_HEALTHY_NS (30000 * WORKER_MS_NS) /* after this long the backoff begins anew */
+#define WORKER_HEALTHY_NS (30000 * WORKER_MS_NS) /* after so long without a failure the backoff begins anew */
 #define WORKER_FAILURE_WINDOW_NS (60000 * WORKER_MS_NS)
 
 static const char *const worker_state_names[] = {
@@ -85,8 +85,8 @@ static void worker_slot_send_file(struct worker_slot *slot, enum channel_type ty
         worker_slot_kill(slot, failed);
 }
 
-static void worker_slot_send_credentials(
-    struct worker_slot *slot) { /* without credentials the worker may not run on with old ones */
+/* If this fails the worker is killed: it may not continue with old credentials. */
+static void worker_slot_send_credentials(struct worker_slot *slot) {
     worker_slot_send_file(slot, CHANNEL_CREDENTIALS, slot->credentials, "could not be given certificates");
 }
 
@@ -162,8 +162,8 @@ static uint64_t worker_slot_next_delay(struct worker_slot *slot, uint64_t now) {
     return delay;
 }
 
-/* Sessions and bytes were the dead process's. What the device is stays known, and what was counted in the epoch stands
- * until the next one begins: a counter that fell to 0 before would be read as one that begins anew twice. */
+/* Drops the figures of the dead process. The device's description stays, and the epoch's counters stay until the next
+ * epoch begins: a counter that fell to 0 earlier would seem to begin anew twice. */
 static void worker_slot_clear_snapshot(struct worker_slot *slot) {
     struct stats_device last = slot->snapshot.device;
     slot->snapshot.device = (struct stats_device){.engine.device = last.engine.device};
@@ -202,11 +202,13 @@ static void worker_slot_ready(struct worker_slot *slot) {
               log_text(pid, sizeof pid, "%d", slot->process->process.pid), "epoch",
               log_text(epoch, sizeof epoch, "%llu", (unsigned long long)slot->epoch), "after_ms",
               log_text(ms, sizeof ms, "%.1f", (double)(slot->ready_ns - slot->started_ns) / 1e6), NULL);
-    /* Once more, for those who began to wait while the end of the last process was told: no session is here yet. */
+    /* Once more, for copies that began to wait while the end of the last process was being reported. No session is here
+     * yet. */
     if (slot->restarts)
         slot->events->lost(slot->owner, slot);
     worker_slot_enter(slot, WORKER_READY);
-    worker_slot_offer_places(slot, slot->config->max_connections); /* they may have become more since it was started */
+    /* The number may have grown since the worker was started. */
+    worker_slot_offer_places(slot, slot->config->max_connections);
 }
 
 static void worker_slot_lose(struct worker_slot *slot, const char *cause) {
@@ -229,8 +231,8 @@ static uint64_t worker_slot_taken_on_page(const struct worker_slot *slot) {
     return atomic_load_explicit(&slot->process->page->taken, memory_order_acquire);
 }
 
-/* For a CHANNEL_TAKEN that was lost. What the page says runs ahead of the messages, which may have more to tell of the
- * same connection, so it counts a tick later. */
+/* Counts connections whose CHANNEL_TAKEN was lost. The page is ahead of the messages, which may have more to say about
+ * the same connection, so its number counts one tick later. */
 static void worker_slot_catch_up(struct worker_slot *slot) {
     worker_slot_count_taken(slot, slot->taken_on_page);
     slot->taken_on_page = worker_slot_taken_on_page(slot);
@@ -239,7 +241,7 @@ static void worker_slot_catch_up(struct worker_slot *slot) {
 static void worker_slot_message(void *owner, const struct channel_message *message, int fd) {
     struct worker_slot *slot = owner;
     if (fd >= 0)
-        close(fd); /* no worker passes one */
+        close(fd); /* no worker sends a descriptor */
     switch ((int)message->type) {
     case CHANNEL_READY:
         if (slot->state == WORKER_STARTING || slot->state == WORKER_RESTARTING)
@@ -300,8 +302,8 @@ static void worker_slot_describe_exit(const struct worker_slot *slot, int64_t st
         snprintf(text, size, "the worker exited with status %lld", (long long)status);
 }
 
-/* A worker that ends in order says by its exit status whether names are unsaved; for any other one the last stats page
- * says it. */
+/* Reports names that are not saved. A worker that ends in order says so by its exit status; for any other end the last
+ * stats page says it. */
 static void worker_slot_tell_unsaved(struct worker_slot *slot, bool meant, int64_t status) {
     const struct stats_names *names = &slot->snapshot.device.names;
     char count[24], bytes[24];
@@ -332,7 +334,7 @@ static void worker_slot_exited(void *owner, int64_t status, int signal) {
               log_text(code, sizeof code, "%lld", (long long)status), "signal",
               log_text(number, sizeof number, "%d", signal), "cause", meant ? "drained" : cause, NULL);
     slot->taken = worker_slot_taken_on_page(slot); /* its messages have all been read */
-    worker_slot_refresh(slot);                     /* an Xid may be its last word */
+    worker_slot_refresh(slot);                     /* it may have reported an Xid last */
     worker_slot_tell_unsaved(slot, meant, status);
     worker_process_destroy(slot->process);
     slot->process = NULL;
@@ -351,7 +353,7 @@ static const struct worker_process_events worker_slot_process_events = {
     .exited = worker_slot_exited,
 };
 
-/* ---- what the front asks of it ---- */
+/* ---- requests of the front ---- */
 
 int worker_slot_send(struct worker_slot *slot, const struct channel_message *message, int fd) {
     if (slot->state == WORKER_READY && slot->process)
@@ -418,7 +420,7 @@ int worker_slot_init(struct worker_slot *slot, uv_loop_t *loop, const struct con
         .credentials = -1,
         .users = -1,
     };
-    /* Untouched pages of it cost no memory. */
+    /* Pages of these arrays that are never touched cost no memory. */
     slot->snapshot.sessions = calloc(STATS_SESSIONS_MAX, sizeof *slot->snapshot.sessions);
     slot->operations = calloc(1, sizeof *slot->operations);
     slot->snapshot.principals = calloc(STATS_PRINCIPALS_MAX, sizeof *slot->snapshot.principals);
@@ -441,9 +443,9 @@ void worker_slot_finish(struct worker_slot *slot) {
     slot->operations = NULL;
 }
 
-/* ---- what is seen from outside: the stats page, and signs of life ---- */
+/* ---- the stats page, and signs of life ---- */
 
-enum { WORKER_LOST_GRACE_MS = 1000 /* for a worker that gave its device up to tell its clients and exit */ };
+enum { WORKER_LOST_GRACE_MS = 1000 /* for a worker that has lost its device: it tells its clients and exits */ };
 #define WORKER_MS_NS UINT64_C(1000000)
 
 /* Keeps the last Xid: the process that reports one often ends soon. */
@@ -497,7 +499,7 @@ static void worker_slot_watch(struct worker_slot *slot, uint64_t now, bool late)
     if (late)
         slot->watched_ns = now;
     uint64_t since = slot->watched_ns,
-             patience = worker_slot_patience(slot); /* before the signs: see device_called_ns */
+             patience = worker_slot_patience(slot); /* read before the signs of life: see device_called_ns */
     uint64_t written = atomic_load_explicit(&slot->process->page->written_ns, memory_order_relaxed);
     uint64_t let_go = atomic_load_explicit(&slot->process->page->device_called_ns, memory_order_relaxed);
     since = written > since ? written : since;

@@ -86,14 +86,14 @@ const char *worker_state_name(enum worker_state state);
 
 int worker_slot_init(struct worker_slot *slot, uv_loop_t *loop, const struct config *config, unsigned number,
                      const struct worker_slot_events *events, void *owner, struct fault *fault);
-/* Kills what runs. The caller then runs the loop until its handles are closed. */
+/* Kills the process, if one runs. The caller then runs the loop until its handles are closed. */
 void worker_slot_finish(struct worker_slot *slot);
 void worker_slot_start(struct worker_slot *slot);
 
 /* Hands a client's socket to the worker; takes `fd`, also on failure. `kept`: the connection has a kept place
  * (places.h). STATUS_LIMIT, STATUS_DEVICE_LOST. */
 int worker_slot_connect(struct worker_slot *slot, int fd, uint64_t session, bool kept, const struct peer *peer);
-/* Sends what the worker needs for TLS (credentials_open()), now and at each start; `fd` stays the caller's. */
+/* Sends the credentials for TLS (credentials_open()), now and at each start; `fd` stays the caller's. */
 void worker_slot_set_credentials(struct worker_slot *slot, int fd);
 /* Sends the list of users, likewise. */
 void worker_slot_set_users(struct worker_slot *slot, int fd);

@@ -41,12 +41,11 @@ static int http_library_load(struct http_library *library, struct fault *fault) 
 
 enum {
     HTTP_PEERS_MAX = 64,
-    HTTP_RESPONDING_MAX = 48,   /* of them with a response on its way that is not health's */
+    HTTP_RESPONDING_MAX = 48,   /* connections with a response on its way that is not for health */
     HTTP_PEER_BYTES = 16 << 10, /* of the library's memory for one connection; a longer request is refused */
     HTTP_SILENCE_S = 15,
-    HTTP_FIRST_S = 5, /* for the first request of a connection to be here */
-    HTTP_REQUEST_S =
-        30, /* for one request, however slowly it comes and its response goes, and for the silence before */
+    HTTP_FIRST_S = 5,    /* for the first request of a connection to come */
+    HTTP_REQUEST_S = 30, /* for one request and its response, however slow they are, and for the silence before */
     HTTP_PAUSE_MS = 100,
     HTTP_ACCEPTS_AT_ONCE = 16,
     HTTP_ADDRESSES_MAX = 8,
@@ -78,8 +77,8 @@ static void http_evict(struct http *http, struct http_peer *peer) {
     shutdown(peer->fd, SHUT_RDWR);
 }
 
-/* The connection that gives up its place: of those without a response on its way, the oldest one of the address with
- * the most connections. NULL: all have a response on its way. */
+/* The connection that gives up its place: of the connections without a response on its way, the oldest one of the
+ * address with the most such connections. NULL: all have a response on its way. */
 static struct http_peer *http_find_victim(struct http *http) {
     struct http_peer *peer, *victim = NULL;
     unsigned most = 0;
@@ -100,7 +99,8 @@ static bool http_make_room(struct http *http) {
     return !http_is_full(http);
 }
 
-/* When each connection has a response on its way, or no descriptor is left, new ones wait in the socket. */
+/* Polls the listening socket, unless every connection has a response on its way: then new connections wait in the
+ * socket. */
 static void http_listen(struct http *http) {
     if (!http_is_full(http) || http_find_victim(http))
         uv_poll_start(&http->listen, UV_READABLE, http_accept);
@@ -108,7 +108,7 @@ static void http_listen(struct http *http) {
         uv_poll_stop(&http->listen);
 }
 
-/* Lets the library do what there is to do, and asks when it wants to be called without an event. */
+/* Lets the library work, and asks it when it wants to be called without an event. */
 static void http_turn(struct http *http) {
     MHD_UNSIGNED_LONG_LONG ms;
     http->library.run(http->daemon);
@@ -148,7 +148,7 @@ static void http_accept(uv_poll_t *poll, int status, int events) {
     http_turn(http);
 }
 
-/* Whoever sends or reads too slowly is cut: the library itself counts silence only. */
+/* Closes connections that send or read too slowly: the library itself limits only silence. */
 static void http_ticked(uv_timer_t *timer) {
     struct http *http = timer->data;
     uint64_t now = uv_hrtime();
@@ -169,7 +169,7 @@ static void http_peer_add(struct http *http, struct MHD_Connection *connection, 
         http->library.get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
     struct http_peer *peer = calloc(1, sizeof *peer);
     *context = peer;
-    if (!peer || !info) { /* the request that comes is not responded then */
+    if (!peer || !info) { /* then a request gets no response */
         free(peer);
         *context = NULL;
         return;
@@ -228,7 +228,7 @@ bool http_is_busy(const struct http *http) {
     return responding > HTTP_RESPONDING_MAX; /* the present request is counted, too */
 }
 
-/* Called twice: with the headers, and, where the method is one that is served, when the request is complete. */
+/* Called with the headers; and for methods that are served, once more when the request is complete. */
 static enum MHD_Result http_on_request(void *owner, struct MHD_Connection *connection, const char *path,
                                        const char *method, const char *version, const char *body, size_t *body_bytes,
                                        void **context) {
@@ -260,7 +260,7 @@ static void http_on_log(void *owner, const char *format, va_list arguments) {
 
 /* ---- listening ---- */
 
-/* Beyond loopback as for clients: nobody without a token, and nothing in the clear that is not said to be all right. */
+/* Checks an address beyond loopback as for clients: it needs tokens, and an explicit permission for plaintext. */
 static int http_check_address(const struct config *config, const struct url_address *address, struct fault *fault) {
     const char *missing = !*config->users            ? "a file of users (users)"
                           : !config->allow_plaintext ? "allow-plaintext, for tokens travel in the clear"
@@ -291,7 +291,7 @@ int http_check(const struct config *config, struct fault *fault) {
     return *config->http ? http_resolve(config, addresses, &count, fault) : STATUS_OK;
 }
 
-/* The first of the name's addresses that works. */
+/* Listens on the first of the name's addresses that works. */
 static int http_bind(struct http *http, const struct config *config, struct fault *fault) {
     struct url_address addresses[HTTP_ADDRESSES_MAX];
     struct sockaddr_storage bound;
@@ -357,7 +357,7 @@ static void http_stop(void *state) {
     struct http *http = state;
     if (!http)
         return;
-    /* The poll handles first: uv_close() takes their descriptors out of the loop while they are still open. */
+    /* The poll handles first: uv_close() removes their descriptors from the loop while they are still open. */
     unsigned handles = http->handles;
     if (handles)
         uv_close((uv_handle_t *)&http->listen, http_closed);

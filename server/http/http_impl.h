@@ -10,9 +10,9 @@
 #include "server/http/http.h"
 #include "server/ipc/peer.h"
 
-/* libmicrohttpd is loaded only if HTTP is configured: with its own libraries it would cost each start of the front and
- * of a worker milliseconds and memory, and so a daemon without HTTP runs on a host where it is not installed. X(name):
- * the function MHD_name. */
+/* libmicrohttpd is loaded only if HTTP is configured: with its own libraries it would cost milliseconds and memory at
+ * each start of the front and of a worker. So a daemon without HTTP also runs on a host where it is not installed.
+ * X(name): the function MHD_name. */
 #define HTTP_LIBRARY_TABLE(X)                                                                                          \
     X(start_daemon)                                                                                                    \
     X(stop_daemon)                                                                                                     \
@@ -72,10 +72,10 @@ struct http {
     int fd; /* the listening socket */
     char name[64];
     uv_poll_t listen, poll; /* of `fd`, and of the library's epoll set */
-    uv_timer_t timer, tick; /* for the time when the library wants to run; and once a second */
+    uv_timer_t timer, tick; /* when the library wants to run; and once a second */
     unsigned handles;
     LIST_HEAD(, http_peer) peers;
-    unsigned n_peers, n_evicted; /* all of them, and those evicted */
+    unsigned n_peers, n_evicted; /* all connections, and evicted ones */
     bool ended;
     size_t body_bytes;                                  /* bytes of all responses that the library has */
     struct http_response responses[HTTP_ROUTES_MAX][2]; /* for everybody, and for admins */

@@ -22,7 +22,7 @@ static void metrics_head(FILE *out, const char *name, const char *type, const ch
     fprintf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
 }
 
-/* Names of sessions and users come from outside: whatever they hold stays within the quotes, and is text. */
+/* Writes a label. Its value may come from outside: it always stays within the quotes, and is text. */
 static void metrics_label(FILE *out, const char *name, const char *value) {
     char utf8[4], shown[UTF8_SHOWN_MAX];
     fprintf(out, "%s=\"", name);
@@ -52,7 +52,7 @@ static void metrics_value(FILE *out, double value) {
         fprintf(out, " %.15g\n", value);
 }
 
-/* One line with a single label, or two where `key` is given. */
+/* The beginning of a line, with one label, or with two if `key` is not NULL. */
 static void metrics_line(FILE *out, const char *name, const char *device, const char *key, const char *value) {
     fprintf(out, "%s{", name);
     metrics_label(out, "device", device);
@@ -110,7 +110,7 @@ static const struct metrics_row metrics_devices[] = {
      METRICS_DOUBLE},
     {"tensord_device_names_failing", "gauge", "Owners of named tensors whose last saving failed.",
      DEVICE(names_failing), METRICS_UINT32},
-    {"tensord_device_workspace_bytes", "gauge", "Bytes that kernels and libraries keep besides the pool.",
+    {"tensord_device_workspace_bytes", "gauge", "Bytes that kernels and libraries hold outside the pool.",
      DEVICE(workspaces), METRICS_UINT64},
     {"tensord_device_staging_total_bytes", "gauge", "Host memory for copies to and from the device.",
      DEVICE(staging_total), METRICS_UINT64},
@@ -119,7 +119,7 @@ static const struct metrics_row metrics_devices[] = {
      METRICS_UINT64},
     {"tensord_device_queue_depth", "gauge", "Operations enqueued and not yet run.", DEVICE(queue_depth),
      METRICS_UINT64},
-    {"tensord_device_stalled_seconds", "gauge", "For so long the device has completed nothing of its work.",
+    {"tensord_device_stalled_seconds", "gauge", "How long the device has completed nothing of its work.",
      DEVICE(stalled_s), METRICS_DOUBLE},
     {"tensord_device_operations_total", "counter",
      "Operations completed, failed ones included, since the worker's start.", DEVICE(ops_total), METRICS_UINT64},
@@ -148,12 +148,13 @@ static const struct metrics_row metrics_devices[] = {
      DEVICE(faults), METRICS_UINT64},
 };
 
-/* By principal: names of sessions, programs and labels come and go with clients, and would make series without end. */
+/* By principal only: names of sessions, programs and labels come and go with clients, and would make series without
+ * end. */
 static const struct metrics_row metrics_principals[] = {
     {"tensord_principal_sessions", "gauge", "Sessions of the principal on the device.", PRINCIPAL(sessions),
      METRICS_UINT32},
     {"tensord_principal_memory_live_bytes", "gauge", "Bytes in its tensors.", PRINCIPAL(live), METRICS_UINT64},
-    {"tensord_principal_memory_limit_bytes", "gauge", "How many there may be; 0: as many as the device has.",
+    {"tensord_principal_memory_limit_bytes", "gauge", "Limit of these bytes; 0: as many as the device has.",
      PRINCIPAL(live_limit), METRICS_UINT64},
     {"tensord_principal_host_bytes", "gauge", "Host memory for its tensors, causes of failures and queues.",
      PRINCIPAL(host_bytes), METRICS_UINT64},
@@ -259,7 +260,7 @@ static void metrics_write_last_fault(FILE *out, const Tensord__Status *status, d
     }
 }
 
-/* Lines by code, for every code there is: a counter that begins with its first increment hides that from rate(). */
+/* A line for every code: rate() does not see the first increment of a counter that begins with it. */
 static void metrics_counts(FILE *out, const char *name, const char *device, Tensord__FailureCount *const *counts,
                            size_t n) {
     for (uint32_t code = 1; code < STATUS_COUNT; code++) {
@@ -317,7 +318,7 @@ static const Tensord__Reading *metrics_reading_of(const Tensord__DeviceStatus *d
     return *(Tensord__Reading *const *)((const char *)device->readings + row->offset);
 }
 
-/* A metric that no device has is left out, as is a device that does not have it. */
+/* Leaves out metrics that no device has, and devices that do not have a metric. */
 static void metrics_write_readings(FILE *out, const Tensord__Status *status) {
     for (const struct metrics_reading *row = metrics_readings; row < metrics_readings + LENGTH(metrics_readings);
          row++) {
@@ -427,7 +428,7 @@ static void metrics_write_front(FILE *out, const Tensord__Status *status, const 
         fprintf(out, "tensord_http_requests_total{code=\"%dxx\"} %" PRIu64 "\n", i, extra->requests[i]);
 }
 
-/* All 0 where nobody can log in. */
+/* All are 0 if nobody can log in. */
 static void metrics_write_logins(FILE *out, const Tensord__LoginStatus *logins) {
     static const Tensord__LoginStatus none = TENSORD__LOGIN_STATUS__INIT;
     logins = logins ? logins : &none;
@@ -436,14 +437,14 @@ static void metrics_write_logins(FILE *out, const Tensord__LoginStatus *logins) 
         uint64_t count;
     } rows[] = {{"granted", logins->granted}, {"no_token", logins->no_token}, {"malformed", logins->malformed},
                 {"unknown", logins->unknown}, {"wrong", logins->wrong},       {"turned_away", logins->turned_away}};
-    metrics_head(out, "tensord_logins_total", "counter", "Logins by token, by what came of them.");
+    metrics_head(out, "tensord_logins_total", "counter", "Logins by token, by their result.");
     for (size_t i = 0; i < LENGTH(rows); i++) {
         fputs("tensord_logins_total{", out);
         metrics_label(out, "result", rows[i].result);
         fputc('}', out);
         metrics_value(out, (double)rows[i].count);
     }
-    metrics_head(out, "tensord_logins_put_off_total", "counter", "Logins looked at later, after failures.");
+    metrics_head(out, "tensord_logins_put_off_total", "counter", "Failed logins whose reply was delayed.");
     fputs("tensord_logins_put_off_total", out);
     metrics_value(out, (double)logins->put_off);
 }

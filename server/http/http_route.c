@@ -1,4 +1,4 @@
-/* Which path gives what, to whom, and with which headers. */
+/* The paths: their content, who may read it, and with which headers. */
 #include "server/http/http_impl.h"
 
 #include <arpa/inet.h>
@@ -20,7 +20,7 @@
 
 enum { HTTP_BASIC_MAX = 512, HTTP_BASIC_TEXT_MAX = HTTP_BASIC_MAX / 4 * 3 };
 
-/* The password of "NAME:PASSWORD", for which `text` has room; "" where it is no such thing, or has a NUL byte in it. */
+/* The password of "NAME:PASSWORD"; `text` has room for both. "": the text has another form, or a NUL byte in it. */
 static const char *http_basic_password(const char *encoded, char text[HTTP_BASIC_TEXT_MAX + 1]) {
     size_t length = strlen(encoded);
     text[0] = 0;
@@ -29,12 +29,12 @@ static const char *http_basic_password(const char *encoded, char text[HTTP_BASIC
     int bytes = EVP_DecodeBlock((unsigned char *)text, (const unsigned char *)encoded, (int)length);
     text[bytes > 0 ? bytes : 0] = 0;
     for (const char *fill = encoded + length; bytes > 0 && fill > encoded && fill[-1] == '='; fill--)
-        bytes--; /* what fills the last block up was decoded as a zero */
+        bytes--; /* the padding of the last block was decoded as zeros */
     char *colon = strchr(text, ':');
     return colon && bytes > 0 && strlen(text) == (size_t)bytes ? colon + 1 : "";
 }
 
-/* The other end, for the log and for counting what fails there. */
+/* Sets the peer, for the log and for counting its failed logins. */
 static void http_login_peer(struct http *http, struct MHD_Connection *connection, struct peer *peer) {
     const union MHD_ConnectionInfo *info =
         http->library.get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
@@ -80,7 +80,7 @@ static unsigned http_login_check(struct http *http, struct MHD_Connection *conne
 
 /* ---- history ---- */
 
-/* As doubles, which is what JSON's readers make of them anyway. */
+/* Figures as doubles, because readers of JSON use doubles, too. */
 struct http_sample {
     double live, reserved, sessions, queue, ops, in, out, busy, utilisation, faults;
 };
@@ -188,7 +188,7 @@ static unsigned http_write_history(struct http *http, FILE *out) {
     return HTTP_OK;
 }
 
-/* The front responds, so it lives. */
+/* Responds always: then the front is alive. */
 static unsigned http_write_healthz(struct http *http, FILE *out) {
     (void)http;
     fputs("ok\n", out);
@@ -205,7 +205,7 @@ static unsigned http_write_readyz(struct http *http, FILE *out) {
         if (slot->state == WORKER_READY)
             continue;
         ready = false;
-        /* Causes may name what clients do, and this is read without a token. */
+        /* Not with users: causes may name things that clients do, and this is read without a token. */
         bool told = slot->last_fault[0] && !http->front->login.users;
         fprintf(out, "%s is %s%s%s\n", slot->device.name, worker_state_name(slot->state), told ? ": " : "",
                 told ? slot->last_fault : "");
@@ -215,16 +215,16 @@ static unsigned http_write_readyz(struct http *http, FILE *out) {
     return ready ? HTTP_OK : HTTP_UNAVAILABLE;
 }
 
-/* A response is reused for so long, which bounds the cost of a client that asks without a pause. */
+/* A response is reused for so long. This bounds the cost of a client that asks without a pause. */
 #define HTTP_FRESH_NS UINT64_C(100000000)
-/* Bytes of all responses on their way to slow readers; beyond it other clients are told to come back. */
+/* The most bytes of all responses on their way to slow readers; beyond it other clients are told to come back. */
 #define HTTP_BODIES_MAX ((size_t)64 << 20)
 #define HTTP_TEXT "text/plain; charset=utf-8"
 
 static const struct http_route {
     const char *path, *type;
     http_write *write; /* NULL: the dashboard */
-    bool open;         /* to those who have not said who they are: programs that watch over others */
+    bool open;         /* also without a token: for programs that watch over others */
 } http_routes[] = {
     {"/", "text/html; charset=utf-8", NULL},
     {"/metrics", "text/plain; version=0.0.4; charset=utf-8", http_write_metrics},
@@ -255,8 +255,8 @@ static bool http_host_is_listed(const char *host, const char *hosts) {
     return false;
 }
 
-/* Whether a page of another site may not have sent this: a browser that was talked into taking another site's name for
- * this address (DNS rebinding) still sends that name. Addresses cannot be names of others; `hosts` are this one's. */
+/* Whether the host in a request is this host. A browser that was misled to connect another site's name with this
+ * address (DNS rebinding) still sends that name. A name may be an address, localhost, or in `hosts`. */
 static bool http_host_is_ours(const char *host, const char *hosts) {
     char name[256];
     bool bracketed = *host == '[';
@@ -320,7 +320,7 @@ static enum MHD_Result http_send(struct http *http, struct MHD_Connection *conne
     return http->library.queue_response(connection, code, response);
 }
 
-/* `text` is constant. `wait_s`: when to come again; 0: nothing is said of it. */
+/* `text` is constant. `wait_s`: after so many seconds the client may come again; 0: not said. */
 static enum MHD_Result http_send_text_for(struct http *http, struct MHD_Connection *connection, unsigned code,
                                           const char *text, unsigned wait_s) {
     char seconds[16];
@@ -350,7 +350,7 @@ static enum MHD_Result http_deny(struct http *http, struct MHD_Connection *conne
     return http_send_text_for(http, connection, code,
                               code == MHD_HTTP_TOO_MANY_REQUESTS
                                   ? "too many wrong tokens came from this address; try again later\n"
-                                  : "it takes a token, as Bearer or as the password of any name\n",
+                                  : "a token is needed, as Bearer or as the password of any name\n",
                               wait_s);
 }
 
@@ -388,7 +388,7 @@ static enum MHD_Result http_send_route(struct http *http, struct MHD_Connection 
                                        const struct http_route *route) {
     struct http_response *response = &http->responses[route - http_routes][http->admin];
     uint64_t now = uv_hrtime();
-    uint64_t fresh = route->open ? 0 : HTTP_FRESH_NS; /* health is short, and what it says is acted upon */
+    uint64_t fresh = route->open ? 0 : HTTP_FRESH_NS; /* health is short, and programs act on it, so it must be fresh */
     if (!response->response || now - response->made_ns >= fresh) {
         http_response_drop(http, response);
         if (http->body_bytes > HTTP_BODIES_MAX)

@@ -17,7 +17,7 @@ union channel_control {
     char bytes[CMSG_SPACE(sizeof(int))];
 };
 
-/* Either end may see a dead peer as EPIPE or ECONNRESET; callers know one of them. */
+/* A dead peer shows as EPIPE or ECONNRESET; callers know only the first. */
 static int channel_error(void) {
     if (errno == ECONNRESET || errno == ENOTCONN)
         return -EPIPE;
@@ -66,8 +66,8 @@ int channel_receive(int channel, struct channel_message *message, int *fd) {
     if (received < 0)
         return channel_error();
     int passed = channel_take_fd(&packet);
-    /* A sequenced-packet socket reports its end as an empty packet, and nobody sends one. MSG_CTRUNC is no reason to
-     * refuse: it says that this process has as many descriptors as it may, which clients can bring about. */
+    /* A sequenced-packet socket reports its end as an empty packet, and nobody sends empty packets. MSG_CTRUNC is no
+     * error: this process has as many descriptors as it may have, which clients can cause. */
     if (received != (ssize_t)sizeof incoming || packet.msg_flags & MSG_TRUNC) {
         if (passed >= 0)
             close(passed);
@@ -82,7 +82,7 @@ int channel_receive(int channel, struct channel_message *message, int *fd) {
 
 enum { CREDENTIALS_CERTIFICATE, CREDENTIALS_KEY, CREDENTIALS_CLIENT_CA, CREDENTIALS_TEXTS };
 
-/* Before the texts, each with its zero. Written and read by the same binary. */
+/* Followed by the texts, each with its zero. Written and read by the same binary. */
 struct credentials_head {
     enum tls_client_auth client_auth;
     uint32_t bytes[CREDENTIALS_TEXTS]; /* with the zeros; 0: there is no such text */
@@ -118,7 +118,7 @@ int credentials_seal(const struct tls_server_options *options, int *out, struct 
     return STATUS_OK;
 }
 
-/* Whether head and texts fill the block exactly, each text with its zero. */
+/* Reads the block. False: head and texts do not fill it exactly, or a text has no zero at its end. */
 static bool credentials_parse(const char *block, size_t size, struct tls_server_options *options) {
     const char **texts[CREDENTIALS_TEXTS] = {&options->certificate, &options->key, &options->client_ca};
     struct credentials_head head;

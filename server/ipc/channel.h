@@ -18,7 +18,7 @@ enum {
     WORKER_EXIT_UNSAVED = 3, /* exit status: some names are not on the disk; the log says which */
 };
 
-/* The words for a client whose connection is evicted before it has said Hello. */
+/* The message to a client whose connection is evicted before it has said Hello. */
 #define CHANNEL_EVICTED "no Hello had come, and others want the place (max-connections)"
 
 enum channel_type {
@@ -53,7 +53,7 @@ enum channel_type {
 };
 
 struct channel_limits {
-    struct limits each; /* of a principal for whom the front has set no limits of its own */
+    struct limits each; /* of principals for whom the front has set no limits of their own */
     uint32_t sessions;  /* of one device */
     uint32_t hello_timeout_ms;
     uint32_t transfer_timeout_ms; /* for a copy between devices to begin */
@@ -69,7 +69,7 @@ struct channel_start {
     char device[32]; /* "cpu:0" */
     char kind[16];
     uint32_t index, threads;
-    uint32_t sharers;       /* devices whose memory is the host's */
+    uint32_t sharers;       /* number of devices that share the host's memory */
     uint64_t memory_total;  /* 0: automatic */
     uint64_t staging_total; /* 0: automatic */
     uint64_t epoch;
@@ -115,18 +115,19 @@ struct channel_message {
     struct fault link_fault; /* CHANNEL_LINK_OUT without fd */
 };
 
-/* Both return 0, or a negative errno; -EAGAIN when the socket is full or empty (it is non-blocking); receive returns
- * -EPIPE when the other end is gone. `fd` is -1 for none; send does not close it; receive's is close-on-exec and the
- * caller's. A descriptor for which the receiving process had no room is lost on the way: its message comes with -1. */
+/* Both return 0, or a negative errno: -EAGAIN: the socket, which is non-blocking, is full or empty; -EPIPE (receive):
+ * the other end is gone. `fd` -1: none. channel_send() does not close `fd`; channel_receive() gives a close-on-exec
+ * descriptor to the caller. If the receiving process has no room for a descriptor it is lost, and its message comes
+ * with -1. */
 int channel_send(int channel, const struct channel_message *message, int fd);
 int channel_receive(int channel, struct channel_message *message, int *fd);
 
-/* Credentials: all that a process needs to serve TLS, in one sealed memory file behind a descriptor. The front reads and
- * checks the files of certificates and sends the descriptor to the workers, so that all processes have the same certificates
- * at any time. The memory file has no name, and nobody can change it. */
+/* Credentials: everything that a process needs to serve TLS, in one sealed memory file behind a descriptor. The front
+ * reads and checks the files of certificates and sends the descriptor to the workers, so that all processes have the
+ * same certificates at any time. The memory file has no name, and nobody can change it. */
 enum { CREDENTIALS_TEXT_MAX = 1 << 20 }; /* bytes of one PEM text */
 
 /* Sets *fd, close-on-exec and the caller's. */
 int credentials_seal(const struct tls_server_options *options, int *fd, struct fault *fault);
-/* Makes a context from it. `fd` stays the caller's. */
+/* Makes a context from the credentials. `fd` stays the caller's. */
 int credentials_open(int fd, struct tls_context **context, struct fault *fault);

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-/* An IPv4 address in the clothes of IPv6, as a socket tells that was passed to listen on both, is the one it is. */
+/* An IPv4 address that is mapped into IPv6, as a socket that listens on both reports it, counts as the IPv4 address. */
 static void source_find_ipv6(struct source *source, const struct in6_addr *address) {
     bool mapped = IN6_IS_ADDR_V4MAPPED(address);
     source->kind = mapped ? SOURCE_IPV4 : SOURCE_IPV6;
@@ -48,7 +48,7 @@ const char *source_text(const struct source *source, char text[SOURCE_TEXT_BYTES
 
 /* ---- where a client runs ---- */
 
-/* A host's name has few characters; of anything else that a client says, '?' is left. */
+/* A host's name has few kinds of characters; '?' replaces all others that a client sends. */
 static void remote_set_host(struct remote *remote, const char *host) {
     size_t length = strnlen(host, sizeof remote->host - 1);
     for (size_t i = 0; i < length; i++)

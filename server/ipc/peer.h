@@ -1,5 +1,5 @@
-/* Who is at the other end of an accepted socket, as far as the socket tells. Front thread; a worker hands the source
- * back as it got it. */
+/* Who is at the other end of an accepted socket, as far as the socket shows it. Front thread; a worker returns the
+ * source as it got it. */
 #pragma once
 
 #include <stdbool.h>
@@ -10,8 +10,8 @@
 #include "proto/wire/tensord.pb-c.h"
 #include "server/users/principal.h"
 
-/* The source of connections, by which failed logins are counted: an IPv4 address, an IPv6 network of 64 bits, which is
- * what one host usually has, or a uid on this host. */
+/* The source of connections, for counting failed logins: an IPv4 address, an IPv6 network of 64 bits (one host usually
+ * has one), or a uid on this host. */
 struct source {
     enum { SOURCE_NONE, SOURCE_UID, SOURCE_IPV4, SOURCE_IPV6 } kind;
     uint8_t bytes[8]; /* bytes that the kind does not need are 0 */

@@ -46,7 +46,7 @@ void stats_device_copy_counters(struct stats_device *to, const struct stats_devi
     memcpy(to->rejections, from->rejections, sizeof to->rejections);
 }
 
-/* The writer is another process, and the reader believes no text in its page to end by itself. */
+/* The writer is another process, so the reader does not rely on it to terminate the texts. */
 static void stats_terminate(struct stats_device *device, struct stats_session *sessions, unsigned count) {
     struct device_info *info = &device->engine.device;
     info->kind[sizeof info->kind - 1] = 0;
@@ -75,7 +75,7 @@ static unsigned stats_least(unsigned a, unsigned b) {
     return a < b ? a : b;
 }
 
-/* What somebody copies out of the page. */
+/* What a reader copies from the page. */
 struct stats_copy {
     struct stats_device *device;
     struct stats_session *sessions;

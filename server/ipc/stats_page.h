@@ -146,8 +146,8 @@ struct stats_device {
 void stats_device_copy_counters(struct stats_device *to, const struct stats_device *from);
 
 /* The worker's connections and the places that they take (server/front/places.h). Each change is written at once,
- * because thousands of connections may come and go between two writes of the page. A change of two of these numbers is
- * written in such an order that in between too many places seem to be taken, not too few. */
+ * because thousands of connections may come and go between two writes of the page. If two numbers change, they are
+ * written in an order in which meanwhile too many places seem to be taken, not too few. */
 struct stats_places {
     _Atomic uint64_t departed; /* connections that have ended */
     _Atomic uint64_t settled;  /* connections from kept places that have continued a session, or ended */

@@ -1,5 +1,5 @@
-/* The host's monotonic clock, which all processes of the daemon share: for deadlines, and for the times on a stats
- * page. */
+/* The host's monotonic clock, which all processes of the daemon share: for deadlines, and for the times on stats
+ * pages. */
 #pragma once
 
 #include <stdint.h>

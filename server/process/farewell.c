@@ -47,7 +47,8 @@ static void farewell_drop(uv_poll_t *poll, int status, int events) {
 void farewell_send(int fd, const struct fault *fault) {
     uint8_t bytes[PACKET_ERROR_MAX];
     size_t size = packet_error(bytes, fault);
-    /* It is small, and nothing was sent before it on a refused connection: where it does not fit, nobody reads. */
+    /* The frame is small, and nothing was sent before it on a refused connection: if it does not fit, the peer does not
+     * read. */
     send(fd, bytes, size, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
@@ -75,7 +76,7 @@ void farewell_say(struct farewell_list *list, int fd, const struct fault *fault)
     shutdown(fd, SHUT_WR);
     struct farewell *farewell = farewell_create(list, fd);
     if (!farewell) {
-        close(fd); /* too many at once: the rest are cut short */
+        close(fd); /* too many at once, or no memory: this one is closed at once */
         return;
     }
     uv_timer_start(&farewell->timer, farewell_timed_out, FAREWELL_MS, 0);
@@ -92,7 +93,7 @@ void farewell_say_over(struct farewell_list *list, struct transport *transport, 
     int fd = transport->fd;
     transport->fd = -1;
     transport_finish(transport);
-    farewell_say(list, fd, NULL); /* what comes need not be understood to be dropped */
+    farewell_say(list, fd, NULL); /* incoming bytes are dropped, so they are not decrypted */
 }
 
 void farewell_list_finish(struct farewell_list *list) {

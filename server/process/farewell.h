@@ -1,6 +1,6 @@
-/* The end of a connection that the front refuses or closes: the Error frame, then a moment in which what the peer still
- * sends is read and dropped. Closing at once would reset the connection and could take the error away before the peer
- * has read it. Front thread only. */
+/* The end of a connection that the front refuses or closes: sends the Error frame, and then reads and drops what the
+ * peer still sends, for a moment. Closing at once would reset the connection, and the peer might never read the error.
+ * Front thread only. */
 #pragma once
 
 #include <sys/queue.h>
@@ -31,7 +31,7 @@ void farewell_list_finish(struct farewell_list *list);
 
 /* Takes over `fd`, a non-blocking socket that no handle watches any more. `fault` NULL: there is no Error frame. */
 void farewell_say(struct farewell_list *list, int fd, const struct fault *fault);
-/* The same over a connection's transport, which may be TLS; this finishes it. */
+/* The same over a connection's transport, which may be TLS; finishes the transport. */
 void farewell_say_over(struct farewell_list *list, struct transport *transport, const struct fault *fault);
 /* Sends only the Error frame, as far as the socket takes it without waiting; does not close the socket. */
 void farewell_send(int fd, const struct fault *fault);

@@ -37,7 +37,7 @@ static void *handshake_main(void *argument) {
     return NULL;
 }
 
-/* ---- on the loop's ---- */
+/* ---- on the loop's thread ---- */
 
 static void handshake_over(struct handshake *handshake) {
     if (handshake->owner)
@@ -73,7 +73,7 @@ static unsigned handshakes_threads_wanted(void) {
     return n < 1 ? 1 : n > HANDSHAKE_THREADS_MAX ? HANDSHAKE_THREADS_MAX : (unsigned)n;
 }
 
-/* False: there is not one. */
+/* Starts the threads, if they do not run yet. False: no thread can be started. */
 static bool handshakes_start(struct handshakes *handshakes) {
     unsigned wanted = handshakes->n_threads ? 0 : handshakes_threads_wanted();
     sigset_t before;

@@ -1,7 +1,7 @@
 /* TLS handshakes on threads of their own: the signature of one handshake takes as long as tens of thousands of small
  * operations, and strangers decide how many handshakes there are. The threads have a lower priority than the loop.
  *
- * Loop thread only, but for what handshake.c says of its own threads. */
+ * Loop thread only, except where handshake.c says otherwise. */
 #pragma once
 
 #include <pthread.h>
@@ -13,10 +13,11 @@
 
 enum { HANDSHAKE_THREADS_MAX = 4 };
 
-/* One step of a handshake: as far as the bytes that have come allow. */
+/* One step of a handshake: it goes as far as the received bytes allow. */
 struct handshake {
     TAILQ_ENTRY(handshake) link;
-    /* The owner's, which does not touch it meanwhile; or left behind by an owner that is gone. */
+    /* The owner's transport, which the owner does not touch during the step; or left behind by an owner that is
+     * gone. */
     struct transport transport;
     void (*done)(void *owner, int error);
     void *owner; /* NULL: the owner is gone */
@@ -44,6 +45,6 @@ void handshakes_finish(struct handshakes *handshakes);
  * starts the threads. NULL: there is no memory or no thread for it. */
 struct handshake *handshake_begin(struct handshakes *handshakes, const struct transport *transport,
                                   void (*done)(void *owner, int error), void *owner);
-/* The owner goes: `done` is not called. The transport is finished at once if no thread has begun the step, so that
- * never more steps wait than there are owners; otherwise when the step has been taken. */
+/* The owner goes: `done` is not called. If no thread has begun the step the transport is finished at once, so that
+ * never more steps wait than there are owners; otherwise it is finished after the step. */
 void handshake_leave(struct handshakes *handshakes, struct handshake *handshake);

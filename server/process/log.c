@@ -26,16 +26,16 @@ enum { LOG_LEVEL_COUNT = sizeof log_level_names / sizeof *log_level_names };
 static enum log_level log_threshold = LOG_LEVEL_INFO;
 static char log_process[32] = "front";
 static enum log_format log_shape = LOG_FORMAT_TEXT;
-static bool log_journal; /* standard error is the journal's */
+static bool log_journal; /* standard error goes to the journal */
 static struct log_limit log_limits;
 static unsigned long log_lost; /* lines lost since the last line that was written */
-static int log_patience_ms;    /* for standard error to take a line */
+static int log_patience_ms;    /* how long a line waits for standard error */
 
-/* One line in the making. What does not fit as a whole is left out, with all that follows; there is always room for a
+/* A line that is being made. A part that does not fit is left out, with all that follows; there is always room for a
  * closing quote and the final newline. */
 struct log_line {
     char text[LOG_LINE_MAX];
-    size_t length, begin; /* begin: of the first field */
+    size_t length, begin; /* begin: where the first field begins */
     bool quoted, cut;
 };
 
@@ -86,7 +86,7 @@ static void log_line_text(struct log_line *line, const char *text) {
     log_line_add(line, text, strlen(text));
 }
 
-/* What stands for a character within quotes of JSON where it may not stand itself; its bytes. */
+/* Writes the escape for a character that may not stand within quotes of JSON; returns its bytes. */
 static size_t log_json_escape(uint32_t rune, char out[12]) {
     static const char digits[] = "0123456789abcdef";
     uint32_t halves[2] = {rune > 0xffff ? 0xd7c0 + (rune >> 10) : rune, 0xdc00 + (rune & 0x3ff)};
@@ -102,7 +102,7 @@ static size_t log_json_escape(uint32_t rune, char out[12]) {
     return n;
 }
 
-/* One character within quotes. */
+/* Adds one character within quotes. */
 static void log_line_escaped(struct log_line *line, const char **text) {
     char out[12];
     const char *at = *text;
@@ -116,7 +116,7 @@ static void log_line_escaped(struct log_line *line, const char **text) {
         log_line_add(line, out, utf8_show(&at, out));
 }
 
-/* Whether it can stand without quotes. */
+/* Whether the value can stand without quotes. */
 static bool log_is_plain(const char *value) {
     char out[UTF8_SHOWN_MAX];
     const char *at = value;
@@ -144,7 +144,7 @@ static void log_line_value(struct log_line *line, const char *value) {
     line->quoted = false;
 }
 
-/* The key and its value whole, or neither. */
+/* Adds a key and its value, which may be cut; or neither. */
 static void log_line_field(struct log_line *line, const char *key, const char *value) {
     size_t before = line->length;
     bool json = log_shape == LOG_FORMAT_JSON;
@@ -218,11 +218,11 @@ static void log_line_write(struct log_line *line) {
         line->text[line->length++] = '}';
     line->text[line->length++] = '\n';
     ssize_t written = write(STDERR_FILENO, line->text, line->length);
-    (void)written; /* there is nobody to tell */
+    (void)written; /* nobody could be told */
 }
 
-/* Nobody may hold up the daemon by not reading its log, a terminal that was stopped or a full pipe. A pipe that is
- * writable at all has room for PIPE_BUF bytes, which is more than a line. */
+/* Whether standard error takes a line: a stopped terminal or a full pipe must not delay the daemon. A pipe that is
+ * writable has room for PIPE_BUF bytes, which is more than a line. */
 static bool log_is_writable(void) {
     struct pollfd out = {.fd = STDERR_FILENO, .events = POLLOUT};
     int ready;
@@ -330,8 +330,8 @@ static bool log_limit_has(const struct log_limit_bucket *bucket, unsigned burst,
     return bucket->spent_ns <= (burst - 1) * (LOG_LIMIT_SECOND_NS / per_s);
 }
 
-/* The source that was quiet for longest makes room; what it has missed is told of at once or never, so one that has
- * missed nothing goes first. */
+/* The entry to replace: the source that was quiet for longest. Suppressed lines of a replaced source are never
+ * reported, so sources without such lines go first. */
 static struct log_limit_source *log_limit_replace(struct log_limit *limit) {
     struct log_limit_source *oldest = limit->sources;
     for (unsigned i = 1; i < LOG_LIMIT_SOURCES; i++) {

@@ -19,10 +19,10 @@ enum log_level log_level(void);
 void log_set_format(enum log_format format);
 enum log_format log_format(void);
 
-/* Fields alternate key, value, and end with NULL: log_event(LOG_LEVEL_INFO, "session_open", "peer", peer, NULL).
- * Values are quoted where they hold spaces, quotes, or what is no plain text (utf8_is_unsafe()); that is escaped as
- * \n, \x1b or \u202e, so that a line is always one event and always text. One write(2) a line; lines over 1 KiB are
- * cut between two characters. Allocates nothing and may be called from a signal handler. */
+/* Fields alternate key, value, and end with NULL: log_event(LOG_LEVEL_INFO, "session_open", "peer", peer, NULL). Values
+ * are quoted if they have spaces, quotes, or characters that are no plain text (utf8_is_unsafe()), which are escaped as
+ * \n, \x1b or \u202e: so an event is always one line, and a line is always text. One write(2) a line; lines over 1 KiB
+ * are cut between two characters. Allocates nothing, and may be called from a signal handler. */
 void log_event(enum log_level level, const char *event, ...) __attribute__((sentinel));
 /* The same for events that clients can cause as often as they like; `source` is where the client comes from
  * ("10.0.0.7", "uid:1000"). Lines beyond a limit (struct log_limit) are left out, except at the level debug; a later line,
@@ -33,12 +33,12 @@ void log_tick(void);
 /* A number or formatted text as a value: log_text(buffer, sizeof buffer, "%d", n) returns buffer. */
 char *log_text(char *buffer, unsigned long size, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-/* The same where a signal handler may be at work, which must not format text: they return a place in `buffer`. An
- * address is shown as 0x2a. */
+/* The same for signal handlers, which must not format text: they return a place in `buffer`. An address is shown as
+ * 0x2a. */
 enum { LOG_NUMBER_MAX = 24 };
 char *log_number(char buffer[LOG_NUMBER_MAX], uint64_t value);
 char *log_address(char buffer[LOG_NUMBER_MAX], uint64_t value);
-/* From here on a line waits so long for standard error to take it: for the last lines of a process, which delay
+/* From now on a line waits so long for standard error to take it. This is for the last lines of a process, which delay
  * nothing any more. After one line has waited in vain, later ones do not wait. */
 void log_patience(int milliseconds);
 
@@ -56,14 +56,14 @@ enum {
 };
 
 struct log_limit_bucket {
-    uint64_t spent_ns; /* how far the lines written are ahead of the rate; shrinks as time passes */
+    uint64_t spent_ns; /* by how much the written lines are ahead of the rate; shrinks as time passes */
     uint64_t last_ns;
 };
 
 struct log_limit_source {
     char name[LOG_LIMIT_NAME_BYTES];
     struct log_limit_bucket bucket;
-    uint64_t suppressed, since_ns; /* lines, since the first of them */
+    uint64_t suppressed, since_ns; /* lines left out, and when the first of them came */
 };
 
 /* All zeroes: nothing has been written yet. */

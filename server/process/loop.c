@@ -33,7 +33,7 @@ static void loop_closed(uv_handle_t *handle) {
     free(handle);
 }
 
-/* The highest number there can be; -1 without one. */
+/* A descriptor with the highest possible number; -1: there is none. */
 static int loop_highest(rlim_t descriptors) {
     int fd = eventfd(0, EFD_CLOEXEC);
     int highest = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, (int)descriptors - 1);
@@ -46,7 +46,7 @@ int loop_reserve(uv_loop_t *loop, struct fault *fault) {
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit))
         return fault_set(fault, STATUS_INTERNAL, "the limit of descriptors is not known: %s", strerror(errno));
-    /* Asked for here first, where having none can be said. */
+    /* Tries first whether there is memory for the entries, because libuv would abort. */
     void *probe = malloc(limit.rlim_cur * 2 * sizeof(void *));
     uv_poll_t *poll = malloc(sizeof *poll);
     free(probe);

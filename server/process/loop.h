@@ -6,10 +6,10 @@
 
 #include "proto/ops/status.h"
 
-/* Sets the limit of descriptors to what so many connections may need: two for each while it is handed over, and some
- * for the rest. This raises the soft limit, which is low for the sake of programs that use select(), or lowers it, so
- * that loop_reserve() costs kilobytes even if the system would allow a billion descriptors. Workers inherit the
- * limit. */
+/* Sets the limit of descriptors to the number that so many connections may need: two for each while it is handed over,
+ * and some for other things. This raises the soft limit, which is low for programs that use select(); or it lowers the
+ * limit, so that loop_reserve() costs kilobytes even if the system would allow a billion descriptors. Workers inherit
+ * the limit. */
 void loop_limit_descriptors(uint64_t connections);
 
 /* The same while the loop runs, for more connections than before: only raises the limit, as far as the system allows,

@@ -24,7 +24,7 @@ char *config_value_trim(char *text) {
     return text;
 }
 
-/* Digits, then one of the suffixes. -1 where the text is something else or too large for 64 bits. */
+/* Reads digits and then one of the suffixes. -1: the text has another form, or the number is too large for 64 bits. */
 static int config_value_scaled(const char *text, int base, const struct config_unit *units, uint64_t *value) {
     char *end;
     if (!isdigit((unsigned char)*text))
@@ -39,8 +39,8 @@ static int config_value_scaled(const char *text, int base, const struct config_u
     return -1;
 }
 
-/* What is wrong with a value that is `good` by its form, or is not: "is not a size (examples: 512M, 2G)", or the
- * range. */
+/* Sets what is wrong with a value: it has not the form `what` ("a size (examples: 512M, 2G)"), or it is `good` and out
+ * of range. */
 static int config_value_wrong(const char *text, bool good, const char *what, const char *least, const char *most,
                               struct fault *fault) {
     if (!good)
@@ -145,7 +145,8 @@ int config_value_switch(const char *text, uint64_t *value, struct fault *fault) 
     return STATUS_OK;
 }
 
-/* A comma-separated list without its white space; `wrong` says which part is none, given whether it is the only one. */
+/* Reads a comma-separated list and leaves out white space. `wrong` says whether a part is invalid; `alone`: it is the
+ * only part. */
 static int config_value_list(const char *text, char list[PRINCIPAL_LIST_BYTES],
                              bool (*wrong)(const char *part, bool alone), const char *what, struct fault *fault) {
     char copy[PRINCIPAL_LIST_BYTES], clean[PRINCIPAL_LIST_BYTES];
@@ -164,7 +165,7 @@ static int config_value_list(const char *text, char list[PRINCIPAL_LIST_BYTES],
     return STATUS_OK;
 }
 
-/* The name of a user, or what peers without one are called: a kind, and a name where the kind has such. */
+/* Whether the text is the name of a user, or names a peer without one: a kind, and a name if the kind has names. */
 static bool config_value_is_principal(const char *text) {
     size_t kind = strspn(text, "abcdefghijklmnopqrstuvwxyz");
     if (!strncmp(text, "uid:", 4)) {
@@ -219,8 +220,8 @@ struct ini_file {
     FILE *stream;
     const struct ini_file_events *events;
     void *owner;
-    int line;       /* of the text that libinih has now */
-    int error_line; /* first wrong one; 0: none */
+    int line;       /* the line that libinih has now */
+    int error_line; /* the first wrong line; 0: none */
     struct fault fault;
 };
 
@@ -231,8 +232,8 @@ static void ini_file_fail(struct ini_file *file, const struct fault *fault) {
     file->fault = *fault;
 }
 
-/* A header, told of here: libinih names a section only with its first pair. Where there is no closing bracket it
- * complains itself. */
+/* Reports a section when its header comes: libinih reports a section only with its first pair. If the closing bracket
+ * is missing libinih reports that. */
 static int ini_file_section(struct ini_file *file, const char *text, struct fault *fault) {
     char name[INI_FILE_LINE_MAX + 1];
     const char *end = strchr(text, ']');
@@ -242,7 +243,8 @@ static int ini_file_section(struct ini_file *file, const char *text, struct faul
     return file->events->section(file->owner, name, fault);
 }
 
-/* libinih reads through this. It takes an indented line for more of the value before, which nobody means here. */
+/* libinih reads lines through this function. It removes the indent of a line, which libinih would take as a
+ * continuation of the value before. */
 static char *ini_file_line(char *text, int size, void *stream) {
     struct ini_file *file = stream;
     struct fault fault = {0};
@@ -276,7 +278,7 @@ int ini_file_read(FILE *stream, const char *name, const struct ini_file_events *
     struct ini_file file = {.stream = stream, .events = events, .owner = owner};
     struct fault last;
     int line = ini_parse_stream(ini_file_line, &file, ini_file_pair, &file);
-    /* What libinih itself does not understand may come before the first bad value, or after it. */
+    /* A line that libinih itself does not understand may come before the first bad value, or after it. */
     if (line > 0 && (!file.error_line || line < file.error_line))
         return fault_set(fault, STATUS_INVALID_ARGUMENT, "%s:%d: neither \"key = value\" nor \"[section]\"", name,
                          line);

@@ -17,7 +17,7 @@ int config_value_octal(const char *text, uint64_t maximum, uint64_t *value, stru
 int config_value_bytes(const char *text, uint64_t minimum, uint64_t maximum, uint64_t *value, struct fault *fault);
 /* "250ms", "5s", "10m", "8h", "7d", "0"; milliseconds. */
 int config_value_duration(const char *text, uint64_t minimum, uint64_t maximum, uint64_t *value, struct fault *fault);
-/* "publish", "drain", or a duration, which may also be a plain number of seconds: milliseconds, or STATE_SYNC_DRAIN
+/* "publish", "drain", or a duration, which may also be a plain number of seconds; as milliseconds, or STATE_SYNC_DRAIN
  * (server/process/state_directory.h). */
 int config_value_sync(const char *text, uint64_t minimum, uint64_t maximum, uint64_t *value, struct fault *fault);
 /* "yes" or "no", as 1 and 0. */

@@ -17,7 +17,7 @@
 struct limits {
     /* of a session */
     uint64_t session_bytes;      /* live bytes on the device */
-    uint64_t session_host_bytes; /* host memory that its messages cause to be used */
+    uint64_t session_host_bytes; /* host memory that is used for its messages */
     uint64_t session_tensors;    /* live */
     uint64_t session_streams;    /* open */
     uint64_t session_operations; /* operations in flight: past it the worker stops reading the socket */
@@ -47,7 +47,8 @@ enum {
 
 /* Sets every limit to its default. */
 void limits_init(struct limits *limits);
-/* Sets a limit to its default where it is 0 and the table does not allow that: for a struct that was filled by hand. */
+/* Sets each limit that is 0, although the table does not allow that, to its default: for a struct that was filled by
+ * hand. */
 void limits_fill(struct limits *limits);
 /* Whether `key` is in the table. */
 bool limits_has(const char *key);

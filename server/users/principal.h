@@ -11,7 +11,8 @@ enum { PRINCIPAL_NAME_BYTES = 80, PRINCIPAL_CREDENTIAL_BYTES = 80, PRINCIPAL_ID_
 
 struct principal {
     char name[PRINCIPAL_NAME_BYTES]; /* "alice"; "uid:1000", "cert:alice", "tcp" or "unix" if it is no user */
-    char id[PRINCIPAL_ID_BYTES];     /* of a user: tells it from an earlier or later user of the same name; "": none */
+    char id
+        [PRINCIPAL_ID_BYTES]; /* of a user: distinguishes it from an earlier or later user of the same name; "": none */
     /* How it was identified: a token's id, "uid:1000" for the peer of a Unix socket, "cert:alice" for the name in a
      * certificate, or "". When the credential ends, or stands for another principal, its connections end. Not
      * secret. */

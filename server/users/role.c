@@ -6,8 +6,8 @@
 
 #include "proto/wire/frame.h"
 
-/* X(frame, least role on a control connection, least role on a device's). Hello is what a connection is opened with, so
- * it takes what the connection is of use for. A frame type without a row does not compile. */
+/* X(frame, least role on a control connection, least role on a device's connection). A connection is opened with Hello,
+ * so Hello needs the least role with which the connection is of use. A frame type without a row does not compile. */
 #define ROLE_TABLE(X)                                                                                                  \
     X(HELLO, OBSERVE, RUN)                                                                                             \
     X(WELCOME, NOBODY, NOBODY)                                                                                         \
@@ -58,7 +58,8 @@ enum {
 #undef X
 };
 
-/* Goes through the types, not through the rows above: what has no row names a constant that does not exist. */
+/* Goes through the frame types, not through the rows above: for a type without a row it names a constant that does not
+ * exist. */
 static const uint8_t role_rows[][2] = {
 #define X(NAME, value, message, sender) [value] = {ROLE_CONTROL_##NAME, ROLE_DEVICE_##NAME},
     FRAME_TABLE(X)
@@ -81,12 +82,12 @@ enum role role_parse(const char *text) {
 }
 
 enum role role_least(enum role_place place, unsigned frame_type) {
-    /* ROLE_NONE is what the gaps between the types hold. */
+    /* Gaps between the types hold ROLE_NONE. */
     enum role least = frame_type < ROLE_ROWS ? (enum role)role_rows[frame_type][place] : ROLE_NONE;
     return least == ROLE_NONE ? ROLE_NOBODY : least;
 }
 
-/* What a message asks for, as people call it: "drain", "list names", "a session". */
+/* What a message asks for, in words: "drain", "list names", "a session". */
 static const char *role_words(enum role_place place, unsigned frame_type, char *text, size_t size) {
     size_t n = 0;
     if (frame_type == FRAME_HELLO)

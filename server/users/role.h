@@ -1,12 +1,12 @@
-/* What a principal may do: observe, run or admin; each role may do all that the roles before it may. The only table of
- * messages and roles is in role.c; front and worker use it for each message. Plain functions, any thread. */
+/* What a principal may do: observe, run or admin. Each role includes the roles before it. The only table of messages
+ * and roles is in role.c; front and worker use it for each message. Plain functions, any thread. */
 #pragma once
 
 #include <stdbool.h>
 
 #include "proto/ops/status.h"
 
-/* In order: a role includes the ones before it. */
+/* In this order. */
 enum role {
     ROLE_NONE, /* the client has not logged in */
     ROLE_OBSERVE,

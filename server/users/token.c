@@ -34,7 +34,7 @@ static bool token_is_hex(const char *text, size_t chars) {
     return strspn(text, token_digits) >= chars;
 }
 
-/* Of a text that has been checked. */
+/* The text must have been checked. */
 static void token_hex_read(const char *text, uint8_t *bytes, size_t n) {
     for (size_t i = 0; i < 2 * n; i++) {
         unsigned digit = (unsigned)(strchr(token_digits, text[i]) - token_digits);
@@ -44,7 +44,7 @@ static void token_hex_read(const char *text, uint8_t *bytes, size_t n) {
 
 /* ---- the secret ---- */
 
-/* False where OpenSSL cannot: without memory. */
+/* False: OpenSSL has no memory. */
 static bool token_hash(const uint8_t salt[TOKEN_SALT_BYTES], const char *secret, uint8_t hash[TOKEN_HASH_BYTES]) {
     EVP_MD_CTX *context = EVP_MD_CTX_new();
     unsigned bytes = 0;
@@ -162,7 +162,7 @@ void token_record_write(const struct token *token, char text[TOKEN_RECORD_BYTES]
         snprintf(text + n, (size_t)(TOKEN_RECORD_BYTES - n), " comment=%s", token->comment);
 }
 
-/* What stands behind the hash. */
+/* Reads the text behind the hash. */
 static bool token_record_parse_rest(const char *text, struct token *token) {
     char expires[TOKEN_TIME_BYTES] = "";
     if (!strncmp(text, " expires=", 9)) {
@@ -270,7 +270,7 @@ static int token_use_write(const struct token_use *use, const char *temporary) {
     return fclose(file) || wrong || rename(temporary, use->path) ? errno ? errno : EIO : 0;
 }
 
-/* Those of revoked tokens would fill the table in the end. */
+/* Drops the times of revoked tokens, which would fill the table in the end. */
 static void token_use_forget(struct token_use *use, const struct users *users) {
     unsigned kept = 0;
     for (unsigned i = 0; i < use->count; i++)

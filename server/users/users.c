@@ -17,7 +17,7 @@
 static int users_grow(void **list, unsigned count, unsigned most, size_t size, const char *what, struct fault *fault) {
     if (count == most)
         return fault_set(fault, STATUS_LIMIT, "more than %u %s", most, what);
-    /* Grown whenever the count is a power of two, to twice of it. */
+    /* Doubles the list whenever the count is a power of two. */
     if (count & (count - 1))
         return STATUS_OK;
     void *grown = realloc(*list, (count ? 2 * (size_t)count : 1) * size);
@@ -29,7 +29,7 @@ static int users_grow(void **list, unsigned count, unsigned most, size_t size, c
 
 bool users_is_name(const char *text) {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyz", others[] = "abcdefghijklmnopqrstuvwxyz0123456789._-";
-    /* Names that mean peers without one, or that the configuration has for all and nobody. */
+    /* Names that stand for peers without a name, or for all and nobody in the configuration. */
     static const char *const taken[] = {"tcp", "unix", "uid", "cert", "all", "none"};
     size_t length = strlen(text);
     for (size_t i = 0; i < sizeof taken / sizeof *taken; i++)
@@ -45,7 +45,7 @@ const struct user *users_find(const struct users *users, const char *name) {
     return NULL;
 }
 
-/* A section is over: what it had to say must be there. */
+/* The end of a section: checks that the user has a role. */
 static int users_end(void *owner, struct fault *fault) {
     const struct users *users = owner;
     const struct user *last = users->n_users ? &users->users[users->n_users - 1] : NULL;
@@ -162,7 +162,7 @@ int users_parse(const char *path, const char *text, struct users **result, struc
     static const struct ini_file_events events = {.section = users_section, .pair = users_pair, .end = users_end};
     CLEANUP(users_destroy) struct users *users = calloc(1, sizeof *users);
     size_t size = strlen(text);
-    /* glibc opens no empty memory; a line's end says as little. */
+    /* glibc does not open empty memory, and an empty line means the same. */
     CLEANUP(fclose) FILE *stream = fmemopen((char *)(size ? text : "\n"), size ? size : 1, "r");
     if (!users || !stream)
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "%s: no memory to read it", path);
@@ -215,7 +215,7 @@ static int users_load_text(int fd, const char *path, size_t size, char **result,
 
 int users_load(const char *path, char **text, struct stat *owner, struct fault *fault) {
     struct stat file;
-    /* A pipe there must not hold the daemon up. */
+    /* O_NONBLOCK: a pipe at this path must not stop the daemon. */
     CLEANUP(close) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0 || fstat(fd, &file))
         return fault_set(fault, STATUS_INVALID_ARGUMENT, "%s: %s", path, strerror(errno));
@@ -268,7 +268,7 @@ void users_destroy(struct users *users) {
     free(users);
 }
 
-/* ---- who somebody is ---- */
+/* ---- finding a principal ---- */
 
 static void users_fill(struct principal *principal, const struct user *user, const char *credential) {
     *principal = (struct principal){.role = user->role};
@@ -321,13 +321,13 @@ void users_limits(const struct users *users, const char *name, const struct limi
         limits_overlay(limits, &user->limits, user->own);
 }
 
-/* ---- two tables ---- */
+/* ---- changes between two tables ---- */
 
 static bool users_same(const struct principal *a, const struct principal *b) {
     return a->role == b->role && !strcmp(a->name, b->name) && !strcmp(a->id, b->id);
 }
 
-/* Whether the table still has this token; then *means is whose it is. */
+/* Whether the table still has this token; then *means is its principal. */
 static bool users_has_token(const struct users *users, const struct users_token *token, int64_t expired,
                             struct principal *means) {
     const struct users_token *is = users_find_token(users, token->token.id);
@@ -337,7 +337,7 @@ static bool users_has_token(const struct users *users, const struct users_token 
     return true;
 }
 
-/* Certificates are in no table; the users whom their names mean are. */
+/* Compares the principals of certificates. The table has no certificates, but the users whose names they have. */
 static void users_compare_certificates(const struct users *before, const struct users *now, users_ended *ended,
                                        void *owner) {
     struct principal was, is;
@@ -346,7 +346,7 @@ static void users_compare_certificates(const struct users *before, const struct 
         for (unsigned i = 0; i < table->n_users; i++) {
             const char *name = table->users[i].name;
             if (side && users_find(before, name))
-                continue; /* has had its turn */
+                continue; /* was compared already */
             users_by_certificate(before, name, &was);
             users_by_certificate(now, name, &is);
             if (!users_same(&was, &is))
@@ -363,7 +363,7 @@ void users_compare(const struct users *before, const struct users *now, int64_t 
         const struct users_token *token = &before->tokens[i];
         const struct user *user = &before->users[token->user];
         if (token_expired(&token->token, expired))
-            continue; /* was told of then */
+            continue; /* was reported when it expired */
         bool lives = users_has_token(now, token, expired, &is);
         users_fill(&was, user, token->token.id);
         if (!lives || !users_same(&was, &is))
@@ -374,7 +374,7 @@ void users_compare(const struct users *before, const struct users *now, int64_t 
         for (unsigned i = 0; i < table->n_uids; i++) {
             uid_t uid = table->uids[i].uid;
             if (side && users_find_uid(before, uid))
-                continue; /* has had its turn */
+                continue; /* was compared already */
             users_by_uid(before, uid, &was);
             users_by_uid(now, uid, &is);
             if (!users_same(&was, &is))

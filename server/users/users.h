@@ -2,10 +2,10 @@
  *
  *     [alice]
  *     role = run
- *     id = 5d1c20aa0f3b7e21            tells her from a later alice; `tensord user add` writes it
+ *     id = 5d1c20aa0f3b7e21            distinguishes her from a later alice; `tensord user add` writes it
  *     token = 5d1c20aa SALT HASH       any number of them; `tensord user` writes these, with expires= and comment= behind
  *     uid = 1000                       the peer of a Unix socket with this uid is alice
- *     principal-bytes = 20G            and other limits of hers (server/users/limits.h), in place of the configuration's
+ *     principal-bytes = 20G            and other limits for her (server/users/limits.h), in place of the configuration's
  *
  * A table is read whole and does not change: a reload reads another one. Front thread only. */
 #pragma once
@@ -28,7 +28,7 @@ enum {
 
 struct user {
     char name[USERS_NAME_MAX + 1];
-    char id[PRINCIPAL_ID_BYTES]; /* tells two users apart that had the same name one after the other; "": none */
+    char id[PRINCIPAL_ID_BYTES]; /* distinguishes users who had the same name one after the other; "": none */
     enum role role;
     struct limits limits; /* its own limits, */
     uint32_t own;         /* and a bit for each limit that is its own */
@@ -52,7 +52,7 @@ struct users {
  * what. With `owner` (may be NULL) the file is read in order to be changed, and root may change everybody's file. */
 struct stat;
 int users_load(const char *path, char **text, struct stat *owner, struct fault *fault);
-/* Refuses a text that was cut, as a full disk leaves it: an empty text, a last line without its end, and a text with
+/* Refuses a text that was cut, for example by a full disk: an empty text, a last line without its end, and a text with
  * USERS_FIRST_LINE but without USERS_LAST_LINE. `tensord user` writes both lines. A file that was written by hand need
  * not have them; a cut between two of its lines is not noticed. */
 #define USERS_FIRST_LINE "# Users of tensord, as `tensord user` writes them, up to the line \"# end of users\"."
@@ -66,7 +66,7 @@ int users_read(const char *path, struct users **users, struct fault *fault);
 void users_destroy(struct users *users);
 CLEANUP_OF(struct users, users_destroy)
 
-/* Why a login is denied; a client is told less. */
+/* Why a login is denied. The client is told less. */
 enum users_denial {
     USERS_GRANTED,
     USERS_NO_TOKEN, /* a token is needed, and none came */

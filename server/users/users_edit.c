@@ -17,7 +17,7 @@
 
 /* ---- lines ---- */
 
-/* Takes `line`, also on failure; NULL is one. */
+/* Takes over `line`, also on failure. `line` NULL: there was no memory for it. */
 static int users_edit_insert(struct users_edit *edit, unsigned at, char *line, struct fault *fault) {
     if (line && edit->n_lines == edit->capacity) {
         unsigned capacity = edit->capacity ? 2 * edit->capacity : 64;
@@ -52,7 +52,7 @@ static bool users_edit_is_header(const struct users_edit *edit, unsigned at) {
     return *users_edit_line(edit, at) == '[';
 }
 
-/* Where a line's value begins if its key is this one; NULL: it is another. */
+/* Where the line's value begins, if the line has this key; NULL: it has another one. */
 static const char *users_edit_value(const struct users_edit *edit, unsigned at, const char *key) {
     const char *line = users_edit_line(edit, at);
     size_t length = strlen(key);
@@ -62,7 +62,8 @@ static const char *users_edit_value(const struct users_edit *edit, unsigned at, 
     return *line == '=' || *line == ':' ? line + 1 + strspn(line + 1, " \t") : NULL;
 }
 
-/* The lines of a user's section, [*begin, *end). Comments before the next header belong to that. */
+/* The lines of a user's section, [*begin, *end). Comments directly before the next header belong to the next
+ * section. */
 static void users_edit_find(const struct users_edit *edit, const char *name, unsigned *begin, unsigned *end) {
     size_t length = strlen(name);
     unsigned at = 0;
@@ -106,7 +107,6 @@ int users_edit_add(struct users_edit *edit, const char *name, enum role role, st
     return error ? error : users_edit_add_pair(edit, name, "role", role_name(role), fault);
 }
 
-/* So that nothing of an earlier user of that name is this one's. */
 int users_edit_add_id(struct users_edit *edit, const char *name, struct fault *fault) {
     uint64_t random;
     char id[PRINCIPAL_ID_BYTES];
@@ -147,7 +147,7 @@ bool users_edit_revoke(struct users_edit *edit, const char *id) {
 
 /* ---- text ---- */
 
-/* But for the first and the last line, which are made anew. */
+/* Splits the text into lines, without the first and the last one, which are written anew. */
 static int users_edit_split(struct users_edit *edit, char *text, struct fault *fault) {
     int error = STATUS_OK;
     for (char *line; !error && (line = strsep(&text, "\n")) && (*line || text);) {
@@ -192,8 +192,8 @@ static int users_edit_fail(const char *path, const char *what, struct fault *fau
     return fault_set(fault, STATUS_INVALID_ARGUMENT, "%s: %s: %s", path, what, strerror(errno));
 }
 
-/* Root edits the file of the daemon's user, or makes it in that user's folder: it must be that user's then, or the
- * daemon could not read it. */
+/* When root edits the file of the daemon's user, or makes it in that user's folder, the new file is given to that user:
+ * otherwise the daemon could not read it. */
 static int users_edit_give(int fd, int folder, const struct stat *before) {
     struct stat owner = *before;
     if (geteuid() || (!owner.st_nlink && fstat(folder, &owner)) || owner.st_uid == 0)
@@ -201,7 +201,7 @@ static int users_edit_give(int fd, int folder, const struct stat *before) {
     return fchown(fd, owner.st_uid, owner.st_gid);
 }
 
-/* `folder` is open on the folder of `path`. */
+/* `folder` is a descriptor of the folder of `path`. */
 static int users_edit_replace(const char *path, int folder, const char *text, const struct stat *before,
                               struct fault *fault) {
     char temporary[PATH_MAX];
@@ -219,7 +219,7 @@ static int users_edit_replace(const char *path, int folder, const char *text, co
     if (error)
         unlink(temporary);
     else
-        fsync(folder); /* where this fails the change is there all the same, but for a crash of the system */
+        fsync(folder); /* if this fails the change may be lost in a crash of the system, but not otherwise */
     return error;
 }
 
@@ -250,7 +250,7 @@ static int users_edit_locked(const char *path, int folder, bool create,
     CLEANUP(free) char *joined = users_edit_join(&edit);
     if (!joined)
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "%s: no memory", path);
-    error = users_parse(path, joined, &changed, fault); /* also says that it is too much */
+    error = users_parse(path, joined, &changed, fault); /* also checks that the table is not too large */
     if (error)
         return error;
     if (strlen(joined) > USERS_FILE_MAX)
@@ -258,8 +258,8 @@ static int users_edit_locked(const char *path, int folder, bool create,
     return users_edit_replace(path, folder, joined, &before, fault);
 }
 
-/* Those that are missing; the last one for its owner alone, who is the system's user tensord where root makes it and
- * there is such a user, as the service needs it. */
+/* Makes the folders that are missing. The last one is for its owner alone. If root makes it, and the system has a user
+ * tensord, that user owns it, because the service runs as that user. */
 static int users_edit_make_folders(const char *directory) {
     char path[PATH_MAX];
     struct stat there;
@@ -281,7 +281,7 @@ static int users_edit_make_folders(const char *directory) {
 int users_edit(const char *path, bool create, int (*change)(struct users_edit *edit, void *owner, struct fault *fault),
                void *owner, struct fault *fault) {
     char real[PATH_MAX], directory[PATH_MAX];
-    /* A link stays one, and what it leads to is replaced. */
+    /* A symbolic link stays, and the file that it leads to is replaced. */
     if (!realpath(path, real) && snprintf(real, sizeof real, "%s", path) >= (int)sizeof real)
         return fault_set(fault, STATUS_INVALID_ARGUMENT, "%s: the path is too long", path);
     const char *slash = strrchr(real, '/');
@@ -294,7 +294,7 @@ int users_edit(const char *path, bool create, int (*change)(struct users_edit *e
     CLEANUP(close) int folder = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (folder < 0)
         return users_edit_fail(path, "cannot open its folder", fault);
-    if (flock(folder, LOCK_EX)) /* of the folder: the file itself is another one after each change */
+    if (flock(folder, LOCK_EX)) /* the folder, because each change makes another file */
         return users_edit_fail(path, "cannot lock its folder", fault);
     return users_edit_locked(real, folder, create, change, owner, fault);
 }

@@ -17,7 +17,7 @@ void compile_queue_init(struct compile_queue *queue) {
     queue->last = &queue->first;
 }
 
-/* While the session is there. */
+/* Call it while the session exists. */
 static void compile_give_host(struct compile *compile) {
     if (compile->payer)
         host_give(compile->payer, compile->host);
@@ -44,7 +44,7 @@ static void compile_log(const struct compile *compile) {
               log_text(took, sizeof took, "%lu", ms), job->status ? "cause" : NULL, job->fault.message, NULL);
 }
 
-/* It has come to its end, on whatever way. */
+/* The compilation has ended, with or without success. */
 static void compile_over(struct compile *compile) {
     compile->state = COMPILE_DONE;
     compile_give_host(compile);
@@ -57,7 +57,8 @@ static void compile_over(struct compile *compile) {
     }
 }
 
-/* Its turn at a compiler. What the compiler made is loaded within it, as the driver may have to translate it. */
+/* Its turn at a compiler has ended. Loading the code is part of the turn, because the driver may have to translate
+ * it. */
 static void compile_turn_over(struct compile *compile) {
     if (!compile->compiled)
         return;
@@ -86,7 +87,7 @@ static void compile_run_load(uv_work_t *work) {
 static void compile_loaded(uv_work_t *work, int status) {
     struct compile *compile = work->data;
     struct service *service = compile->service;
-    (void)status; /* nothing that runs is cancelled in the pool */
+    (void)status; /* the pool cancels nothing that runs */
     compile_work_done(service);
     compile_turn_over(compile);
     compile_over(compile);
@@ -136,7 +137,7 @@ static void compile_run(uv_work_t *work) {
 static void compile_ran(uv_work_t *work, int status) {
     struct compile *compile = work->data;
     struct service *service = compile->service;
-    (void)status; /* nothing that runs is cancelled in the pool */
+    (void)status; /* the pool cancels nothing that runs */
     compile_work_done(service);
     compile_return(compile);
     if (compile->pending && !compile_load(compile))
@@ -154,7 +155,7 @@ static bool compile_precedes(const struct compile *a, const struct compile *b) {
     return a->pending->connection->compile_turn < b->pending->connection->compile_turn;
 }
 
-/* Takes the one whose turn it is out of the queue. NULL: there is none now. */
+/* Takes the compilation whose turn it is out of the queue. NULL: there is none now. */
 static struct compile *compile_take(struct compile_queue *queue) {
     struct compile **best = NULL, *compile;
     for (struct compile **at = &queue->first; *at; at = &(*at)->next)
@@ -184,7 +185,7 @@ static void compile_next(struct service *service) {
     struct compile_queue *queue = &service->compiles;
     struct compile *compile;
     while (queue->running < COMPILE_RUNNING_MAX && (compile = compile_take(queue))) {
-        if (!kernel_job_compiled(&compile->job)) /* by another one meanwhile */
+        if (!kernel_job_compiled(&compile->job)) /* another compilation of the same source may have ended meanwhile */
             compile_begin(compile);
         else if (compile_load(compile))
             compile_over(compile);
@@ -200,7 +201,7 @@ static void compile_run_release(uv_work_t *work) {
 
 static void compile_released(uv_work_t *work, int status) {
     struct service *service = work->data;
-    (void)status; /* nothing that runs is cancelled in the pool */
+    (void)status; /* the pool cancels nothing that runs */
     compile_work_done(service);
     service->compiles.releases = false;
     compile_release_unused(service);
@@ -366,7 +367,7 @@ int request_kernel_compile(struct connection *connection, const struct frame_hea
 
 int request_kernel_release(struct connection *connection, const struct frame_header *header,
                            const ProtobufCMessage *message, uint8_t **sink, struct fault *fault) {
-    struct fault ignored; /* the connection's own is for what ends it */
+    struct fault ignored; /* the caller's fault would end the connection */
     (void)header, (void)sink, (void)fault;
     session_kernel_release(connection->session, ((const Tensord__KernelRelease *)message)->kernel, &ignored);
     compile_release_unused(connection->service);

@@ -26,9 +26,9 @@ enum {
 struct compile {
     struct compile *next; /* in the queue, or in the list `left` */
     struct service *service;
-    struct worker_principal *principal; /* held; it takes this principal's turns */
+    struct worker_principal *principal; /* held; the compilation uses this principal's turns */
     struct pending_reply *pending;      /* the reply that waits for it; NULL: none any more */
-    struct connection *left;            /* has lost its socket, and will ask for this again; NULL: none has */
+    struct connection *left;            /* has lost its socket, and will ask for this again; NULL: no connection has */
     struct session *payer;              /* of the host memory for source and name; NULL: nobody pays any more */
     uint64_t host;                      /* its bytes */
     enum { COMPILE_QUEUED, COMPILE_RUNNING, COMPILE_LOADING, COMPILE_DONE } state;
@@ -43,18 +43,18 @@ struct compile {
 /* Of a service. */
 struct compile_queue {
     struct compile *first, **last;
-    struct compile *left; /* those in a compiler whose session has lost its socket */
+    struct compile *left; /* compilations in a compiler whose session has lost its socket */
     unsigned running;     /* compilers */
-    unsigned busy;        /* threads that wait for compilers, load or release */
+    unsigned busy;        /* threads that wait for a compiler, a load or a release */
     uint64_t turns;       /* so far */
     bool releases;
     uv_work_t releasing;
-    struct device_kernel *unused; /* the code that it releases */
+    struct device_kernel *unused; /* the code that `releasing` unloads */
 };
 
 void compile_queue_init(struct compile_queue *queue);
 
-/* pending_reply_compiled() is called when it is done, not before this returns. */
+/* pending_reply_compiled() is called when it is done, never before this function returns. */
 int compile_start(struct pending_reply *pending, uint64_t kernel, const char *source, const char *name,
                   struct compile **compile, struct fault *fault);
 /* Starts to unload code from the device that nobody needs any more. */

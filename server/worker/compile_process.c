@@ -24,9 +24,9 @@
 struct compile_run {
     struct compile_process *process;
     const struct compile_process_options *options;
-    int reply;           /* the pipe's end to read from */
+    int reply;           /* the reading end of the pipe */
     int64_t deadline_ms; /* INT64_MAX: none */
-    bool late;           /* it has passed */
+    bool late;           /* the deadline has passed */
     bool absurd;         /* the reply contradicts itself */
 };
 
@@ -41,7 +41,7 @@ void compile_process_finish(struct compile_process *process) {
 
 /* ---- the request ---- */
 
-/* A file in memory, to be read from its beginning; -1 where it cannot be made. */
+/* Makes a file in memory with the request, to be read from its beginning; -1: it cannot be made. */
 static int compile_process_request(const struct compile_process_options *options, const struct kernel_source *source) {
     const struct compile_request request = {
         .magic = COMPILE_MAGIC,
@@ -62,8 +62,7 @@ static int compile_process_request(const struct compile_process_options *options
 
 /* ---- the start ---- */
 
-/* What the loader and the compiler look at, and what builds with sanitizers do; the rest may hold an operator's
- * secrets. */
+/* Variables that the loader, the compiler and builds with sanitizers use. The others may hold an operator's secrets. */
 static const char *const compile_process_variables[] = {
     "LD_LIBRARY_PATH=", "TMPDIR=", "ASAN_OPTIONS=", "LSAN_OPTIONS=", "UBSAN_OPTIONS="};
 enum { COMPILE_VARIABLES = sizeof compile_process_variables / sizeof *compile_process_variables };
@@ -76,7 +75,7 @@ static void compile_process_environment(char *list[COMPILE_VARIABLES + 1]) {
     list[kept] = NULL;
 }
 
-/* Standard input is the request, standard output and error are nobody's. */
+/* Standard input is the request; standard output and error go nowhere. */
 static int compile_process_descriptors(posix_spawn_file_actions_t *actions, int request, int reply) {
     int error = posix_spawn_file_actions_adddup2(actions, request, STDIN_FILENO);
     if (!error)
@@ -85,12 +84,12 @@ static int compile_process_descriptors(posix_spawn_file_actions_t *actions, int 
         error = posix_spawn_file_actions_addopen(actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
     if (!error)
         error = posix_spawn_file_actions_adddup2(actions, reply, COMPILE_REPLY_FD);
-    /* A driver's own need not be close-on-exec. */
+    /* Descriptors of a driver may not be close-on-exec. */
     return error ? error : posix_spawn_file_actions_addclosefrom_np(actions, COMPILE_REPLY_FD + 1);
 }
 
-/* In a group of its own, which a terminal's ^C does not reach, with signals as they are at first: a worker ignores
- * some, and the threads of newer libuvs' pools block all. */
+/* In a process group of its own, which a terminal's ^C does not reach, and with default signals: a worker ignores some,
+ * and the threads of newer libuv pools block all. */
 static int compile_process_attributes(posix_spawnattr_t *attributes) {
     sigset_t all, none;
     sigfillset(&all);
@@ -129,7 +128,7 @@ static int compile_process_failed(struct fault *fault, int error) {
                      "no process to compile in: %s", strerror(error));
 }
 
-/* With the end of its pipe to read from. */
+/* Starts the process, and sets run->reply. */
 static int compile_process_start(struct compile_run *run, const struct kernel_source *source, pid_t *id,
                                  struct fault *fault) {
     int ends[2], error, request = compile_process_request(run->options, source);
@@ -153,7 +152,7 @@ static int compile_process_start(struct compile_run *run, const struct kernel_so
 
 /* ---- the reply ---- */
 
-/* Waits for something to read. False: there will be nothing, or not in time. */
+/* Waits until there is something to read. False: nothing will come, or not in time. */
 static bool compile_process_await(struct compile_run *run) {
     for (;;) {
         int64_t left = run->deadline_ms == INT64_MAX ? INT_MAX : run->deadline_ms - (int64_t)clock_now_ms();
@@ -170,7 +169,7 @@ static bool compile_process_await(struct compile_run *run) {
     }
 }
 
-/* All of it, or false. */
+/* Reads exactly `bytes` bytes. False: they do not come. */
 static bool compile_process_read(struct compile_run *run, void *data, size_t bytes) {
     for (char *at = data; bytes;) {
         ssize_t got = read(run->reply, at, bytes);
@@ -187,7 +186,7 @@ static bool compile_process_read(struct compile_run *run, void *data, size_t byt
     return true;
 }
 
-/* What a compiler may say of a source. Not that a device is lost. */
+/* The codes that a compiler may reply with. It cannot say that a device is lost. */
 static bool compile_process_status_known(uint32_t status) {
     static const enum status known[] = {STATUS_OK,        STATUS_INVALID_ARGUMENT, STATUS_UNSUPPORTED,
                                         STATUS_CANCELLED, STATUS_NO_HOST_MEMORY,   STATUS_LIMIT,
@@ -206,7 +205,7 @@ static bool compile_process_reply_valid(const struct compile_reply *reply) {
            memchr(reply->message, 0, sizeof reply->message);
 }
 
-/* Code and symbol as one block. NULL: they do not come, or there is no memory (*short_of_memory). */
+/* Reads code and symbol as one block. NULL: they do not come, or there is no memory (*short_of_memory). */
 static struct device_code *compile_process_read_code(struct compile_run *run, const struct compile_reply *reply,
                                                      bool *short_of_memory) {
     size_t bytes = (size_t)reply->code_bytes + reply->symbol_bytes;
@@ -224,7 +223,7 @@ static struct device_code *compile_process_read_code(struct compile_run *run, co
     return NULL;
 }
 
-/* False where it does not come; a log that there is no memory for is none. */
+/* False: the log does not come. Without memory for it there is no log. */
 static bool compile_process_read_log(struct compile_run *run, const struct compile_reply *reply, char **log) {
     char *text = reply->log_bytes ? malloc((size_t)reply->log_bytes + 1) : NULL;
     if (!text)
@@ -239,7 +238,7 @@ static bool compile_process_read_log(struct compile_run *run, const struct compi
     return true;
 }
 
-/* True where there is a whole and possible reply, or no memory for it: then *status and `fault` say so. */
+/* True: there is a whole and valid reply, or no memory for it; *status and `fault` say which. */
 static bool compile_process_take(struct compile_run *run, struct device_code **code, char **log, int *status,
                                  struct fault *fault) {
     struct compile_reply reply;
@@ -274,7 +273,8 @@ static bool compile_process_cancelled(struct compile_process *process) {
     return cancelled;
 }
 
-/* Kills the process, which has replied or never will. If it has died already it keeps the signal that it died of. */
+/* Kills the process, which has replied or never will, and returns its exit status. A process that has already died
+ * keeps its own status. */
 static int compile_process_end(struct compile_run *run) {
     struct compile_process *process = run->process;
     close(run->reply);
@@ -283,7 +283,7 @@ static int compile_process_end(struct compile_run *run) {
     int status = 0;
     while (waitid(P_PID, (id_t)process->id, &info, WEXITED | WNOWAIT) < 0 && errno == EINTR) {
     }
-    pthread_mutex_lock(&process->lock); /* its number may be another's from here on */
+    pthread_mutex_lock(&process->lock); /* from here on another process may get its number */
     while (waitpid(process->id, &status, 0) < 0 && errno == EINTR) {
     }
     process->id = 0;
@@ -303,7 +303,7 @@ static int compile_process_too_large(const struct compile_run *run, struct fault
                      run->options->memory);
 }
 
-/* Why there is no reply. */
+/* Sets the reason why there is no reply. */
 static int compile_process_explain(const struct compile_run *run, int status, struct fault *fault) {
     int signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
     if (compile_process_cancelled(run->process))
@@ -311,7 +311,7 @@ static int compile_process_explain(const struct compile_run *run, int status, st
     if (run->late || signal == SIGXCPU)
         return compile_process_too_long(run, fault);
     if (run->absurd)
-        return fault_set(fault, STATUS_INTERNAL, "the compiler's answer to this source makes no sense");
+        return fault_set(fault, STATUS_INTERNAL, "the compiler's reply to this source makes no sense");
     if (!signal && WEXITSTATUS(status) == COMPILE_NO_MEMORY)
         return compile_process_too_large(run, fault);
     if (signal == SIGKILL)
@@ -319,13 +319,13 @@ static int compile_process_explain(const struct compile_run *run, int status, st
     if (signal)
         return fault_set(fault, STATUS_INTERNAL, "the compiler crashes on this source: %s (signal %d)",
                          strsignal(signal), signal);
-    return fault_set(fault, STATUS_INTERNAL, "the compiler ended without an answer (exit status %d)",
+    return fault_set(fault, STATUS_INTERNAL, "the compiler ended without a reply (exit status %d)",
                      WEXITSTATUS(status));
 }
 
 /* ---- all of it ---- */
 
-/* False: somebody cancelled it before it began. */
+/* False: it was cancelled before it began. */
 static bool compile_process_publish(struct compile_process *process, pid_t id) {
     pthread_mutex_lock(&process->lock);
     process->id = id;
@@ -363,15 +363,15 @@ int compile_process_run(struct compile_process *process, const struct compile_pr
 
 enum { COMPILE_NICE = 10, COMPILE_STACK = 64 << 20 };
 
-/* Leaves before others: with its parent, and where the system's memory runs out. */
+/* The process ends when its parent ends, and is the first to be killed when the system has no memory. */
 static void compile_child_settle(const char *parent) {
     static const char first[] = "1000";
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != atoi(parent)) /* the parent may have died before that took effect */
+    if (getppid() != atoi(parent)) /* the parent may have died before prctl() took effect */
         _exit(COMPILE_NO_REPLY);
     prctl(PR_SET_NAME, "tensord compile");
     int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
-    if (fd >= 0 && write(fd, first, sizeof first - 1) < 0) { /* then it is as likely as its parent */
+    if (fd >= 0 && write(fd, first, sizeof first - 1) < 0) { /* then it is killed as likely as its parent */
     }
     if (fd >= 0)
         close(fd);
@@ -385,7 +385,7 @@ static void compile_child_limit(int resource, uint64_t most) {
     if (most < limit.rlim_cur)
         limit.rlim_cur = most;
     if (resource == RLIMIT_CPU)
-        most++; /* at the soft limit comes SIGXCPU, which says what it is; at the hard one SIGKILL */
+        most++; /* SIGXCPU comes at the soft limit and names the cause; at the hard limit comes SIGKILL */
     if (most < limit.rlim_max)
         limit.rlim_max = most;
     setrlimit(resource, &limit);
@@ -403,7 +403,7 @@ static void compile_child_crashed(int number) {
     raise(number);
 }
 
-/* On a stack of its own: the compiler's may be what it has no more of. */
+/* The handler has a stack of its own, because the compiler may have used up its stack. */
 static void compile_child_watch(void) {
     static char stack[64 << 10];
     static const int signals[] = {SIGABRT, SIGBUS, SIGILL, SIGSEGV, SIGTRAP};
@@ -413,10 +413,9 @@ static void compile_child_watch(void) {
         sigaction(signals[i], &action, NULL);
 }
 
-/* Of memory it is data that is limited, not addresses: libraries of CUDA take gigabytes of the latter. A sanitizer
- * takes both by the terabyte. */
+/* Limits data, not addresses: CUDA's libraries take gigabytes of addresses. A sanitizer takes terabytes of both. */
 static void compile_child_limits(const struct compile_request *request) {
-    signal(SIGXFSZ, SIG_IGN); /* a write to a file shall fail */
+    signal(SIGXFSZ, SIG_IGN); /* so that a write to a file fails */
     compile_child_limit(RLIMIT_CORE, 0);
     compile_child_limit(RLIMIT_FSIZE, 0);
     compile_child_limit(RLIMIT_STACK, COMPILE_STACK);
@@ -455,8 +454,8 @@ static void compile_child_write(const void *data, size_t bytes) {
         _exit(COMPILE_NO_REPLY);
 }
 
-/* Nothing is given back, and nothing of the compiler's runs any more: what it might do at its end is nobody's
- * concern. */
+/* Sends the reply and exits at once: nothing is freed, and no code of the compiler runs at exit, because it could do
+ * anything. */
 static _Noreturn void compile_child_reply(int status, const struct device_code *code, const char *log,
                                           const struct fault *fault) {
     size_t words = log ? strlen(log) : 0;
@@ -501,7 +500,7 @@ void compile_process_main(const char *kind, const char *parent) {
         error = fault_set(&fault, STATUS_LIMIT,
                           "the compiler takes more than %" PRIu64 " bytes for it: the daemon's setting compile-memory",
                           request.memory);
-    if (error == STATUS_NO_DEVICE) /* the worker has one; it is this process that cannot load its module */
+    if (error == STATUS_NO_DEVICE) /* the worker has a device; only this process cannot load its module */
         error = (int)(fault.code = STATUS_UNSUPPORTED);
     compile_child_reply(error, code, log, &fault);
 }

@@ -14,7 +14,7 @@
 
 enum {
     CONNECTION_LINGER_MS = 1000, /* for the client to take its last frame */
-    CONNECTION_LARGE_MS = 1000,  /* after the last message that needed a larger buffer, the buffer is as small again */
+    CONNECTION_LARGE_MS = 1000, /* after the last message that needed a larger buffer, the buffer becomes small again */
 };
 
 /* ---- the beginning ---- */

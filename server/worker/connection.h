@@ -25,7 +25,7 @@ enum {
     CONNECTION_NAME_BYTES = 64,
     CONNECTION_WRITE_BYTES = 512 << 10, /* written in one turn */
     CONNECTION_REPLY_STEPS = 4,         /* of the budget, for each reply that is taken back */
-    CONNECTION_BUFFER_BYTES = 64 << 10, /* of the frame reader, but for messages that need more */
+    CONNECTION_BUFFER_BYTES = 64 << 10, /* of the frame reader, except for messages that need more */
 };
 
 struct connection_options {
@@ -38,25 +38,23 @@ struct connection_options {
 
 enum connection_state {
     CONNECTION_OPEN,
-    CONNECTION_GIVING_UP, /* reads nothing; pending requests get end.verdict as their reply, and so does the client at last */
-    CONNECTION_CLOSING, /* reads nothing, and writes the queued replies; its memory is given back after that */
-    CONNECTION_LINGER,  /* the last frame has left; incoming bytes are dropped until the client closes */
-    CONNECTION_ENDED,   /* only in service->ending: its memory is being given back */
+    CONNECTION_GIVING_UP, /* reads nothing; pending requests get end.verdict as their reply, and then the client does */
+    CONNECTION_CLOSING,   /* reads nothing, and writes the queued replies; its memory is given back after that */
+    CONNECTION_LINGER,    /* the last frame has left; incoming bytes are dropped until the client closes */
+    CONNECTION_ENDED,     /* only in service->ending: its memory is being given back */
 };
 
 struct connection_socket {
     uv_poll_t *poll; /* NULL: the session has no socket now */
     struct transport transport;
-    struct handshake
-        *handshake; /* while a thread takes a step of the TLS handshake and owns the transport; else NULL */
+    struct handshake *handshake; /* of TLS, while a thread takes a step of it; else NULL */
     bool tcp;
-    int events;   /* that the poll handle watches for */
-    bool blocked; /* the socket takes no more bytes now */
-    uint64_t
-        leave_ms;   /* the client has shut down its sending side, and its replies may leave until then; 0: it has not */
-    bool eof;       /* the client has shut down its sending side, and all that it sent has been read */
-    uint64_t guest; /* the number under which the front counts the socket; 0: the front does not count it */
-    bool kept;      /* the socket came through a kept place (server/front/places.h) and has not settled */
+    int events;        /* that the poll handle watches for */
+    bool blocked;      /* the socket takes no more bytes now */
+    uint64_t leave_ms; /* the client has shut down its sending side; replies may leave until then; 0: it has not */
+    bool eof;          /* the client has shut down its sending side, and all that it sent has been read */
+    uint64_t guest;    /* the front counts the socket under this number; 0: it does not */
+    bool kept;         /* the socket came through a kept place (server/front/places.h) and has not settled */
 };
 
 struct connection_input {
@@ -149,8 +147,8 @@ void connection_unplug(struct connection *connection);
 /* The last frame has been sent: ends the session, in as many turns as that takes. Incoming bytes are then dropped until
  * the client closes, because closing now could destroy the last frame on its way if the client is still sending. */
 void connection_linger(struct connection *connection);
-/* Parts of a turn, as far as the budget goes. True: the connection is out of service->giving_up; or its memory is
- * free. */
+/* The part of a turn that ends connections, as far as the budget goes. True: the connection is out of
+ * service->giving_up; or its memory is free. */
 bool connection_give_up_some(struct connection *connection);
 bool connection_end_some(struct connection *connection);
 

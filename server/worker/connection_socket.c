@@ -101,7 +101,7 @@ static bool connection_owes(const struct connection *connection) {
            link_busy(&connection->links);
 }
 
-/* Whether both sides of the socket have ended. A TCP socket notices it only when it has sent bytes and nobody takes them. */
+/* Whether both sides of the socket have ended. A TCP socket knows it only after it has sent bytes that nobody takes. */
 static bool connection_is_dead(const struct connection *connection) {
     struct pollfd state = {.fd = connection->socket.transport.fd};
     return poll(&state, 1, 0) > 0 && state.revents & (POLLHUP | POLLERR);
@@ -409,8 +409,8 @@ void throttle_on_rate(struct connection *connection) {
     connection_flush(connection); /* before reading uses up the rate: otherwise the client would get no reply */
 }
 
-/* Whether other connections wait with frames, and come before this one: otherwise the connection that is polled first would
- * be served twice. */
+/* Whether this connection must wait for others that wait with frames: otherwise the connection that is polled first
+ * would be served twice. */
 static bool connection_comes_later(const struct connection *connection) {
     const struct service *service = connection->service;
     return !TAILQ_EMPTY(&service->light) ||

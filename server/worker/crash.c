@@ -24,7 +24,7 @@
 
 enum {
     CRASH_FRAMES_MAX = 64,
-    CRASH_OPERATIONS = 8, /* shown */
+    CRASH_OPERATIONS = 8, /* in a report */
     CRASH_ALARM_S = 5,    /* for a report */
     CRASH_PATIENCE_MS = 500,
     CRASH_BUILD_MAX = 64,
@@ -37,14 +37,14 @@ static const struct {
                      {SIGFPE, "SIGFPE"},   {SIGABRT, "SIGABRT"}, {SIGSYS, "SIGSYS"}};
 enum { CRASH_SIGNALS = sizeof crash_signals / sizeof *crash_signals };
 
-/* Written before the handlers are there, or by the main thread alone. */
+/* Written before the handlers are installed, or by the main thread alone. */
 static const void *crash_program; /* where this program begins in memory */
 static char crash_program_path[512];
 static char crash_build[CRASH_BUILD_MAX + 1] = "unknown"; /* the linker's id of this build */
 static _Atomic(const struct engine *) crash_engine;
 static _Atomic(struct stats_page *) crash_page;
 
-static _Atomic int crash_signal; /* that is being reported; 0: none */
+static _Atomic int crash_signal; /* the signal that is being reported; 0: none */
 
 /* ---- the signal ---- */
 
@@ -100,7 +100,7 @@ static void crash_tell_signal(const siginfo_t *info) {
               "version", TENSORD_VERSION, "build", crash_build, NULL);
 }
 
-/* ---- what the device was at ---- */
+/* ---- the device ---- */
 
 static void crash_append(char *text, size_t size, const char *more) {
     size_t length = strnlen(text, size - 1), added = strnlen(more, size - 1 - length);
@@ -108,8 +108,8 @@ static void crash_append(char *text, size_t size, const char *more) {
     text[length + added] = 0;
 }
 
-/* For the front, which tells it everybody with the worker's end: "matmul of session 4". The label, its owner's, stands
- * in the log alone. */
+/* Leaves the last operation for the front, which reports it to everybody with the worker's end: "matmul of session 4".
+ * The label belongs to its owner, so it stands only in the log. */
 static void crash_leave_words(struct stats_page *page, const struct history_operation *operation) {
     char number[LOG_NUMBER_MAX], *text = page->crash;
     text[0] = 0;
@@ -152,7 +152,7 @@ struct symbols_file {
     uint64_t size;
 };
 
-/* NULL where that is not all within the file. It may lie at any address. */
+/* A part of the file, at any alignment. NULL: it is not all within the file. */
 static const uint8_t *symbols_part(const struct symbols_file *file, uint64_t offset, uint64_t bytes) {
     return offset <= file->size && bytes <= file->size - offset ? file->bytes + offset : NULL;
 }
@@ -228,9 +228,9 @@ bool symbols_find(const char *path, uint64_t address, char *name, size_t size, u
     return found;
 }
 
-/* ---- how the program came there ---- */
+/* ---- the calls that had not returned ---- */
 
-/* What addr2line takes: an offset in the file, but for programs that are always loaded at the same place. */
+/* What addr2line takes: an offset in the file; for a program that is always loaded at the same place, the address. */
 static uint64_t crash_offset(const Dl_info *module, uintptr_t address) {
     const ElfW(Ehdr) *head = module->dli_fbase;
     return head->e_type == ET_EXEC ? address : address - (uintptr_t)head;
@@ -257,8 +257,8 @@ static void crash_tell_frame(unsigned n, uintptr_t address) {
               NULL);
 }
 
-/* The handler's own frames come first, and are left out. A frame but the innermost holds the address to return to; the
- * one before it is still the call's, which may be the last of its line or function. */
+/* The handler's own frames come first, and are left out. Every frame but the innermost holds the address to return to,
+ * which may already belong to the next line or function; the address before it still belongs to the call. */
 static void crash_tell_frames(uintptr_t counter) {
     void *frames[CRASH_FRAMES_MAX];
     int n = backtrace(frames, CRASH_FRAMES_MAX), first = n;
@@ -266,7 +266,7 @@ static void crash_tell_frames(uintptr_t counter) {
         if ((uintptr_t)frames[i] == counter)
             first = i;
     crash_tell_frame(0, counter);
-    if (first == n) /* it jumped to where no program is */
+    if (first == n) /* the program jumped to an address without code */
         first = -1;
     for (int i = first + 1; i < n; i++)
         crash_tell_frame((unsigned)(i - first), (uintptr_t)frames[i] - 1);
@@ -279,7 +279,7 @@ static void crash_restore(int number) {
     sigaction(number, &usual, NULL);
 }
 
-/* The report hangs: the process goes without the rest of it. */
+/* The report hangs: ends the process without the rest of it. */
 static void crash_gave_up(int alarm) {
     int number = atomic_load(&crash_signal);
     sigset_t set;
@@ -302,13 +302,13 @@ static void crash_set_alarm(void) {
     alarm(CRASH_ALARM_S);
 }
 
-/* All signals of the table are blocked meanwhile: a fault in here ends the process at once. */
+/* All signals of the table are blocked meanwhile: a fault in this function ends the process at once. */
 static void crash_handle(int number, siginfo_t *info, void *context) {
     const struct engine *engine = atomic_load(&crash_engine);
     struct stats_page *page = atomic_load(&crash_page);
     int none = 0;
     if (!atomic_compare_exchange_strong(&crash_signal, &none, number))
-        for (;;) /* another thread reports, and ends the process */
+        for (;;) /* another thread reports, and will end */
             pause();
     crash_set_alarm();
     log_patience(CRASH_PATIENCE_MS);
@@ -319,7 +319,7 @@ static void crash_handle(int number, siginfo_t *info, void *context) {
         crash_tell_device(page);
     crash_tell_frames(crash_counter(context));
     log_event(LOG_LEVEL_ERROR, "crash_end", "signal", crash_signal_name(number), NULL);
-    /* Pending until this returns: then the thread is where it was, for whoever looks at the core dump. */
+    /* The signal is pending until this returns: then the thread is where the fault was, and a core dump shows that. */
     crash_restore(number);
     syscall(SYS_tgkill, getpid(), syscall(SYS_gettid), number);
 }
@@ -360,7 +360,7 @@ void crash_init(void) {
     void *frame;
     thread_begin(NULL);
     crash_find_program();
-    backtrace(&frame, 1); /* loads the unwinder, which allocates the first time */
+    backtrace(&frame, 1); /* loads the unwinder, which allocates memory the first time */
     sigemptyset(&action.sa_mask);
     for (unsigned i = 0; i < CRASH_SIGNALS; i++)
         sigaddset(&action.sa_mask, crash_signals[i].number);

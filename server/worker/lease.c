@@ -105,8 +105,8 @@ void lease_finish(struct connection *connection) {
 
 /* ---- granting ---- */
 
-/* The process that a Unix socket leads to is the client itself only where it says so: it may be a forwarder, whose end
- * tells nothing of the client's. */
+/* The other end of a Unix socket is the client's own process only if the client says so: it may be a forwarder, which
+ * may end before or after the client. */
 static pid_t lease_process(int fd, uint32_t claimed) {
     struct ucred credentials;
     socklen_t size = sizeof credentials;
@@ -115,7 +115,7 @@ static pid_t lease_process(int fd, uint32_t claimed) {
     return credentials.pid > 0 && (uint32_t)credentials.pid == claimed ? credentials.pid : 0;
 }
 
-/* What belongs to the present socket. */
+/* Sets what depends on the present socket. */
 static void lease_meet(struct connection *connection, const Tensord__Hello *hello) {
     struct lease *lease = &connection->lease;
     lease->process = lease_process(connection->socket.transport.fd, hello->process);
@@ -159,7 +159,7 @@ static void lease_acked(struct reply *reply) {
         lease_ack(connection);
 }
 
-/* A client that does not read gets one: the next one says as much. */
+/* A client that does not read gets no second Ack: the next one carries the newer count. */
 void lease_ack(struct connection *connection) {
     struct lease *lease = &connection->lease;
     Tensord__Ack ack = TENSORD__ACK__INIT;
@@ -201,7 +201,7 @@ static int lease_scan_message(void *owner, const struct frame_header *header, co
 
 static const struct frame_handler lease_scan_handler = {lease_scan_message, NULL};
 
-/* The number of bytes that have come from the client and are unread: later bytes are not waited for. */
+/* The number of bytes that have come from the client and are unread. Later bytes are not waited for. */
 static size_t lease_left(const struct connection *connection) {
     int bytes = 0;
     if (ioctl(connection->socket.transport.fd, FIONREAD, &bytes) || bytes < 0 || bytes > LEASE_SCAN_BYTES)
@@ -209,10 +209,10 @@ static size_t lease_left(const struct connection *connection) {
     return (size_t)bytes + (connection->socket.transport.tls ? LEASE_SCAN_AHEAD : 0);
 }
 
-/* What the client sent before its end may still lie in the socket, where reading had paused. None of it will be
- * handled: a client that comes back sends it again, and one that has said goodbye wants none of it. It is read at
- * once, or as soon as there is time, and charged to the principal's rate afterwards. The session's own reader stays
- * within the frame in hand. */
+/* Data that the client sent before its end may still lie in the socket, if reading had paused. None of it will be
+ * handled: a client that comes back sends it again, and after a Goodbye it is not wanted. The scan reads it, now or as
+ * soon as there is time, and charges it to the principal's rate afterwards. The session's own reader keeps its state
+ * within the present frame. */
 static void lease_scan_begin(struct connection *connection) {
     struct lease_scan *scan = &connection->lease.scan;
     if (connection->socket.eof || frame_reader_copy(&connection->in.reader, &scan->reader))
@@ -223,7 +223,7 @@ static void lease_scan_begin(struct connection *connection) {
         scan->left = 0;
 }
 
-/* A step: some bytes. */
+/* One read. */
 static void lease_scan_read(struct connection *connection) {
     struct lease_scan *scan = &connection->lease.scan;
     uint8_t *place;
@@ -253,7 +253,8 @@ bool lease_scan_some(struct connection *connection) {
     return true;
 }
 
-/* What has come of a frame that will be counted is kept for a client that goes on within it. */
+/* If the frame in the reader counts for the lease, keeps the part of it that has come: the client may continue within
+ * the frame. */
 static void lease_cut(struct connection *connection) {
     struct lease *lease = &connection->lease;
     struct frame_reader *reader = &connection->in.reader;
@@ -265,11 +266,11 @@ static void lease_cut(struct connection *connection) {
     *reader = (struct frame_reader){0};
 }
 
-/* Takes the socket from the session, with the work that was in progress on it. */
+/* Takes the socket from the session, and drops the work that was in progress on it. */
 static void lease_unplug(struct connection *connection) {
     lease_cut(connection);
     connection_unplug(connection);
-    connection_leave(connection); /* or its limits would keep it from coming back */
+    connection_leave(connection); /* otherwise its own limits could keep the client from coming back */
 }
 
 static void lease_log(const struct connection *connection, const char *event, const char *reason) {
@@ -288,18 +289,18 @@ static bool lease_orphaned(struct lease *lease) {
 
 static void lease_detach(struct connection *connection, const char *reason) {
     struct lease *lease = &connection->lease;
-    service_count_detached(connection->service, true); /* its place is kept, */
+    service_count_detached(connection->service, true); /* first the session keeps a place, */
     lease->until_ms = clock_now_ms() + connection->principal->limits.session_lease;
     if (lease->scan.on) {
         lease->scan.transport = connection->socket.transport;
         connection->socket.transport = (struct transport){.fd = -1};
     }
-    lease_unplug(connection); /* and only then its connection's given back */
+    lease_unplug(connection); /* and then the connection's place is given back */
     link_in_extend(connection);
     if (lease->process > 0) {
         lease->pidfd = pidfd_open(lease->process, 0);
         if (lease->pidfd < 0 && errno == ESRCH)
-            lease->until_ms = 1; /* it has ended already: the next tick finds the lease over */
+            lease->until_ms = 1; /* the process has ended already: the next tick ends the lease */
     }
     lease_log(connection, "session_detach", reason);
 }
@@ -326,7 +327,7 @@ static struct connection *lease_find(const struct service *service, uint64_t ses
     return at;
 }
 
-/* In a time that tells nothing of the secret. */
+/* Takes the same time for all secrets. */
 static bool lease_presented(const struct connection *connection, const struct connection *fresh,
                             const ProtobufCBinaryData *secret) {
     unsigned difference = 0;
@@ -350,7 +351,7 @@ int lease_claim(struct connection *fresh, const Tensord__Hello *hello, uint64_t 
     if (!lease_presented(connection, fresh, &hello->resume_secret))
         return fault_set(fault, STATUS_DENIED, "session %lu is another's: the secret or the user is not its own",
                          hello->resume_session);
-    if (connection->socket.poll) /* the client knows better than we that it is of no use */
+    if (connection->socket.poll) /* the client knows that this connection is of no use any more */
         lease_detach(connection, "its client has another connection");
     if (connection->end.unplugging) {
         service_mark_more(service, fresh);
@@ -365,7 +366,8 @@ int lease_claim(struct connection *fresh, const Tensord__Hello *hello, uint64_t 
     return STATUS_OK;
 }
 
-/* After the session has a socket again: its reader goes on within the frame that was cut, or that comes once more. */
+/* The session has a socket again: its reader continues within the frame that was cut, or waits for the whole frame
+ * again. */
 static void lease_go_on(struct connection *connection, struct frame_reader *cut, bool within) {
     if (within && cut->buffer && frame_reader_follow(cut, &connection->in.reader) == STATUS_OK) {
         frame_reader_finish(&connection->in.reader);
@@ -381,7 +383,7 @@ void lease_take_over(struct connection *fresh) {
     struct connection *connection = fresh->lease.claimed;
     struct lease *lease = &connection->lease;
     char reason[64];
-    /* Before the other place is given back: otherwise one place too many would seem free for a moment. */
+    /* Before the place of the lease is given back: otherwise one place too many would seem free for a moment. */
     connection_settle(fresh);
     struct frame_reader cut = lease->cut;
     lease->cut = (struct frame_reader){0};
@@ -403,12 +405,13 @@ void lease_take_over(struct connection *fresh) {
 
 /* ---- time ---- */
 
-/* A client that says nothing, or that has been told nothing. */
+/* Ends the connection of a client that sends nothing, and sends an Ack to a client that has received nothing for a
+ * while. */
 static bool lease_heartbeat(struct connection *connection, uint64_t now_ms) {
     struct lease *lease = &connection->lease;
     uint32_t timeout_ms = connection->service->limits.heartbeat_timeout_ms;
     char reason[64];
-    /* While nothing is read the client cannot be heard. */
+    /* While the connection reads nothing, it cannot notice what the client sends. */
     if (lease->heard || connection->in.reader.paused || connection->in.draining || connection->hold.rate)
         lease->heard_ms = now_ms;
     if (lease->said || connection->socket.blocked)

@@ -77,7 +77,8 @@ struct lease {
     pid_t process;     /* the client's process, if it is the socket's other end; 0: not known */
     int pidfd;         /* of that process, while detached; -1: none */
 
-    /* The reader within the frame that the end of the connection has cut; without a buffer: no frame was cut. */
+    /* The frame reader, in the middle of the frame that was cut when the connection ended; without a buffer: no frame
+     * was cut. */
     struct frame_reader cut;
     uint64_t cut_bytes;     /* bytes of that frame that have come */
     struct lease_scan scan; /* while detached */
@@ -85,7 +86,7 @@ struct lease {
     bool once; /* the present request changes something: its reply is remembered in `outcomes` */
     struct outcome_list outcomes;
 
-    uint32_t heartbeat_ms; /* the client wants to hear something this often; 0: it does not */
+    uint32_t heartbeat_ms; /* the client wants to get something at least this often; 0: it does not */
     bool heard, said;      /* something from the client, or to it, since the last tick; */
     uint64_t heard_ms, said_ms;
 
@@ -96,7 +97,7 @@ struct lease {
 };
 
 void lease_init(struct lease *lease);
-/* Ends the lease: the session waits for no client any more. */
+/* Ends the lease: the session no longer waits for a client. */
 void lease_finish(struct connection *connection);
 
 /* At Hello: gives the session a lease if both the client and the operator want one. */

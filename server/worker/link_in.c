@@ -24,7 +24,7 @@ struct copy_in {
     struct copy_in *next, **previous;
     LIST_ENTRY(copy_in) own; /* of the connection's */
     struct connection *connection;
-    struct link_in *link; /* NULL: has not come yet */
+    struct link_in *link; /* NULL: the link has not come yet */
     struct upload upload;
     int64_t received;
     uint64_t deadline_ms;
@@ -41,14 +41,15 @@ struct link_in {
     int fd;
     struct frame_reader reader;
     bool begun;           /* its first frame has come */
-    struct failure cause; /* why the source sends nothing; code STATUS_OK where it does */
+    struct failure cause; /* why the source sends nothing; STATUS_OK: it sends */
     uint64_t came_ms;
     char device[LINK_DEVICE_MAX + 1];
     char principal[PRINCIPAL_NAME_BYTES]; /* whose copy it is */
     uint8_t ticket[LINK_TICKET_BYTES];
 };
 
-/* For the other side to come. A client that may reconnect may have to, before it can ask the other device. */
+/* Until when the other side may come. With a lease the client has more time: it may have to reconnect before it can ask
+ * the other device. */
 static uint64_t link_in_deadline(const struct service *service, uint64_t lease_ms) {
     return clock_now_ms() + service->limits.transfer_timeout_ms + lease_ms;
 }
@@ -94,7 +95,7 @@ static void copy_in_fail(struct copy_in *copy, const struct fault *fault) {
     copy_in_finish(copy, &cause);
 }
 
-/* The root cause goes on unchanged, as if the operation had failed here. */
+/* Keeps the root cause unchanged, as if the operation had failed here. */
 static int link_in_source_failure(const Tensord__Error *error, struct failure *cause) {
     bool known = error->code > STATUS_OK && error->code < STATUS_COUNT;
     *cause = (struct failure){
@@ -139,7 +140,7 @@ static int link_in_on_message(void *owner, const struct frame_header *header, co
     if (error != STATUS_OK || header->payload_bytes == 0)
         return error;
     *sink = upload_chunk(&link->copy->upload, link->copy->received, (int64_t)header->payload_bytes);
-    return link->copy->upload.later ? STATUS_AGAIN : STATUS_OK; /* AGAIN: copy_in_room() goes on */
+    return link->copy->upload.later ? STATUS_AGAIN : STATUS_OK; /* AGAIN: copy_in_room() continues */
 }
 
 static int link_in_on_payload(void *owner, const struct frame_header *header, struct fault *fault) {
@@ -153,7 +154,7 @@ static int link_in_on_payload(void *owner, const struct frame_header *header, st
 
 static const struct frame_handler link_in_handler = {link_in_on_message, link_in_on_payload};
 
-/* A tensor without bytes is complete with its first frame, any other one with its last byte. */
+/* Whether all of the tensor has come. A tensor without bytes is complete with its first frame. */
 static bool link_in_complete(const struct link_in *link) {
     const struct copy_in *copy = link->copy;
     return link->begun && copy->received == copy->upload.bytes && link->reader.state == FRAME_READER_HEADER;
@@ -176,7 +177,7 @@ static ssize_t link_in_read(struct link_in *link, struct fault *fault) {
     return frame_reader_advance(&link->reader, (size_t)got, &link_in_handler, link, fault) ? -1 : got;
 }
 
-/* Nothing more comes: for what the source has said, or for what went wrong here. */
+/* Nothing more comes: fails the copy with the source's cause, or else with `fault`. */
 static void link_in_broken(struct link_in *link, const struct fault *fault) {
     struct failure cause = link->cause;
     if (cause.code == STATUS_OK)
@@ -209,7 +210,7 @@ static void link_in_on_poll(uv_poll_t *poll, int status, int events) {
         }
         read += (size_t)got;
     }
-    if (link->reader.paused) /* the rest is read before the end of the source */
+    if (link->reader.paused) /* the rest is read first, then the end of the source shows */
         uv_poll_stop(&link->poll);
 }
 
@@ -233,7 +234,7 @@ static void link_in_match(struct link_in *link, struct copy_in *copy) {
     link->service->links.n_idle--;
     link->copy = copy;
     copy->link = link;
-    /* From here on the source is known to be alive; its death shows as the end of the link. */
+    /* From here on the source is known to be alive: if it dies, the link ends. */
     if (uv_poll_start(&link->poll, UV_READABLE, link_in_on_poll) == 0)
         return;
     fault_set(&fault, STATUS_INTERNAL, "cannot watch the link from %s", link->device);
@@ -268,8 +269,8 @@ static struct link_in *link_in_create(struct service *service, const char *devic
     return link;
 }
 
-/* Links that nobody has asked for yet must not keep out those that somebody waits for, nor one principal's those of
- * others. */
+/* Limits links without a CopyIn, so that they do not keep out links that somebody waits for, and so that one
+ * principal's links do not keep out those of others. */
 static bool link_in_has_room(const struct link_table *table, const char *principal) {
     unsigned own = 0;
     for (const struct link_in *link = table->links; link; link = link->next)
@@ -312,7 +313,7 @@ void link_in_peer_lost(struct service *service, const char *device) {
     }
 }
 
-/* Why this CopyIn cannot be: STATUS_OK if it can. */
+/* Checks the limits of a new CopyIn. */
 static int copy_in_check(const struct connection *connection, const uint8_t *ticket, const struct copy_in *copy,
                          struct fault *fault) {
     const struct link_table *table = &connection->service->links;
@@ -390,8 +391,8 @@ static bool link_in_may_return(const struct service *service, const char *princi
     return false;
 }
 
-/* Nobody asks for it any more. While it waits it takes a descriptor: what is left of clients that were killed in the
- * middle of a copy does not wait for leases that nobody has. */
+/* Whether nobody will ask for the link any more. A waiting link holds a descriptor, so links of clients that were
+ * killed in the middle of a copy must not wait as long as a lease that nobody has. */
 static bool link_in_over(const struct service *service, const struct link_in *link, uint64_t now_ms) {
     uint64_t waited_ms = now_ms > link->came_ms ? now_ms - link->came_ms : 0;
     if (link->copy || waited_ms < service->limits.transfer_timeout_ms)
@@ -407,7 +408,7 @@ void link_in_tick(struct service *service, uint64_t now_ms) {
     for (struct copy_in *copy = service->links.copies; copy; copy = next_copy) {
         next_copy = copy->next;
         if (copy->link || now_ms < copy->deadline_ms)
-            continue; /* it has begun, or its client may be about to send for it: see link_in_extend() */
+            continue; /* the copy has begun, or its client may still ask the source: see link_in_extend() */
         fault_set(&fault, STATUS_TIMED_OUT, "the source of this copy did not come within %u ms%s",
                   service->limits.transfer_timeout_ms,
                   copy->connection->lease.granted ? " and the session's lease" : "");

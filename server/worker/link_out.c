@@ -8,22 +8,22 @@
 #include "server/process/log.h"
 #include "server/worker/connection.h"
 
-enum { LINK_WANTED_MS = 10000 }; /* for the front to reply; the reply is lost if the channel was full */
+enum { LINK_WANTED_MS = 10000 }; /* for the front to reply: the reply is lost if the channel is full */
 
-/* A device to which copies shall go. It is there while it has routes, or is crowded. */
+/* A device to which copies go. It exists while it has routes, or is crowded. */
 struct link_destination {
     LIST_ENTRY(link_destination) entry;
     unsigned routes;
-    bool crowded;                     /* its worker has taken no link: until the next tick none to it is asked for */
-    struct link_route_queue parked;   /* the routes that have met this; the others go on */
+    bool crowded; /* its worker took no link: until the next tick the front is not asked for links to it */
+    struct link_route_queue parked;   /* routes that wait for that tick */
     char device[LINK_DEVICE_MAX + 1]; /* "": all destinations beyond LINK_DESTINATIONS_MAX */
 };
 
 /* A connection's copies to one destination that have no link yet. */
 struct link_route {
     LIST_ENTRY(link_route) own; /* of the connection's */
-    TAILQ_ENTRY(link_route)
-    turn; /* in links.asking of the connection, or destination->parked, while something is NEW */
+    /* In links.asking of the connection, or destination->parked, while `copies` is not empty. */
+    TAILQ_ENTRY(link_route) turn;
     struct connection *connection;
     struct link_destination *destination;
     struct link_out_queue copies; /* copies in the state NEW */
@@ -41,7 +41,7 @@ struct link_out {
     struct reply reply;
     struct reply_queue queue;
     bool begun;  /* the first frame has been made */
-    bool hungry; /* nothing to send before the next part has come */
+    bool hungry; /* nothing can be sent before the next part has come */
     enum { LINK_OUT_NEW, LINK_OUT_WANTED, LINK_OUT_OPEN } state;
     uv_poll_t poll; /* in use while OPEN */
     int fd;
@@ -65,7 +65,8 @@ static void link_destination_let_go(struct link_table *table, struct link_destin
     free(destination);
 }
 
-/* A client may name devices that there are not: what comes when there are many names already shares one destination. */
+/* Finds or creates a destination. A client may name devices that do not exist, so when there are many names, all
+ * further names share one destination. NULL without memory. */
 static struct link_destination *link_destination_find(struct link_table *table, const char *device) {
     struct link_destination *destination;
     LIST_FOREACH(destination, &table->destinations, entry)
@@ -83,7 +84,7 @@ static struct link_destination *link_destination_find(struct link_table *table, 
     return destination;
 }
 
-/* NULL without memory for it. */
+/* Finds or creates the connection's route to this device. NULL without memory. */
 static struct link_route *link_route_find(struct connection *connection, const char *device) {
     struct link_table *table = &connection->service->links;
     struct link_destination *destination = link_destination_find(table, device);
@@ -106,7 +107,7 @@ static struct link_route *link_route_find(struct connection *connection, const c
     return route;
 }
 
-/* Those for whose copies the front can be asked have their turns. */
+/* The front may be asked for the copies of this route: it joins the routes of its connection that take turns. */
 static void link_route_queue(struct link_route *route) {
     struct link_ends *ends = &route->connection->links;
     if (TAILQ_EMPTY(&ends->asking))
@@ -134,7 +135,8 @@ static void link_route_park(struct link_route *route) {
 
 /* ---- copies ---- */
 
-/* Into its route, where it waits to be asked for; `again`: before those that have not been. */
+/* Puts the copy into its route, where it waits until the front is asked for its link. `again`: as the first of the
+ * route. */
 static void link_out_queue(struct link_out *out, bool again) {
     struct link_route *route = out->route;
     if (TAILQ_EMPTY(&route->copies))
@@ -146,7 +148,7 @@ static void link_out_queue(struct link_out *out, bool again) {
         TAILQ_INSERT_TAIL(&route->copies, out, turn);
 }
 
-/* Out of the list for its state. */
+/* Takes the copy out of the list for its state. */
 static void link_out_unqueue(struct link_out *out) {
     struct link_table *table = &out->connection->service->links;
     if (out->state == LINK_OUT_NEW) {
@@ -159,7 +161,7 @@ static void link_out_unqueue(struct link_out *out) {
     }
 }
 
-/* It needs a link no more. */
+/* The copy does not need a link any more. */
 static void link_out_leave_route(struct link_out *out) {
     struct link_route *route = out->route;
     out->route = NULL;
@@ -191,7 +193,7 @@ static bool link_out_ready(const struct link_out *out) {
     return out->begun && !out->hungry;
 }
 
-/* Writes what there is to write, and ends when all is out or nobody wants it any more. */
+/* Writes what the socket takes, and ends the copy when all is sent or nobody wants it any more. */
 static void link_out_write(struct link_out *out) {
     struct transport transport = {.fd = out->fd}; /* between processes of one daemon: in the clear */
     int left = reply_queue_write(&out->queue, &transport, CONNECTION_WRITE_BYTES, &out->connection->service->bytes_out);
@@ -210,7 +212,7 @@ static void link_out_on_poll(uv_poll_t *poll, int status, int events) {
 }
 
 static void link_out_sent(struct reply *reply) {
-    (void)reply; /* the queue is then empty, and that ends the link */
+    (void)reply; /* then the queue is empty, which ends the link */
 }
 
 static void link_out_hungry(struct reply *reply) {
@@ -242,7 +244,7 @@ static void link_out_came(struct feed *feed, const struct failure *failure) {
         uv_poll_start(&out->poll, UV_WRITABLE | UV_DISCONNECT, link_out_on_poll);
 }
 
-/* Asks the front for the link of this copy. False: later. */
+/* Asks the front for the link of this copy. False: ask again later. */
 static bool link_out_ask_for(struct service *service, struct link_out *out) {
     struct link_table *table = &service->links;
     int error = service->options.want_link ? service->options.want_link(service->options.owner, out->device,
@@ -264,8 +266,8 @@ static bool link_out_ask_for(struct service *service, struct link_out *out) {
     return true;
 }
 
-/* Asks the front for links, so many at a time: of each connection one copy, of each of its destinations in turn the
- * oldest. */
+/* Asks the front for links, up to LINK_WANTED_MAX at a time: connections take turns, and so do the routes of a
+ * connection; of a route the oldest copy is first. */
 static void link_out_ask(struct service *service) {
     struct link_table *table = &service->links;
     struct connection *connection;
@@ -299,7 +301,7 @@ int link_out_send(struct connection *connection, uint64_t id, const char *device
     out->feed.came = link_out_came;
     out->reply.sent = link_out_sent;
     out->reply.hungry = link_out_hungry;
-    /* Not the tensor's bytes: they leave by the link, so a client that does not read cannot hold them up. */
+    /* Without the tensor's bytes: they leave by the link, so a client that does not read cannot delay them. */
     out->cost = sizeof *out + sizeof *route;
     pending_reply_charge(connection, out->cost);
     reply_queue_init(&out->queue);
@@ -317,7 +319,7 @@ int link_out_send(struct connection *connection, uint64_t id, const char *device
     return STATUS_OK;
 }
 
-/* The other worker took no link just then. Links to it are not asked for before the next tick. */
+/* The other worker took no link now. Links to it are not asked for before the next tick. */
 static void link_out_put_back(struct link_out *out) {
     link_out_unqueue(out);
     link_out_queue(out, true);
@@ -330,7 +332,7 @@ void link_out_granted(struct service *service, const uint8_t ticket[LINK_TICKET_
     TAILQ_FOREACH(out, &service->links.wanted, turn)
     if (link_ticket_equal(out->ticket, ticket))
         break;
-    if (!out) { /* its connection has gone meanwhile */
+    if (!out) { /* the connection has ended meanwhile */
         if (fd >= 0)
             close(fd);
     } else if (fd < 0 && fault->code == STATUS_LIMIT) {
@@ -359,7 +361,7 @@ void link_out_tick(struct service *service, uint64_t now_ms) {
     struct link_destination *destination, *next;
     struct link_route *route;
     struct link_out *out;
-    /* In the order in which they were asked for. */
+    /* They are in the order in which the front was asked, so the first one has the earliest deadline. */
     while ((out = TAILQ_FIRST(&service->links.wanted)) && now_ms >= out->deadline_ms)
         link_out_destroy(out);
     for (destination = LIST_FIRST(&service->links.destinations); destination; destination = next) {

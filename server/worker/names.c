@@ -11,7 +11,7 @@
 #include "server/worker/state.h"
 #include "server/worker/state_impl.h"
 
-enum { NAMES_MAKE_STEPS = 3 }; /* of the budget, for a name that is looked at and copied */
+enum { NAMES_MAKE_STEPS = 3 }; /* of the budget, for a name that is checked and copied */
 
 void names_init(struct names *names, struct service *service) {
     *names = (struct names){.service = service};
@@ -86,7 +86,7 @@ int names_take_owner(struct names *names, const char *principal, const struct li
 
 /* ---- entries ---- */
 
-/* Position of the name from `low` on and below `high`, or of where it belongs. */
+/* Searches the name from `low` on and below `high`: sets its position, or the position where it belongs. */
 static bool owner_seek_between(const struct name_owner *owner, unsigned low, unsigned high, const char *name,
                                unsigned *position) {
     while (low < high) {
@@ -172,7 +172,7 @@ void names_finish(struct names *names) {
         while (owner->count)
             name_entry_unref(owner->entries[--owner->count]);
     for (struct name_owner *owner = names->owners; owner; owner = owner->next) {
-        state_owner_destroy(owner->disk); /* whatever is not saved by now will not be */
+        state_owner_destroy(owner->disk); /* changes that are not saved by now will never be */
         owner->disk = NULL;
     }
     names_let_go(names);
@@ -228,14 +228,14 @@ void names_stats(const struct names *names, struct stats_names *stats) {
 
 /* ---- publishing ---- */
 
-/* Several names on their way in. */
+/* Several names that are about to be bound. */
 struct names_batch {
     const char *const *texts;
     struct held *const *values;
-    unsigned n, made; /* names; and how many of them are checked and have an entry */
+    unsigned n, made; /* names; and names that are checked and have an entry */
     struct name_entry **entries, **merged;
-    unsigned width, low, left,
-        right; /* of the sort: its runs, where the pair of them in hand begins, and what is next in both */
+    /* Of the sort: the length of a run, where the present pair of runs begins, and the next entry of both runs. */
+    unsigned width, low, left, right;
     struct batch_place {
         unsigned position; /* among the owner's entries */
         bool replaces;     /* an entry of this name exists */
@@ -286,7 +286,8 @@ static unsigned batch_bound(const struct names_batch *batch, unsigned place) {
     return place < batch->n ? place : batch->n;
 }
 
-/* What is next of the pair of runs in hand. Two names that are the same meet here, as neighbours of each order do. */
+/* Takes the next entry of the present pair of runs. Two equal names meet here, because neighbours of the sorted order
+ * are compared. */
 static int batch_merge_one(struct names_batch *batch, unsigned middle, unsigned high, struct fault *fault) {
     unsigned place = batch->left + batch->right - middle;
     int order = batch->left == middle ? 1 : batch->right == high ? -1 : 0;
@@ -300,7 +301,7 @@ static int batch_merge_one(struct names_batch *batch, unsigned middle, unsigned 
     return STATUS_OK;
 }
 
-/* Sorts by merging runs of 1, of 2, of 4 and so on, since it has to be left at any point. */
+/* Sorts by merging runs of 1, of 2, of 4 and so on: it can be interrupted at any point. */
 static int batch_sort_some(struct names_batch *batch, struct budget *budget, struct fault *fault) {
     while (batch->width < batch->n) {
         unsigned middle = batch_bound(batch, batch->low + batch->width);
@@ -337,7 +338,8 @@ int names_batch_some(struct names_batch *batch, struct budget *budget, struct fa
     return batch_sort_some(batch, budget, fault);
 }
 
-/* Both are in order: looks from the last place on in steps that grow, so that neither many names nor few take long. */
+/* Searches from `low` on in steps that double: names of the batch are sorted, so this is fast for many names and for
+ * few. */
 static bool batch_seek(const struct name_owner *owner, unsigned low, const char *name, unsigned *position) {
     unsigned high = low;
     for (unsigned step = 1; high < owner->count && strcmp(owner->entries[high]->name, name) < 0; step *= 2) {
@@ -370,7 +372,7 @@ static int batch_survey(struct names_batch *batch, const struct name_owner *owne
     return STATUS_OK;
 }
 
-/* All memory that binding needs, so that it cannot fail half-way. */
+/* Reserves all memory that binding needs, so that it cannot fail half-way. */
 static int owner_reserve(struct name_owner *owner, unsigned added, struct fault *fault) {
     unsigned needed = owner->count + added, capacity = needed + needed / 2 + 8;
     if (needed <= owner->capacity)
@@ -383,9 +385,10 @@ static int owner_reserve(struct name_owner *owner, unsigned added, struct fault 
     return STATUS_OK;
 }
 
-/* The last one first, so that each entry which is there already moves once at most. */
+/* Merges from the end, so that each existing entry moves at most once. */
 static void batch_merge(struct names_batch *batch, struct name_owner *owner, unsigned added) {
-    unsigned left = owner->count, end = owner->count + added; /* what is not in its place yet, and places for it */
+    /* The number of entries that are not in their places yet, and the end of the places for them. */
+    unsigned left = owner->count, end = owner->count + added;
     for (unsigned i = batch->n; i-- > 0;) {
         unsigned position = batch->places[i].position;
         bool replaces = batch->places[i].replaces;
@@ -464,7 +467,7 @@ int names_publish(struct names *names, const char *principal, const struct limit
     return error;
 }
 
-/* ---- names in the hands of an administrator: whose they are ---- */
+/* ---- for admins: whose names are meant ---- */
 
 /* The line that begins with this text and then `end`; NULL: there is none. */
 static const char *names_find_user(const struct names *names, const char *text, char end) {
@@ -506,7 +509,7 @@ static bool names_present_key(const struct names *names, const char *name, char 
     return true;
 }
 
-/* Whether somebody may come who is called that, and is no user; or is one. */
+/* Whether `words` may be the key of a principal: of a present user, or of a principal that is no user. */
 static bool names_can_be(const struct names *names, const char *words, const char *name) {
     bool uid = !strncmp(words, "uid:", 4) && words[4] && words[4 + strspn(words + 4, "0123456789")] == 0;
     if (users_is_name(name))
@@ -543,7 +546,7 @@ static int names_find_own(const struct names *names, const char *key, const char
     return fault_set(fault, STATUS_UNKNOWN_ID, "no tensor of %s here has the name \"%.100s\"", key, name);
 }
 
-/* How many names that stay share memory with the moved one: it would not be clear who pays for it. */
+/* The number of names that stay and share memory with the moved one: it would not be clear who pays for it. */
 static unsigned names_count_sharing(const struct name_owner *owner, const struct name_entry *moved) {
     const void *storage = held_place(moved->held).storage;
     unsigned count = 0;
@@ -552,7 +555,8 @@ static unsigned names_count_sharing(const struct name_owner *owner, const struct
     return count;
 }
 
-/* The limits of a principal that is on this device; or else what the front has told of it (front_tell_users()). */
+/* The limits of a principal: as its connections here have them, or else as the front has told them
+ * (front_tell_users()). */
 static void names_limits(const struct names *names, const char *key, struct limits *limits) {
     char line[PRINCIPAL_NAME_BYTES + 4];
     *limits = names->service->limits.each;
@@ -571,7 +575,7 @@ struct names_moving {
     struct held **values;
     const char **texts;
     unsigned n;
-    struct limits limits; /* of whom they go to */
+    struct limits limits; /* of the new owner */
 };
 
 static int moving_fill(struct names_moving *moving, const char *name, const char *new_name, struct fault *fault) {
@@ -589,7 +593,7 @@ static int moving_fill(struct names_moving *moving, const char *name, const char
     return STATUS_OK;
 }
 
-/* The memory becomes the other one's, with the names. */
+/* The new owner pays for the memory; `back`: the old one does again. */
 static void moving_charge(const struct names_moving *moving, bool back) {
     struct payer *from = &moving->from->bytes, *to = &moving->to->bytes;
     for (unsigned i = 0; i < moving->n && from != to; i++)
@@ -601,7 +605,7 @@ static int moving_bind(struct names_moving *moving, struct fault *fault) {
     uint64_t limit = limits.named_bytes;
     moving_charge(moving, false);
     if (moving->from == moving->to)
-        limits.named_tensors++; /* for a moment there are two */
+        limits.named_tensors++; /* for a moment the tensor has two names */
     int error = STATUS_OK;
     if (limit && moving->from != moving->to && moving->to->bytes.bytes > limit)
         error = fault_set(fault, STATUS_LIMIT, "the limit of %lu bytes in named tensors is reached: %s would have %lu",
@@ -613,7 +617,7 @@ static int moving_bind(struct names_moving *moving, struct fault *fault) {
     return error;
 }
 
-/* What is saved under the old name is saved under the new one, too. */
+/* A value that is saved under the old name is saved under the new one, too. */
 static void moving_keep(const struct names_moving *moving, const char *name) {
     const struct name_entry *before = names_entry(moving->from, name);
     struct name_entry *after = names_entry(moving->to, moving->texts[0]);
@@ -666,7 +670,7 @@ int names_move(struct names *names, const char *from, const char *name, const ch
                          "\"%.100s\" shares its memory with %u other name%s of %s, which it cannot leave alone", name,
                          sharing, sharing == 1 ? "" : "s", from);
     if (!strcmp(from, to) && (!new_name || !strcmp(name, new_name)))
-        return STATUS_OK; /* it is there already */
+        return STATUS_OK; /* it has this name already */
     if (strcmp(from, to) != 0)
         error = state_check_order(names->state, moving.from, names_owner(names, to), fault);
     if (error != STATUS_OK)

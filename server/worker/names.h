@@ -1,5 +1,5 @@
-/* Named tensors of one worker: which names a principal has on this device, and the values they stand for. Names belong
- * to their principal and nobody else sees them. Loop thread only. */
+/* Named tensors of one worker: the names that a principal has on this device, and their values. Names belong to their
+ * principal, and nobody else sees them. Loop thread only. */
 #pragma once
 
 #include <stdbool.h>
@@ -39,7 +39,7 @@ struct name_owner {
     struct payer bytes;
     struct name_entry **entries; /* sorted by name, byte by byte */
     unsigned count, capacity;
-    struct state_owner *disk; /* what is saved of them; NULL: names are not saved */
+    struct state_owner *disk; /* which of them are saved; NULL: names are not saved */
 };
 
 struct names {
@@ -103,8 +103,8 @@ void names_know_owner(const struct names *names, struct name_owner *owner);
  * same name does not have. */
 const char *names_shown(const struct name_owner *owner);
 /* Finds the key that an admin means by `words`: the name of a present user, or a key. If the present user has no names
- * here, and a removed one under this key does, the removed one is meant. `given`: somebody who gets names, and
- * therefore must exist. */
+ * here, and a removed user with the key `words` has, the removed one is meant. `given`: the principal gets names, so it
+ * must exist. */
 int names_resolve(const struct names *names, const char *words, bool given, char key[PRINCIPAL_NAME_BYTES],
                   struct fault *fault);
 /* Renames a name, or gives it (or all names: `name` NULL) to another principal, in one step. STATUS_DUPLICATE_ID: the

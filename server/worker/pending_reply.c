@@ -60,7 +60,8 @@ static void pending_reply_unlink(struct pending_reply *pending) {
     pending->previous = NULL;
 }
 
-/* Memory for last words is kept: a connection that ends because there is no memory has to say so. */
+/* If the service has no spare reply, it keeps this one: a connection that ends because there is no memory must be able
+ * to say so. */
 static void pending_reply_free(struct service *service, struct pending_reply *pending) {
     if (service->spare)
         free(pending);
@@ -68,7 +69,7 @@ static void pending_reply_free(struct service *service, struct pending_reply *pe
         service->spare = pending;
 }
 
-/* A client whose connection is lost will ask again. */
+/* A client that has lost its connection will ask for the same kernel again, so its compilation may continue. */
 static void pending_reply_drop_compile(struct pending_reply *pending) {
     const struct connection *connection = pending->connection;
     if (connection->state != CONNECTION_OPEN || !connection->end.unplugging || !compile_leave(pending->compile))
@@ -95,7 +96,7 @@ static void pending_reply_destroy(struct pending_reply *pending) {
 
 static void pending_reply_sent(struct reply *reply) {
     struct pending_reply *pending = (struct pending_reply *)((char *)reply - offsetof(struct pending_reply, reply));
-    /* A whole value was sent: not a failure, and not a reply that a cleared queue has dropped. */
+    /* A whole value was sent. (A failure has no bytes, and a reply that was dropped has not reached its total.) */
     if (pending->kind == PENDING_FETCH && reply->total && reply->offset >= reply->total)
         histogram_add(&pending->connection->service->fetch_time, clock_now_ns() - pending->asked_ns, 1);
     pending_reply_destroy(pending);
@@ -249,8 +250,8 @@ int pending_reply_compile(struct connection *connection, uint64_t sequence, uint
     return STATUS_OK;
 }
 
-/* Keeps as much of the log as is sent, and charges that; lets the source go where the cache does not want it. Returns
- * the log's bytes. */
+/* Cuts the log to the bytes that are sent, and charges them; frees the source unless the cache needs it. Returns the
+ * log's bytes. */
 static size_t pending_reply_keep_log(struct pending_reply *pending, struct kernel_job *job) {
     size_t bytes = job->log ? strlen(job->log) : 0;
     if (bytes > KERNEL_LOG_MAX) {

@@ -16,8 +16,7 @@ struct service;
 struct pending_reply {
     struct reply reply;
     struct connection *connection;
-    struct pending_reply *next,
-        **previous; /* in the connection's list of pending replies; previous NULL: not in the list */
+    struct pending_reply *next, **previous; /* in the connection's list `pending`; previous NULL: not in it */
     uint64_t sequence, cost;
     uint64_t asked_ns; /* when a fetch was requested */
     bool once;  /* its request changes something, so the reply is remembered when it is queued (struct outcome) */
@@ -56,7 +55,7 @@ int pending_reply_message(struct connection *connection, unsigned type, uint64_t
                           const ProtobufCMessage *message);
 /* The bytes of a tensor from `offset` on. */
 int pending_reply_fetch(struct connection *connection, uint64_t sequence, uint64_t id, uint64_t offset);
-/* Done, when the tensor is computed; id 0: when everything enqueued so far is. */
+/* Done, when the tensor is computed; id 0: when all operations enqueued so far are. */
 int pending_reply_wait(struct connection *connection, uint64_t sequence, uint64_t id);
 /* Compiles a kernel and binds it to the id. */
 int pending_reply_compile(struct connection *connection, uint64_t sequence, uint64_t kernel, const char *source,
@@ -73,17 +72,17 @@ void pending_reply_published(struct pending_reply *pending, const struct failure
 void pending_reply_changed(struct pending_reply *pending, const char *principal);
 /* Done, when the principal's last change of names is on the disk, if state-sync makes replies wait for that. */
 int pending_reply_saved(struct connection *connection, uint64_t sequence, const char *principal);
-/* A message with a payload of at most FRAME_CHUNK bytes, malloc'ed, which it takes over also on failure. */
+/* A message with a payload of at most FRAME_CHUNK bytes. `data` is malloc'ed, and taken over also on failure. */
 int pending_reply_data(struct connection *connection, unsigned type, uint64_t sequence, const ProtobufCMessage *message,
                        uint8_t *data, size_t bytes);
-/* The same reply as before. */
+/* Sends a remembered reply again. */
 int pending_reply_outcome(struct connection *connection, const struct outcome *outcome);
-/* FRAME_DONE, FRAME_KERNEL_COMPILED or FRAME_NAME_OPENED with an error, or the connection's last frame where `type` is
- * FRAME_ERROR. */
+/* FRAME_DONE, FRAME_KERNEL_COMPILED or FRAME_NAME_OPENED with an error; or, if `type` is FRAME_ERROR, the connection's
+ * last frame, which is not queued yet. NULL without memory. */
 struct pending_reply *pending_reply_fault(struct connection *connection, unsigned type, uint64_t sequence,
                                           const struct fault *fault);
 
-/* Drops all pending replies; the clients get none. False: the budget has ended before all are dropped. */
+/* Drops all pending replies, which are never sent. False: the budget has ended before all are dropped. */
 bool pending_reply_cancel_some(struct connection *connection);
 /* Replies to the newest pending request with `fault`. */
 void pending_reply_fail(struct connection *connection, const struct fault *fault);

@@ -18,15 +18,16 @@ struct publish_item {
 
 struct publish {
     struct pending_reply *pending;
-    struct state_wait saved; /* for the values to be on the disk, too */
-    unsigned n, left;        /* values; values not computed yet, plus one until all have been asked for */
+    struct state_wait saved; /* waits until the values are on the disk, too */
+    unsigned n;              /* values */
+    unsigned left;           /* values that are not computed yet, plus one until all have been asked for */
     unsigned asked;          /* values that have been asked for */
     bool only_new;
     bool failed;
     struct failure failure;    /* the first */
-    const char **names;        /* their texts lie behind them */
-    struct held **values;      /* when all are there, */
-    struct names_batch *batch; /* and while they are being named, */
+    const char **names;        /* their texts follow in the same block */
+    struct held **values;      /* set while the names are being bound */
+    struct names_batch *batch; /* likewise */
     TAILQ_ENTRY(publish) turn; /* in service->publishes */
     struct publish_item items[];
 };
@@ -102,7 +103,7 @@ static bool publish_name_some(struct publish *publish) {
     return true;
 }
 
-/* One Publish after the other, so that each one sees the names as the one before has left them. */
+/* One Publish after the other: each one sees the names as the previous one has left them. */
 void publish_turn(struct service *service) {
     struct publish *publish;
     while ((publish = TAILQ_FIRST(&service->publishes)) && publish_name_some(publish))
@@ -170,7 +171,7 @@ int publish_hold_some(struct publish *publish) {
     struct budget *budget = connection->service->budget;
     while (publish->asked < publish->n) {
         struct publish_item *item = &publish->items[publish->asked];
-        if (publish->failed) { /* it stays so, whatever the others are */
+        if (publish->failed) { /* the others do not change that */
             publish->left -= publish->n - publish->asked;
             publish->asked = publish->n;
             break;

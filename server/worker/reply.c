@@ -10,7 +10,7 @@
 enum { REPLY_GATHER_MAX = 48 };
 
 static void reply_head(struct reply *reply, const ProtobufCMessage *message, size_t payload) {
-    /* Before anything is written: packing looks at no bound. */
+    /* First of all, because packing checks no bound. */
     assert(protobuf_c_message_get_packed_size(message) <= REPLY_HEAD_MAX - FRAME_HEADER_BYTES);
     size_t bytes = protobuf_c_message_pack(message, reply->head + FRAME_HEADER_BYTES);
     struct frame_header header = {
@@ -55,7 +55,7 @@ void reply_message_data(struct reply *reply, unsigned type, uint64_t sequence, c
     reply_head(reply, message, bytes);
 }
 
-/* The frame for the bytes from `offset` on. */
+/* Makes the frame for the bytes from `offset` on. */
 static void reply_chunk(struct reply *reply) {
     uint64_t left = reply->total - reply->offset;
     size_t chunk = left < FRAME_CHUNK ? (size_t)left : FRAME_CHUNK;
@@ -88,7 +88,7 @@ void reply_data_next(struct reply *reply, const uint8_t *data) {
 }
 
 enum {
-    REPLY_TEXT_BYTES = 3, /* of a text or a message before its own: its tag, and a length below 2^14 */
+    REPLY_TEXT_BYTES = 3, /* before the bytes of a text or a message: its tag, and a length below 2^14 */
     REPLY_NUMBER_BYTES = 11,
     REPLY_FAILURE_BYTES = 4 * REPLY_TEXT_BYTES + sizeof((struct failure *)0)->message +
                           sizeof((struct failure *)0)->operation + sizeof((struct failure *)0)->label +
@@ -221,7 +221,8 @@ static void reply_queue_gather(struct reply_queue *queue, struct reply_gather *g
         reply_gather_add(gather, queue->bulk);
 }
 
-/* The frame in hand has gone out: on to the next chunk, behind the other large replies, or back to the owner. */
+/* The present frame has been sent: makes the next chunk and puts it behind the other large replies; or calls the
+ * owner. */
 static void reply_queue_advance(struct reply_queue *queue, struct reply *reply) {
     reply_queue_take(queue, reply->bulk);
     reply->offset += reply->chunk;
@@ -278,7 +279,7 @@ int reply_queue_write(struct reply_queue *queue, struct transport *transport, si
         reply_queue_consume(queue, &gather, (size_t)sent, payload);
         written += (size_t)sent;
         if ((size_t)sent < gather.bytes)
-            return 1; /* the socket is full; trying again would only say so */
+            return 1; /* the socket is full */
     }
     return reply_queue_empty(queue) ? reply_flush(transport) : 1;
 }
@@ -298,7 +299,7 @@ static void feed_part_came(struct fetch_part *part, const struct failure *failur
     feed->came(feed, failure);
 }
 
-/* Keeps as many parts on their way as there are places. */
+/* Asks for as many parts as there are places. */
 static void feed_ask(struct feed *feed) {
     while (!feed->failed && feed->n_parts < FEED_PARTS && feed->asked < feed->fetch.bytes) {
         struct feed_part *entry = &feed->parts[(feed->first + feed->n_parts) % FEED_PARTS];

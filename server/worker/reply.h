@@ -15,51 +15,52 @@
 #include "proto/wire/tensord.pb-c.h"
 
 enum {
-    /* Holds the largest head there is, an Error with all of its texts, so that a reply never fails once its request has
+    /* Enough for the largest head, an Error with all of its texts, so that a reply never fails once its request has
      * been accepted. */
     REPLY_HEAD_MAX = 768,
     REPLY_SMALL_MAX = 64 << 10, /* tensors up to this size count as small replies */
 };
 
-/* Embedded in the object of its owner, which fills it with one of the functions below. */
+/* Embedded in its owner's object. The owner fills it with one of the functions below. */
 struct reply {
     struct reply *next;
-    /* The queue is through with it: sent, or cleared. The owner may free it. */
+    /* The reply has been sent, or the queue was cleared. The owner may free it. */
     void (*sent)(struct reply *reply);
-    /* Of a reply in parts: it wants the next one. The queue has let go of it until it is added again. */
+    /* Of a reply in parts: the part has been sent. The reply is in no queue until it is added again with the next
+     * part. */
     void (*hungry)(struct reply *reply);
-    const uint8_t *data; /* of the frame in hand; borrowed until `sent` or `hungry` */
+    const uint8_t *data; /* of the present frame; borrowed until `sent` or `hungry` */
     uint64_t total, offset;
     uint64_t sequence;
-    size_t chunk;      /* payload bytes of the frame in hand */
-    size_t head_bytes; /* header and message of the frame in hand */
-    size_t done;       /* of both together */
+    size_t chunk;      /* payload bytes of the present frame */
+    size_t head_bytes; /* bytes of header and message of the present frame */
+    size_t done;       /* bytes of the present frame that have been sent */
     uint16_t type;
     bool bulk;
     bool parted; /* `data` holds one frame at a time */
-    bool cut;    /* ends with the frame in hand */
+    bool cut;    /* it ends with the present frame */
     uint8_t head[REPLY_HEAD_MAX];
 };
 
 /* A frame without payload. The packed message must fit into REPLY_HEAD_MAX with its header. */
 void reply_message(struct reply *reply, unsigned type, uint64_t sequence, const ProtobufCMessage *message);
-/* The same frame as one before. */
+/* A frame that was encoded before. */
 void reply_frame(struct reply *reply, unsigned type, uint64_t sequence, const uint8_t *frame, size_t bytes);
 /* One frame with a payload of at most FRAME_CHUNK bytes, borrowed until `sent`. */
 void reply_message_data(struct reply *reply, unsigned type, uint64_t sequence, const ProtobufCMessage *message,
                         const uint8_t *data, size_t bytes);
-/* FRAME_FETCH_CHUNK or FRAME_LINK_DATA with the bytes from `offset` to `total`, in as many frames as it takes. `data`
- * are those at `offset`. */
+/* FRAME_FETCH_CHUNK or FRAME_LINK_DATA with the bytes from `offset` to `total`, in as many frames as needed. `data` are
+ * the bytes from `offset` on. */
 void reply_data(struct reply *reply, unsigned type, uint64_t sequence, const uint8_t *data, uint64_t offset,
                 uint64_t total);
 /* The bytes of the next frame of a reply in parts. */
 void reply_data_next(struct reply *reply, const uint8_t *data);
-/* FRAME_ERROR, or FRAME_FETCH_CHUNK, FRAME_LINK_DATA, FRAME_KERNEL_COMPILED, FRAME_NAME_OPENED and FRAME_DONE with
- * their error set. */
+/* FRAME_ERROR; or FRAME_FETCH_CHUNK, FRAME_LINK_DATA, FRAME_KERNEL_COMPILED, FRAME_NAME_OPENED, FRAME_TRACE_DATA or
+ * FRAME_DONE with its error set. */
 void reply_failure(struct reply *reply, unsigned type, uint64_t sequence, const struct failure *failure);
 void reply_fault(struct reply *reply, unsigned type, uint64_t sequence, const struct fault *fault);
 
-/* A fault of the server's as the cause of a tensor's failure: without operation, which the engine then names. */
+/* A fault of the server as the cause of a tensor's failure. It names no operation; the engine adds its name. */
 static inline void cause_set(struct failure *cause, const struct fault *fault) {
     *cause = (struct failure){.code = fault->code};
     snprintf(cause->message, sizeof cause->message, "%s", fault->message);
@@ -68,21 +69,22 @@ static inline void cause_set(struct failure *cause, const struct fault *fault) {
 struct reply_queue {
     struct reply *small, **small_tail;
     struct reply *bulk, **bulk_tail;
-    struct reply *current; /* partly sent, first of its list */
-    struct reply *final;   /* goes out when nothing else is left */
-    uint64_t written;      /* bytes, ever */
+    struct reply *current; /* its present frame is partly sent; it is the first of its list */
+    struct reply *final;   /* is sent after all others */
+    uint64_t written;      /* bytes since the start */
 };
 
 void reply_queue_init(struct reply_queue *queue);
-/* Gives a reply back through `sent`, where there is one. */
+/* Removes one reply, if there is one, and calls its `sent`. */
 void reply_queue_clear_one(struct reply_queue *queue);
 bool reply_queue_empty(const struct reply_queue *queue);
 void reply_queue_add(struct reply_queue *queue, struct reply *reply);
-/* Gives back what has not been begun of the large replies, and ends the one in hand with its present frame; `final` is
- * then the last frame. */
+/* Removes the large replies that have not begun, and lets a large reply that has begun end with its present frame.
+ * `final` is then the last frame. */
 void reply_queue_end(struct reply_queue *queue, struct reply *final);
-/* Writes up to about `budget` bytes and adds completed payload bytes to *payload. 0: the queue is empty, and all has
- * left. 1: there is more to write, when the socket is writable. Negative errno: the connection is broken. */
+/* Writes up to about `budget` bytes, and adds completed payload bytes to *payload. 0: the queue is empty, and
+ * everything has left. 1: there is more to write when the socket is writable. Negative errno: the connection is
+ * broken. */
 int reply_queue_write(struct reply_queue *queue, struct transport *transport, size_t budget, uint64_t *payload);
 
 /* ---- a fetched value on its way to a client or a device ---- */

@@ -8,14 +8,14 @@
 
 #define REQUEST_PROTOCOL(fault, ...) fault_set(fault, STATUS_PROTOCOL, __VA_ARGS__)
 
-/* Everything that makes a result is numbered, and both sides count. */
+/* Checks the number of an operation: everything that makes a result is numbered, and both sides count. */
 int request_sequence(const struct connection *connection, uint64_t sequence, struct fault *fault);
 int request_label(const char *label, struct fault *fault);
-/* A handler's status. With STATUS_AGAIN, as the turn's time is over or there is no memory yet, the same frame comes
- * again. */
+/* Returns `status`, a handler's. STATUS_AGAIN (the turn has no time left, or there is no memory yet): the same frame is
+ * handled again later. */
 int request_later(struct connection *connection, int status);
-/* A dtype and shape from outside. What they are wrong with is kept in `bad` for the tensor's failure; the type then
- * stands for nothing and has no bytes. */
+/* Sets a type from a dtype and shape that a client sent. If they are wrong, `bad` says so, for the tensor's failure,
+ * and the type is one without bytes. */
 void request_type(struct tensor_type *type, uint32_t dtype, const int64_t *shape, size_t rank, struct fault *bad);
 
 /* Upload and UploadChunk, as rows of request.c's table have them. */

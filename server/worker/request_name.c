@@ -25,7 +25,7 @@ int request_publish(struct connection *connection, const struct frame_header *he
     (void)sink;
     if (publish->n_ids == 0 || publish->n_ids != publish->n_names)
         return REQUEST_PROTOCOL(fault, "a Publish with %zu ids and %zu names", publish->n_ids, publish->n_names);
-    if (publish->n_ids > most) { /* no two of a Publish are the same, so that all of them would be there afterwards */
+    if (publish->n_ids > most) { /* all names of a Publish differ, so all of them would be there afterwards */
         fault_set(&wrong, STATUS_LIMIT, "the limit of %" PRIu64 " named tensors is reached: %zu came in one Publish",
                   most, publish->n_ids);
         return request_done(connection, header->sequence, &wrong);
@@ -55,7 +55,7 @@ int request_open_name(struct connection *connection, const struct frame_header *
     return pending_reply_message(connection, FRAME_NAME_OPENED, header->sequence, &opened.base);
 }
 
-/* Whose names are meant; others' are for administrators. */
+/* Finds the owner whose names are meant. The names of other principals are for administrators. */
 static int request_owner(const struct connection *connection, const char *words, bool given,
                          char key[PRINCIPAL_NAME_BYTES], struct fault *fault) {
     const struct principal *principal = &connection->peer.principal;
@@ -68,7 +68,7 @@ static int request_owner(const struct connection *connection, const char *words,
     return names_resolve(&connection->service->names, words, given, key, fault);
 }
 
-/* Done, when the change is where it has to be. */
+/* Sends Done when the change is on the disk (if replies wait for that), or the error. */
 static int request_changed(struct connection *connection, uint64_t sequence, int status, const struct fault *wrong,
                            const char *key) {
     return status ? request_done(connection, sequence, wrong) : pending_reply_saved(connection, sequence, key);
@@ -82,7 +82,8 @@ static void request_log_names(const struct connection *connection, const char *e
               "new_owner", to, "new_name", new_name, NULL);
 }
 
-/* Which ones: NULL means all. An empty name alone is a field that somebody forgot, and shall not mean everything. */
+/* Sets *name to the name that is meant; NULL: all names. An empty name without `all` is probably a field that was
+ * forgotten, so it must not mean all names. */
 static int request_which(const char *text, bool all, const char **name, struct fault *fault) {
     *name = all ? NULL : text;
     if (all != !*text)
@@ -148,12 +149,12 @@ static void request_fill_name(Tensord__Name *name, const struct name_entry *entr
 struct request_names {
     struct connection *connection;
     Tensord__Names list;
-    size_t bytes; /* what the packed list has at most */
+    size_t bytes; /* the packed list has at most so many */
     size_t capacity;
     bool more, starved;
 };
 
-/* The owner's entries from `first` on, as far as there is room, in the arena. */
+/* Adds the owner's entries from `first` on to the list, in the arena, as far as there is room. */
 static void request_pick_names(struct request_names *names, const struct name_owner *owner, unsigned first, bool all) {
     struct arena *arena = &names->connection->service->arena;
     bool orphan = owner->principal->orphan;
@@ -182,7 +183,7 @@ static int request_compare_owners(const void *a, const void *b) {
     return strcmp((*(struct name_owner *const *)a)->key, (*(struct name_owner *const *)b)->key);
 }
 
-/* The names after this one of this owner, owner by owner in their order. */
+/* Adds the names of all owners, in the order of owners and names, after this name of this owner. */
 static void request_pick_all(struct request_names *picked, const struct names *names, const char *after_owner,
                              const char *after) {
     struct name_owner **owners =

@@ -17,18 +17,18 @@ enum {
 
 struct request_upload {
     struct request_upload *next, **previous;
-    struct request_upload *older; /* with the same id, which only a failed upload may have; chunks are for the newest */
+    struct request_upload *older; /* an upload with the same id, which must have failed; chunks are for the newest */
     struct connection *connection;
     uint64_t id;
     int64_t total, received; /* bytes */
     enum dtype dtype;
-    uint8_t *place; /* where the chunk that comes now goes, */
+    uint8_t *place; /* where the present chunk goes, */
     uint64_t chunk; /* and its bytes */
-    bool bound;     /* false: it failed, what comes is dropped */
+    bool bound;     /* false: it failed, and its data is dropped */
     struct upload upload;
 };
 
-/* With its node in the tree. */
+/* Charged to the session for each: an entry with its node in the tree. */
 enum { REQUEST_UPLOAD_BYTES = sizeof(struct request_upload) + 4 * sizeof(void *) };
 
 static int request_upload_compare(const void *a, const void *b) {
@@ -53,14 +53,14 @@ static bool request_upload_add(struct connection *connection, struct request_upl
     return true;
 }
 
-/* The newest one with the id; NULL: there is none. */
+/* The newest upload with the id; NULL: there is none. */
 static struct request_upload *request_upload_find(const struct connection *connection, uint64_t id) {
     const struct request_upload key = {.id = id};
     struct request_upload **found = tfind(&key, &connection->request.uploads_by_id, request_upload_compare);
     return found ? *found : NULL;
 }
 
-/* It is the newest with its id. */
+/* The upload must be the newest with its id. */
 static void request_upload_remove(struct connection *connection, struct request_upload *upload) {
     struct request_upload **found = tfind(upload, &connection->request.uploads_by_id, request_upload_compare);
     assert(found && *found == upload);
@@ -88,8 +88,8 @@ static void request_upload_end(struct request_upload *upload, const struct failu
     upload->bound = false;
 }
 
-/* Binds the id. Where the type is bad nobody knows how much will come: all of it is dropped. False: there is no memory
- * for it yet. */
+/* Binds the id. If the type is bad nobody knows how many bytes will come: all of them are dropped. False: there is no
+ * memory yet. */
 static bool request_upload_bind(struct connection *connection, const Tensord__Upload *message,
                                 struct request_upload *upload) {
     struct tensor_type type;
@@ -118,8 +118,8 @@ static bool request_upload_bind(struct connection *connection, const Tensord__Up
     return true;
 }
 
-/* `payload` bytes follow; 0 where the frame brings none. STATUS_AGAIN: there is no place for them now, and the
- * connection comes back with this frame when there is. */
+/* Prepares for the `payload` bytes that follow (0: none). STATUS_AGAIN: there is no place for them now; the same frame
+ * comes again when there is. */
 static int request_upload_expect(struct connection *connection, struct request_upload *upload, uint64_t payload,
                                  uint8_t **sink, struct fault *fault) {
     if (payload > (uint64_t)(upload->total - upload->received))
@@ -153,7 +153,7 @@ int request_upload(struct connection *connection, const struct frame_header *hea
     struct request_upload *entry = connection->request.again;
     if (entry && entry->id != upload->id)
         return REQUEST_PROTOCOL(fault, "upload %lu came where %lu was due again", upload->id, entry->id);
-    if (entry) /* it has been begun, and waited for staging memory, or was cut */
+    if (entry) /* it has begun, and waited for staging memory, or was cut */
         return request_upload_expect(connection, entry, header->payload_bytes, sink, fault);
     if (request_sequence(connection, upload->sequence, fault) || request_label(upload->label, fault))
         return STATUS_PROTOCOL;

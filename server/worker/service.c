@@ -13,9 +13,9 @@
 
 enum {
     SERVICE_ARENA_BYTES = 2 << 20,
-    /* A message of 1 MiB unpacks into less than this even when it is made of the worst there is, empty strings. */
+    /* A message of 1 MiB unpacks into less than this, even in the worst case, which is a message of empty strings. */
     SERVICE_ARENA_MAX = 64 << 20,
-    SERVICE_ROUNDS = 4, /* of going on with frames in one turn */
+    SERVICE_ROUNDS = 4, /* in one turn, in which connections continue with their frames */
     SERVICE_ENDS_STEPS = 4,
 };
 
@@ -70,7 +70,7 @@ void arena_finish(struct arena *arena) {
     *arena = (struct arena){0};
 }
 
-/* A block for `bytes` and, where the limit allows, for as much again as the first one holds. */
+/* Adds a block for `bytes`, and, if the limit allows, of the first one's size at least. */
 static struct arena_block *arena_grow(struct arena *arena, size_t bytes) {
     size_t room = arena->limit - arena->total, size = bytes > arena->first->bytes ? bytes : arena->first->bytes;
     if (arena->total > arena->limit || bytes > room)
@@ -131,13 +131,14 @@ void service_busy(struct service *service) {
         budget_look(service->budget);
         service->turn_ns = service->budget->now_ns;
     }
-    /* Always changed by an exchange, which sees all that was done before the exchange whose value it overwrites. */
+    /* `awake` is always changed by an exchange: it sees everything that was done before the exchange whose value it
+     * replaces. */
     if (!atomic_load_explicit(&service->awake, memory_order_relaxed))
         atomic_exchange(&service->awake, true);
 }
 
 static void service_on_async(uv_async_t *async) {
-    service_busy(async->data); /* the turn's end polls */
+    service_busy(async->data); /* the end of the turn polls */
 }
 
 static void service_on_idle(uv_idle_t *idle) {
@@ -146,7 +147,7 @@ static void service_on_idle(uv_idle_t *idle) {
 
 /* ---- the turn ---- */
 
-/* Small replies are not held up by large ones of others. */
+/* A connection with small replies goes first, so that large replies of others do not delay it. */
 void service_mark_dirty(struct service *service, struct connection *connection) {
     if (connection->turn.dirty || connection->state == CONNECTION_ENDED)
         return;
@@ -175,7 +176,7 @@ void service_mark_giving_up(struct service *service, struct connection *connecti
     TAILQ_INSERT_TAIL(&service->giving_up, connection, turn.end_link);
 }
 
-/* Writes all small replies, and as much of the large ones as the turn's time allows. */
+/* Writes all small replies, and large ones as far as the turn has time. */
 static void service_flush(struct service *service) {
     struct connection *connection;
     bool some = false;
@@ -189,7 +190,8 @@ static void service_flush(struct service *service) {
     }
 }
 
-/* Those that wait there now, each once, as the turn's time allows; at least one. */
+/* Continues with the connections that wait in the queue now, each once, as far as the turn has time, but with at least
+ * one. */
 static void service_resume_queue(struct service *service, struct connection_queue *queue) {
     struct connection *connection, *last = TAILQ_LAST(queue, connection_queue);
     bool end = !last;
@@ -207,7 +209,7 @@ static void service_resume(struct service *service) {
     service_resume_queue(service, &service->heavy);
 }
 
-/* Whose end has begun: each turn takes some steps of it. */
+/* Takes steps of the ends of connections, as far as the budget goes. */
 static void service_end_some(struct service *service) {
     struct budget *budget = service->budget;
     struct connection *connection;
@@ -271,14 +273,14 @@ static void service_check_end(struct service *service) {
         service->options.ended(service->options.owner);
 }
 
-/* Everything that the loop's handles have read has been submitted by now. */
+/* The end of a turn: everything that the loop's handles have read has been submitted by now. */
 static void service_on_check(uv_check_t *check) {
     struct service *service = check->data;
     struct budget *budget = service->budget;
     unsigned rounds = 0;
     do {
         engine_kick(service->engine);
-        /* What completes from here on wakes the loop; what completed before is found by this poll. */
+        /* Work that completes from here on wakes the loop; engine_poll() finds the work that completed before. */
         atomic_exchange(&service->awake, false);
         budget_go_on(budget, SERVICE_TURN_NS);
         engine_poll(service->engine);
@@ -307,19 +309,19 @@ static void service_on_check(uv_check_t *check) {
     service->turn_ns = 0;
 }
 
-/* Memory of a session whose lease is over, and the whole device after a drain, is free at once. Who has more to come
- * at a later time asks again when it is looked at (lease_tick, service_check_drain). */
+/* Looks at leases and at a drain when their time has come, so that the memory of a session whose lease is over, and the
+ * whole device after a drain, is free at once. lease_tick() and service_check_drain() set the next alarm. */
 static void service_on_alarm(uv_timer_t *alarm) {
     struct service *service = alarm->data;
     struct connection *connection = service->connections;
     uint64_t now = clock_now_ms();
     while (connection) {
         struct connection *next = connection->next;
-        if (!connection->socket.poll) /* nobody's at the moment: its lease runs */
+        if (!connection->socket.poll) /* without a socket: its lease runs */
             lease_tick(connection, now);
         connection = next;
     }
-    uv_idle_start(&service->idle, service_on_idle); /* or the loop would sleep before it looks at a drain */
+    uv_idle_start(&service->idle, service_on_idle); /* otherwise the loop would sleep before it looks at a drain */
 }
 
 void service_at(struct service *service, uint64_t when_ms) {
@@ -347,7 +349,7 @@ static void service_on_timer(uv_timer_t *timer) {
         service->options.tick(service->options.owner);
     if (service_has_more(service) || !TAILQ_EMPTY(&service->dirty) || service_is_ending(service) ||
         !TAILQ_EMPTY(&service->publishes) || engine_due(service->engine))
-        uv_idle_start(&service->idle, service_on_idle); /* or the loop would sleep before it looks at them */
+        uv_idle_start(&service->idle, service_on_idle); /* otherwise the loop would sleep before it looks at them */
 }
 
 /* ---- places ---- */
@@ -432,7 +434,7 @@ void service_finish(struct service *service) {
         service_end_some(service);
         if (!service->compiles.busy)
             break;
-        uv_run(service->loop, UV_RUN_ONCE); /* until the compilers that have no client any more notice */
+        uv_run(service->loop, UV_RUN_ONCE); /* until compilers notice that they have no client any more */
     }
     handshakes_finish(&service->handshakes);
     link_in_finish(service);
@@ -441,7 +443,7 @@ void service_finish(struct service *service) {
     worker_principal_forget_all(service);
     arena_finish(&service->arena);
     pending_reply_unreserve(service);
-    engine_destroy(service->engine); /* before the handle that its submitter wakes */
+    engine_destroy(service->engine); /* before the async handle, which the engine's submitter uses */
     uv_close((uv_handle_t *)&service->async, NULL);
     uv_close((uv_handle_t *)&service->check, NULL);
     uv_close((uv_handle_t *)&service->idle, NULL);

@@ -60,9 +60,8 @@ struct arena {
     size_t used;  /* bytes taken of `current` */
     size_t total; /* bytes of all blocks */
     size_t limit;
-    uint64_t resets; /* ever */
-    bool
-        starved; /* since the last reset the host had no memory for it, so a message may be well-formed and not unpack */
+    uint64_t resets; /* since the start */
+    bool starved;    /* since the last reset there was no memory for it: the message may be well-formed */
 };
 
 /* Keeps one block of `block` bytes over resets, and never holds more than `limit` in all. -ENOMEM without memory. */
@@ -77,20 +76,20 @@ struct service_options {
     uint64_t epoch;
     struct channel_limits limits; /* a 0 is replaced by a default */
     /* All may be NULL. */
-    /* A link to `device` is wanted for a copy of `principal`: 0, or -EAGAIN to be asked again. NULL: CopyOut does
-     * nothing. */
+    /* A copy of `principal` needs a link to `device`. 0; -EAGAIN: ask again later. NULL: CopyOut does nothing. */
     int (*want_link)(void *owner, const char *device, const char *principal, const uint8_t ticket[LINK_TICKET_BYTES]);
     void (*left)(void *owner, uint64_t session);    /* the connection of this session number has ended, */
     void (*greeted)(void *owner, uint64_t session); /* or has said Hello */
     /* Which principal is the client with this token ("": none)? The reply comes by connection_granted() or
-     * connection_denied(). 0, or -EAGAIN to be asked again. NULL: the peer's principal stays, and a peer that has to
-     * log in is denied. */
+     * connection_denied(). 0; -EAGAIN: ask again later. NULL: the peer's principal stays, and a peer that has to log in
+     * is denied. */
     int (*login)(void *owner, const struct connection *connection, const char *token);
     void (*tick)(void *owner);                              /* each SERVICE_TICK_MS */
     void (*failed)(void *owner, const struct fault *fault); /* the device is lost; called once */
     void (*ended)(void *owner); /* after service_drain() or a failure, when the last connection is gone; called once */
     /* The program that compiles user kernels in processes of its own (compile_process.h); not copied. NULL: they are
-     * compiled in this process, which a kernel's source can crash: only for programs that serve themselves. */
+     * compiled in this process, which a kernel's source can crash, so only programs that serve nobody else leave it
+     * out. */
     const char *compiler;
     void *owner;
 };
@@ -111,15 +110,15 @@ struct service {
     struct names names;
     struct pending_reply *spare;         /* for an Error frame when there is no memory; NULL while it is in use */
     struct connection *connections;      /* all of them, newest first */
-    struct worker_principal *principals; /* those that have connections or named tensors here */
-    struct worker_principal_past *pasts; /* those that have left; worker_principal.c */
+    struct worker_principal *principals; /* principals that have connections or named tensors here */
+    struct worker_principal_past *pasts; /* principals that have left (worker_principal.c) */
     uint64_t refusals[REFUSAL_COUNT];    /* the engine counts its own */
     struct connection_queue dirty;       /* connections with replies to write; those with large replies last */
-    /* Connections with frames to continue with: those that have used little time lately, and the others. */
+    /* Connections that have frames to continue with: `light` ones have used little time lately. */
     struct connection_queue light, heavy;
     struct connection_queue ending; /* connections that have ended, and whose memory is being given back */
     struct connection_queue giving_up;
-    struct publish_queue publishes; /* whose names are being bound, one Publish after the other */
+    struct publish_queue publishes; /* Publishes whose names are being bound, one after the other */
     uint64_t turn_ns;               /* when this turn began; 0: it has not begun */
     unsigned sessions;
     uint64_t arrived;             /* connections that have come from the front */
@@ -131,20 +130,21 @@ struct service {
     bool active;                       /* something happened since the owner last set it to false */
     bool failed, draining, ended;
     uint64_t drain_deadline_ms;
-    /* True while the loop is awake: a completion then needs no system call, for the turn's end polls anyway. */
+    /* True while the loop is awake: then a completion needs no system call, because the end of the turn polls
+     * anyway. */
     _Atomic bool awake;
     uv_async_t async;
     uv_check_t check;
     uv_idle_t idle;
-    uv_timer_t timer, alarm; /* the tick; and service_at(), for what shall not wait for the tick */
+    uv_timer_t timer, alarm; /* `alarm`: of service_at() */
 };
 
-/* In two steps, because the engine wants service_wake() and the service as its owner: init, engine_create, start. The
- * service owns the engine from the start on. */
+/* In two steps, because engine_create() needs service_wake() and the service as its owner: init, engine_create, start.
+ * From the start on the service owns the engine. */
 int service_init(struct service *service, uv_loop_t *loop, const struct service_options *options, struct fault *fault);
 int service_start(struct service *service, struct engine *engine, struct fault *fault);
-/* Destroys all connections and the engine, and closes the handles; the caller runs the loop until they are closed, then
- * frees. */
+/* Destroys all connections and the engine, and closes the handles. The caller runs the loop until they are closed, and
+ * then frees the service. */
 void service_finish(struct service *service);
 
 /* struct engine_options.wake, with the service as owner. Any thread. */
@@ -170,7 +170,7 @@ static inline bool service_is_late(const struct service *service) {
 /* Takes no new work. Requests that have been received are finished within limits.drain_timeout_ms, and get their
  * replies; then each connection gets an Error STATUS_DRAINING and is closed. */
 void service_drain(struct service *service);
-/* Answers everything pending with `fault` and closes all connections. */
+/* Replies to all pending requests with `fault`, and closes all connections. */
 void service_fail(struct service *service, const struct fault *fault);
 
 /* These three count for the front's places (struct stats_places). A connection has ended; `kept`: it came in through a
@@ -180,6 +180,6 @@ void service_count_departed(struct service *service, bool kept);
 void service_count_settled(struct service *service);
 /* true: a session has lost its connection. false: a session no longer waits for a connection. */
 void service_count_detached(struct service *service, bool detached);
-/* Looks at leases and at a drain at this time (of clock_now_ms()), and not only with the next tick, so that their
- * memory is free at once. */
+/* Looks at leases and at a drain at this time (of clock_now_ms()) instead of with the next tick, so that their memory
+ * is free at once. */
 void service_at(struct service *service, uint64_t when_ms);

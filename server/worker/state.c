@@ -1,4 +1,5 @@
-/* Names that are not on the disk yet: who waits for them, which owner's save is next, and which are left at the end. */
+/* Changes of names that are not on the disk yet: who waits for them, which owner is saved next, and what is left at the
+ * end. And the disk's thread. */
 #include "server/worker/state.h"
 
 #include <inttypes.h>
@@ -11,7 +12,7 @@
 #include "server/worker/service.h"
 #include "server/worker/state_impl.h"
 
-enum { STATE_SAVES_MAX = 16 }; /* under way */
+enum { STATE_SAVES_MAX = 16 }; /* in progress */
 
 /* ---- the disk's thread ---- */
 
@@ -198,7 +199,7 @@ static bool state_is_behind(const struct name_owner *owner, const struct name_ow
     return at;
 }
 
-/* Those that it waits for are saved soon, whatever state-sync says: somebody has been told to ask again. */
+/* Saves the owners soon that this owner waits for, whatever state-sync says: a client has been told to ask again. */
 static void state_hurry(struct name_owner *owner) {
     for (struct name_owner *at = owner->disk->behind; at; at = at->disk->behind)
         at->disk->hurried = true;
@@ -218,7 +219,7 @@ int state_check_order(const struct state *state, struct name_owner *from, struct
     return fault_set(fault, STATUS_AGAIN, "the last names that left %s are not on the disk yet", names_shown(waiting));
 }
 
-/* Where nothing is saved any more no order is refused, and two may be behind each other. */
+/* If nothing is saved any more no order is refused, so two owners could be behind each other. */
 void state_order(struct name_owner *from, struct name_owner *to) {
     if (!from->disk || !to->disk || state_is_behind(to, from))
         return;
@@ -232,7 +233,7 @@ void state_resume(struct state *state) {
         state_go(state);
 }
 
-/* ---- those who wait ---- */
+/* ---- waiting for the disk ---- */
 
 bool state_wait(struct state *state, struct name_owner *owner, struct state_wait *wait) {
     struct state_owner *disk = owner->disk;
@@ -256,7 +257,7 @@ void state_wait_cancel(struct state_wait *wait) {
     wait->previous = NULL;
 }
 
-/* All who wait for this revision or one before it. What they do may add others. */
+/* Calls all who wait for this revision or an earlier one. These calls may add others that wait. */
 static void state_reply(struct state_owner *disk, uint64_t revision, const struct fault *fault) {
     for (struct state_wait *wait = disk->waits, *next; wait; wait = next) {
         next = wait->next;
@@ -264,13 +265,13 @@ static void state_reply(struct state_owner *disk, uint64_t revision, const struc
             continue;
         state_wait_cancel(wait);
         wait->done(wait, fault);
-        next = disk->waits; /* from the start again: only waits of later revisions, or new ones, are left */
+        next = disk->waits; /* from the start again: only waits for later revisions, or new ones, are left */
         while (next && next->revision > revision)
             next = next->next;
     }
 }
 
-/* Those who waited for this one's changes. */
+/* Owners that waited for this owner's changes wait no more. */
 static void state_let_pass(struct state *state, const struct name_owner *owner) {
     for (struct name_owner *at = state->service->names.owners; at; at = at->next)
         if (at->disk && at->disk->behind == owner && at->disk->behind_revision <= owner->disk->saved)
@@ -287,7 +288,7 @@ void state_not_saved(struct state *state, const struct name_owner *owner, uint64
                      const struct fault *fault) {
     state_reply(owner->disk, revision, fault);
     for (struct name_owner *at = state->service->names.owners; at; at = at->next)
-        if (state_is_behind(at, owner)) /* what waits for this one is not saved, either */
+        if (state_is_behind(at, owner)) /* changes that wait for this owner's are not saved, either */
             state_reply(at->disk, UINT64_MAX, fault);
 }
 
@@ -311,13 +312,13 @@ static bool state_due(const struct state *state, const struct name_owner *owner,
     if (state->closing)
         return !disk->failures;
     if (now < disk->retry_ns && !disk->waits)
-        return false; /* who waits shall hear soon whether the disk still refuses */
+        return false; /* with a client waiting, the save is tried at once */
     if (!state->sync_ms || disk->hurried)
         return true;
     return state->sync_ms != STATE_SYNC_DRAIN && now - disk->since_ns >= state->sync_ms * 1000000;
 }
 
-/* The owner whose turn it is: every second time the owner with least to write, otherwise the one that has waited
+/* The owner whose turn it is: every second time the owner with the least to write, otherwise the owner that has waited
  * longest. */
 static struct name_owner *state_pick(struct state *state) {
     bool least = state->turns++ % 2 == 0;
@@ -350,7 +351,7 @@ void state_go(struct state *state) {
     disk_start(&state->disk, &save->job);
 }
 
-/* Nothing is saved any more, and nobody shall wait for it. */
+/* Nothing is saved any more, so nobody may wait for it. */
 static void state_reply_sealed(struct state *state) {
     struct fault fault;
     fault_set(&fault, STATUS_INTERNAL, "named, but not on the daemon's disk: some names there could not be restored");
@@ -376,7 +377,7 @@ static bool state_has_work(const struct state *state) {
     return false;
 }
 
-/* What is left, in words. False: nothing is. */
+/* Logs the changes that are left. False: there are none. */
 static bool state_tell_left(const struct state *state, const char *reason) {
     bool left = false;
     uint64_t since;
@@ -384,7 +385,7 @@ static bool state_tell_left(const struct state *state, const char *reason) {
         if (!state_unsaved(owner, &since))
             continue;
         left = true;
-        if (!owner->disk->failures) /* those have been told */
+        if (!owner->disk->failures) /* failures have been logged */
             state_log_unsaved(owner, reason);
     }
     return left;
@@ -396,7 +397,7 @@ bool state_save(struct state *state) {
     if (!*state->directory)
         return true;
     for (struct name_owner *owner = state->service->names.owners; owner; owner = owner->next)
-        owner->disk->failures = 0; /* each is tried once more */
+        owner->disk->failures = 0; /* each owner's save is tried once more */
     state->closing = true;
     state_go(state);
     while (!state->sealed && !state->service->failed && state_has_work(state) && clock_now_ms() < deadline)

@@ -8,9 +8,9 @@
  * names.json is replaced in one step, and a change is saved at that moment: files of values are written before, under
  * new numbers, and files that no name needs any more are removed afterwards. However the process ends, the folder
  * therefore holds the state before a change or after it. Memory that several names show is written once. When more
- * than half of a file has no name any more, the rest of it is written anew, and small files are merged. So an owner's
- * files have at most about twice the bytes that the owner is charged for, and their number grows with the logarithm of
- * its changes.
+ * than half of a file has no name any more, the rest of it is written again in a new file, and small files are merged. So
+ * an owner's files have at most about twice the bytes that the owner is charged for, and their number grows with the
+ * logarithm of its changes.
  *
  * A folder that cannot be restored is renamed to "….refused" and never overwritten.
  *
@@ -44,7 +44,7 @@ struct disk {
     pthread_mutex_t lock;
     pthread_cond_t work;
     bool threaded, stopping;
-    struct disk_job *job; /* in progress, or run and `done` not called yet; NULL: none */
+    struct disk_job *job; /* in progress, or done and waiting for the call of `done`; NULL: none */
     bool taken, ran;      /* under the lock */
 };
 
@@ -52,8 +52,8 @@ struct state {
     char directory[STATE_PATH_MAX]; /* "": nothing is saved */
     uint64_t sync_ms, timeout_ms;   /* state-sync, state-timeout */
     struct service *service;
-    /* Runs the loop for one turn, so that the engine makes progress and the front gets a sign of life; with `wait` it
-     * waits for an event. */
+    /* Runs the loop for one turn, so that the engine makes progress and the front gets a sign of life. `wait`: waits
+     * for an event. */
     void (*turn)(void *owner, bool wait);
     void *owner;
     /* A folder could be neither restored nor renamed: nothing is saved, so that nothing in it is overwritten. */
@@ -61,9 +61,9 @@ struct state {
     bool paused;  /* several changes belong together: no save begins between them */
     bool closing; /* all that is left is saved now, and failures are not tried again */
     struct disk disk;
-    struct save *saves; /* under way */
+    struct save *saves; /* in progress */
     unsigned n_saves;
-    unsigned turns;               /* that the disk has been given */
+    unsigned turns;               /* number of jobs that the disk has been given */
     unsigned dirty;               /* owners with changes that are not on the disk; */
     _Atomic uint32_t *dirty_page; /* the same number on the stats page; NULL: there is no page */
 };
@@ -102,7 +102,7 @@ bool state_owner_idle(const struct state_owner *owner);
 /* A name of the owner has been bound; a name has been removed, or `replaced` by another entry. */
 void state_bound(struct name_owner *owner, struct name_entry *entry);
 void state_unbound(struct name_owner *owner, struct name_entry *entry, bool replaced);
-/* Ends one change, which the calls above make up. */
+/* Ends a change, which consists of the calls above. */
 void state_changed(struct state *state, struct name_owner *owner);
 void saved_value_unref(struct saved_value *value);
 

@@ -25,7 +25,7 @@ static bool state_plain(char c) {
 }
 
 /* A principal's name may have any characters: those that are not plain are written as "%3A". The longest name fits,
- * with 3 bytes for each character. */
+ * even with 3 bytes for each character. */
 void state_folder_name(const struct state *state, const char *principal, char name[STATE_NAME_MAX + 1]) {
     int used = snprintf(name, STATE_NAME_MAX + 1, "%s@", state->service->device);
     for (; *principal; principal++)
@@ -37,7 +37,7 @@ static int hex_digit(char c) {
     return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-/* Takes one character of the principal off the text; 0 where there is none. */
+/* Reads one character of the principal, and moves *text behind it; 0: there is none. */
 static char state_decode(const char **text) {
     const char *at = *text;
     if (state_plain(*at)) {
@@ -93,7 +93,7 @@ int state_sync_folder(const char *folder, struct fault *fault) {
     return STATUS_OK;
 }
 
-/* names.json itself, and what it is called while it is written (proto/files/file.h). */
+/* names.json; and its name while it is written (proto/files/file.h). */
 static bool state_is_index(const char *name) {
     return !strcmp(name, "names.json");
 }
@@ -132,7 +132,7 @@ void state_sweep_folder(const char *folder, const struct state_file *files, size
  *       "weights": {"dtype": "f32", "shape": [2, 3], "file": 17, "tensor": "weights", "begin": 0},
  *       "half": {"dtype": "f32", "shape": [3], "file": 17, "tensor": "weights", "begin": 0}}}
  *
- * Names that share memory lie in one tensor of a file, from byte `begin` of it on. */
+ * Names that share memory share a tensor of a file: the bytes of a name begin at byte `begin` of it. */
 #define WRONG(fault, ...) fault_set(fault, STATUS_INVALID_ARGUMENT, __VA_ARGS__)
 
 /* ---- writing ---- */

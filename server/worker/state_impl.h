@@ -1,13 +1,13 @@
-/* Between the files about names on disk. */
+/* What the files about names on disk share. */
 #pragma once
 
 #include "engine/session/session.h"
 #include "server/users/principal.h"
 #include "server/worker/state.h"
 
-/* Bytes that are on the disk: a stretch of a storage's memory, as a tensor in a file. Its fields never change. */
+/* Bytes that are on the disk: a range of a storage's memory, as a tensor in a file. Its fields never change. */
 struct saved_value {
-    unsigned references; /* entries of names that lie in it. Loop thread */
+    unsigned references; /* entries whose values lie in it. Loop thread */
     uint64_t file;       /* the number of the file */
     int64_t begin, end;  /* bytes of the storage */
     struct tensor_type type;
@@ -24,19 +24,20 @@ struct state_file {
 struct state_owner {
     uint64_t revision, saved; /* the number of changes so far, and of changes on the disk */
     unsigned bound, unbound;  /* names that were bound, and names that were removed, since the last save */
-    uint64_t bytes;           /* to be written, roughly */
-    /* When the first change came that no save includes, and the first one that the present save includes; 0: none. */
+    uint64_t bytes;           /* to be written, about */
+    /* When the first change came that no save includes, and the first change that the present save includes; 0:
+     * none. */
     uint64_t since_ns, saving_since_ns;
     struct state_file *files; /* the files that names.json needs */
     size_t n_files;
     uint64_t next_file;
-    struct name_owner *behind; /* the owner whose changes are saved before, up to this revision; NULL: none */
+    struct name_owner *behind; /* this owner's changes, up to behind_revision, are saved first; NULL: none */
     uint64_t behind_revision;
     bool hurried;      /* it is saved as soon as possible */
     struct save *save; /* in progress; NULL: none */
     struct state_wait *waits;
     uint64_t retry_ns; /* after a failure: no save before this time */
-    unsigned failures; /* in a row */
+    unsigned failures; /* one after the other */
     char fault[200];   /* why the last save failed; "": it did not */
     uint64_t told_ns;  /* when the failure was logged */
 };
@@ -49,9 +50,9 @@ void disk_start(struct disk *disk, struct disk_job *job);
 /* Adds to the number of owners with changes that are not on the disk; `more` may be negative. */
 void state_count_dirty(struct state *state, int more);
 
-/* The next owner's turn with the disk, if the disk has nothing to do. */
+/* Gives the disk its next job, if it has nothing to do. */
 void state_go(struct state *state);
-/* The end of a save, for all who wait for this revision or one before it. */
+/* A save has ended: calls all who wait for this revision or an earlier one. */
 void state_saved(struct state *state, const struct name_owner *owner, uint64_t revision);
 void state_not_saved(struct state *state, const struct name_owner *owner, uint64_t revision, const struct fault *fault);
 void state_log_unsaved(const struct name_owner *owner, const char *reason);
@@ -67,7 +68,7 @@ void state_index_path(const char *folder, char path[STATE_FILE_MAX]);
 void state_file_path(const char *folder, uint64_t number, char path[STATE_FILE_MAX]);
 /* The number of a file of values; 0: the name is not that of such a file. */
 uint64_t state_file_number(const char *name);
-/* Flushes the folder: files that were made, renamed or removed in it are so on the disk, too. */
+/* Flushes the folder: then files that were made, renamed or removed in it are so on the disk, too. */
 int state_sync_folder(const char *folder, struct fault *fault);
 /* Removes all files from an owner's folder except `files`: an interrupted save may have left some, and the last save
  * may have made some superfluous. `files` NULL: removes the index, too, and the folder itself if nothing else is
@@ -82,7 +83,7 @@ struct index_name {
     uint64_t file; /* 0: it has no bytes */
     int64_t begin; /* bytes, from the beginning of the tensor `key` */
     struct tensor_type type;
-    size_t value; /* of the reader */
+    size_t value; /* index in the reader's values */
 };
 struct index {
     struct index_name *names;
@@ -107,10 +108,11 @@ struct save_plan {
     size_t n_files;
     uint64_t number; /* for a new file */
     /* made */
-    struct saved_value **values; /* of each entry; NULL: it has no bytes. New ones have as many references */
-    struct save_write *writes;   /* new ones, in the order of the file */
+    /* Of each entry; NULL: it has no bytes. A new value has a reference for each of its entries. */
+    struct saved_value **values;
+    struct save_write *writes; /* the new values, in the order of the file */
     size_t n_writes;
-    uint64_t bytes;          /* of these, with what comes before them */
+    uint64_t bytes;          /* of the new file */
     struct state_file *keep; /* the files that are needed afterwards, with the new one */
     size_t n_keep;
     int fd;         /* of the new file; -1: none */
@@ -118,7 +120,7 @@ struct save_plan {
 };
 struct save_write {
     struct saved_value *value;
-    const struct name_entry *entry; /* in whose storage it lies */
+    const struct name_entry *entry; /* the value lies in its storage */
 };
 /* Decides what to write, makes the folder, and begins the new file. */
 int save_plan_make(struct save_plan *plan, struct fault *fault);
@@ -137,11 +139,11 @@ struct save {
     struct state *state;
     struct name_owner *owner;
     struct save *next, **previous;
-    enum { SAVE_PLAN, SAVE_WRITE, SAVE_COMMIT, SAVE_ABANDON } phase; /* what the disk is to do next, */
-    bool ready;                                                      /* and it can */
-    bool inside;                                                     /* save_advance() */
+    enum { SAVE_PLAN, SAVE_WRITE, SAVE_COMMIT, SAVE_ABANDON } phase; /* the disk's next job, */
+    bool ready;                                                      /* which can begin */
+    bool inside;                                                     /* save_advance() is running */
     uint64_t revision, began_ns, left;                               /* bytes still to be written */
-    unsigned bound, unbound;                                         /* of the owner, that it saves */
+    unsigned bound, unbound;                                         /* changes of the owner that it saves */
     struct save_plan plan;
     struct fault fault;
     /* the value being read */

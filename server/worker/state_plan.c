@@ -1,5 +1,5 @@
-/* What one save of an owner's names writes. All of it runs on the disk's thread, on entries that the save holds and
- * that do not change. */
+/* What one save of an owner's names writes. Everything here runs on the disk's thread, on entries that the save holds
+ * and that do not change. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -26,8 +26,8 @@ struct plan_item {
 struct plan_group {
     struct plan_item *items;
     size_t count;
-    int64_t begin, end;        /* bytes of the storage that they show */
-    struct saved_value *value; /* where these are; NULL: they are to be written */
+    int64_t begin, end;        /* bytes of the storage that the names show */
+    struct saved_value *value; /* where these bytes are; NULL: they are to be written */
     bool added;                /* the value is a new one */
 };
 
@@ -71,7 +71,8 @@ static void plan_group(struct planning *planning) {
     }
 }
 
-/* The names of a group may have come one after the other, and each have been written with a part of the memory. */
+/* Finds a saved value with all bytes of the group. Its names may have come one after the other, and each may have been
+ * saved with a part of the memory. */
 static void plan_find_value(const struct planning *planning, struct plan_group *group) {
     for (size_t i = 0; i < group->count; i++) {
         struct saved_value *saved = planning->plan->entries[group->items[i].entry]->saved;
@@ -94,8 +95,9 @@ static int plan_compare_files(const void *a, const void *b) {
     return (x->file.bytes > y->file.bytes) - (x->file.bytes < y->file.bytes);
 }
 
-/* Small files go into the new one, from the smallest on, as long as they have at most twice of what there is: so their
- * number stays at the logarithm of what was ever written, and so does how often a byte is. */
+/* Merges small files into the new one, from the smallest on, if they have at most twice the bytes that are written
+ * anyway. So the number of files grows with the logarithm of all bytes ever written, and so does the number of times
+ * that a byte is written. */
 static void plan_merge(struct planning *planning, uint64_t bytes) {
     qsort(planning->files, planning->plan->n_files, sizeof *planning->files, plan_compare_files);
     for (size_t i = 0; bytes && i < planning->plan->n_files; i++) {
@@ -129,7 +131,7 @@ static void plan_choose_files(struct planning *planning) {
 
 /* ---- what is written ---- */
 
-/* As a tensor of the type that it is named with, where one name shows all of it; else as one row. */
+/* The value is a tensor of a name's type if one name shows all of it; otherwise it is one row. */
 static int plan_new_value(struct planning *planning, struct plan_group *group, struct fault *fault) {
     const struct plan_item *item = &group->items[0];
     const struct tensor_type *first = held_type(planning->plan->entries[item->entry]->held);
@@ -168,7 +170,7 @@ static int plan_choose_values(struct planning *planning, struct fault *fault) {
             error = plan_new_value(planning, group, fault);
         for (size_t k = 0; k < group->count && error == STATUS_OK; k++) {
             planning->plan->values[group->items[k].entry] = group->value;
-            group->value->references += group->added && k; /* nobody else has it yet */
+            group->value->references += group->added && k; /* nobody else has the new value yet */
         }
     }
     return error;
@@ -215,8 +217,8 @@ static int plan_keep(struct planning *planning, struct fault *fault) {
     return STATUS_OK;
 }
 
-/* A folder that is not on the disk itself has nothing on the disk. One that is there without files that are needed may
- * have been made by a save that failed after that. */
+/* Makes the folder. Files are on the disk only if their folder is, so its parent is flushed; also if the folder exists
+ * without files, because a save may have failed after making it. */
 static int plan_make_folder(const struct save_plan *plan, struct fault *fault) {
     char parent[sizeof plan->folder];
     if (mkdir(plan->folder, 0700) && errno != EEXIST)
@@ -291,7 +293,7 @@ static char *plan_print_index(const struct save_plan *plan, size_t *bytes) {
 
 static int plan_write_index(struct save_plan *plan, struct fault *fault) {
     size_t bytes = 0;
-    CLEANUP(free) struct new_file *file = malloc(sizeof *file); /* two long paths */
+    CLEANUP(free) struct new_file *file = malloc(sizeof *file); /* it has two long paths */
     CLEANUP(free) char *text = plan_print_index(plan, &bytes);
     char path[STATE_FILE_MAX];
     if (!file || !text)
@@ -309,7 +311,7 @@ static int plan_write_index(struct save_plan *plan, struct fault *fault) {
     return error;
 }
 
-/* Of an owner without names. The index goes first, for it is what counts. */
+/* Removes the folder of an owner without names. The index goes first: without it the other files mean nothing. */
 static int plan_remove(struct save_plan *plan, struct fault *fault) {
     char path[STATE_FILE_MAX], parent[sizeof plan->folder];
     state_index_path(plan->folder, path);
@@ -342,7 +344,7 @@ int save_plan_commit(struct save_plan *plan, struct fault *fault) {
 void save_plan_abandon(struct save_plan *plan) {
     char path[STATE_FILE_MAX];
     if (plan->committed || plan->fd < 0)
-        return; /* names.json has need of the file, though nobody knows whether it will be there after a crash */
+        return; /* names.json needs the file, though it may not be there after a crash of the system */
     state_file_path(plan->folder, plan->number, path);
     unlink(path);
 }

@@ -17,20 +17,23 @@
 #include "server/worker/service.h"
 #include "server/worker/state_impl.h"
 
-enum { STATE_ASIDE_MAX = 1000, STATE_CHUNK_BYTES = 1 << 20 }; /* folders put aside of one name */
+enum {
+    STATE_ASIDE_MAX = 1000, /* folders of one owner that are put aside */
+    STATE_CHUNK_BYTES = 1 << 20,
+};
 
 /* ---- values ---- */
 
 struct restore_upload {
     struct upload upload;
-    bool room; /* there is staging memory again */
+    bool room; /* staging memory has become free */
 };
 
 static void restore_room(struct upload *upload) {
     ((struct restore_upload *)upload)->room = true;
 }
 
-/* Where the next bytes go; NULL: nowhere, which the upload's end will tell. */
+/* Where the next bytes go. NULL: the upload has failed, which its end will report. */
 static uint8_t *restore_place(struct state *state, struct restore_upload *restore, int64_t at, int64_t bytes) {
     uint8_t *place = upload_chunk(&restore->upload, at, bytes);
     while (!place && restore->upload.later && !state->service->failed) {
@@ -64,7 +67,7 @@ static int restore_bytes(struct state *state, struct restore_upload *restore, in
     return error;
 }
 
-/* What fails on the device becomes the tensor's failure, which shows when it is held. */
+/* A failure of the device becomes the tensor's failure, which shows when the tensor is held. */
 static int restore_tensor(struct state *state, struct session *session, uint64_t id, int fd, uint64_t from,
                           const struct tensor_type *type, struct fault *fault) {
     struct upload_request request = {.id = id, .type = type, .sequence = id};
@@ -92,7 +95,7 @@ struct restore_file {
     struct safetensors file;
 };
 
-/* One tensor of a file that names lie in. */
+/* One tensor of a file, with the values of one or more names. */
 struct restore_value {
     struct hold hold;
     struct restore *restore;
@@ -105,14 +108,14 @@ struct restore {
     struct state *state;
     const char *principal, *folder;
     struct index index;
-    struct restore_file *files; /* by number */
+    struct restore_file *files; /* in the order of their numbers */
     size_t n_files;
-    struct restore_value *values; /* by file and key */
+    struct restore_value *values; /* in the order of files and keys */
     size_t n_values, waiting;
     struct held **held; /* of each name */
     struct session *session;
     struct fault fault;      /* the first */
-    struct state_file *kept; /* room for those of the owner */
+    struct state_file *kept; /* becomes the owner's list of files */
 };
 
 static void restore_held(struct hold *hold, const struct failure *failure) {
@@ -152,7 +155,7 @@ static int restore_compare_entries(const void *a, const void *b) {
                   (*(const struct safetensors_entry *const *)b)->name);
 }
 
-/* The tensors of a file, by their names. */
+/* The tensors of a file, sorted by their names. */
 static const struct safetensors_entry **restore_sort(const struct safetensors *file) {
     const struct safetensors_entry **sorted = calloc(file->count + 1, sizeof(struct safetensors_entry *));
     for (size_t i = 0; sorted && i < file->count; i++)
@@ -162,7 +165,7 @@ static const struct safetensors_entry **restore_sort(const struct safetensors *f
     return sorted;
 }
 
-/* The bytes that a name shows lie within its tensor. */
+/* Checks that the bytes of a name lie within its tensor. */
 static int restore_check_place(struct restore *restore, const struct index_name *name,
                                const struct safetensors_entry *entry) {
     int64_t end, bytes = type_bytes(&entry->type);
@@ -173,7 +176,7 @@ static int restore_check_place(struct restore *restore, const struct index_name 
                      name->name);
 }
 
-/* Finds the tensors of one file that these names lie in. */
+/* Finds the tensors of one file that hold the values of these names. */
 static int restore_find(struct restore *restore, struct index_name *const names[], size_t count) {
     struct restore_file *file = &restore->files[restore->n_files++];
     *file = (struct restore_file){.number = names[0]->file};
@@ -244,7 +247,7 @@ static int restore_hold_all(struct restore *restore) {
     restore->waiting = restore->n_values;
     for (size_t i = 0; i < restore->n_values; i++) {
         restore->values[i].hold.done = restore_held;
-        session_hold(restore->session, i + 1, &restore->values[i].hold); /* at once: the whole is there as it is */
+        session_hold(restore->session, i + 1, &restore->values[i].hold); /* done at once: the value is contiguous */
     }
     while (restore->waiting && !restore->state->service->failed)
         restore->state->turn(restore->state->owner, true);
@@ -253,7 +256,7 @@ static int restore_hold_all(struct restore *restore) {
     return (int)restore->fault.code;
 }
 
-/* A value without elements lies nowhere. */
+/* The hold of a value without elements, which lies in no file. */
 struct restore_empty {
     struct hold hold;
     struct restore *restore;
@@ -274,7 +277,7 @@ static int restore_make_empty(struct restore *restore, size_t at) {
     int error = restore_tensor(restore->state, restore->session, id, -1, 0, &name->type, &restore->fault);
     if (error != STATUS_OK)
         return error;
-    session_hold(restore->session, id, &empty.hold); /* at once */
+    session_hold(restore->session, id, &empty.hold); /* done at once */
     while (!empty.came && !restore->state->service->failed)
         restore->state->turn(restore->state->owner, true);
     restore->held[at] = empty.hold.held;
@@ -286,7 +289,7 @@ static bool restore_same_type(const struct tensor_type *a, const struct tensor_t
            !memcmp(a->shape, b->shape, (size_t)a->rank * sizeof *a->shape);
 }
 
-/* The value of each name, in the memory of its tensor. */
+/* Makes the value of a name, in the memory of its tensor. */
 static int restore_cut(struct restore *restore, size_t at) {
     const struct index_name *name = &restore->index.names[at];
     if (!name->file)
@@ -306,8 +309,8 @@ static int restore_cut(struct restore *restore, size_t at) {
 
 /* ---- names ---- */
 
-/* Beyond its limits, too, as far as the device has room: a worker learns the principal's own only when it logs in, and
- * limits that become smaller take nothing away. */
+/* Publishes all names, as far as the device has room, also beyond the principal's limits: a worker learns these only
+ * when the principal logs in, and smaller limits take nothing away. */
 static int restore_publish(struct restore *restore) {
     struct limits limits = restore->state->service->limits.each;
     size_t count = restore->index.count;
@@ -325,7 +328,7 @@ static int restore_publish(struct restore *restore) {
     return error;
 }
 
-/* All of it is on the disk. */
+/* Notes that all of this is on the disk. */
 static void restore_mark(struct restore *restore) {
     struct name_owner *owner = names_owner(&restore->state->service->names, restore->principal);
     struct state_owner *disk = owner ? owner->disk : NULL;
@@ -402,7 +405,7 @@ static int restore_folder(struct state *state, const char *folder, const char *p
 
 /* ---- folders that cannot be restored ---- */
 
-/* Under a name that nothing has. */
+/* Renames the folder to a name that does not exist. */
 static bool restore_put_aside(const char *path, char *aside, size_t size) {
     for (unsigned i = 1; i <= STATE_ASIDE_MAX; i++) {
         if (i == 1)
@@ -430,8 +433,7 @@ static void restore_refuse(struct state *state, const char *path, const char *pr
 
 /* ---- all of them ---- */
 
-/* A folder without an index has never had one, or its owner had no names any more: what a save left behind that did
- * not come to its end. */
+/* Whether a folder has no index: it is left of a save that did not end, or of an owner without names. */
 static bool restore_is_leftover(const char *folder) {
     char path[STATE_FILE_MAX];
     state_index_path(folder, path);

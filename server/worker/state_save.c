@@ -15,15 +15,15 @@
 
 enum {
     SAVE_PIECE_BYTES = 2 << 20,    /* that the disk's thread writes at once */
-    SAVE_PART_BYTES = 1 << 20,     /* that are read from a device at once, where the host cannot see its memory */
+    SAVE_PART_BYTES = 1 << 20,     /* that are read from a device at once, if the host cannot see its memory */
     SAVE_GATHER_BYTES = 256 << 10, /* smaller values are put together up to here, */
-    SAVE_GATHER_VALUES = 256,      /* and so many of them: in one turn of the loop */
+    SAVE_GATHER_VALUES = 256,      /* and at most so many: in one turn of the loop */
     SAVE_SMALL_BYTES = 64 << 10,
-    SAVE_SYNC_BYTES = 32 << 20, /* brought to the disk at once, so that no other owner's sync waits for more */
+    SAVE_SYNC_BYTES = 32 << 20, /* flushed at once, so that no other owner's flush waits for more */
     SAVE_RETRY_MS = 1000,       /* after a failure, doubled up to */
     SAVE_RETRY_MAX_MS = 60000,
 };
-#define SAVE_TELL_NS (UINT64_C(600) * 1000000000) /* the same failure is logged that often */
+#define SAVE_TELL_NS (UINT64_C(600) * 1000000000) /* between two log lines for the same failure */
 
 /* ---- the end of a save ---- */
 
@@ -68,7 +68,7 @@ static void save_destroy(struct save *save) {
     free(save);
 }
 
-/* The entries take the references of new values. */
+/* The entries take over the references of the new values. */
 static void save_keep_values(struct save *save) {
     struct save_plan *plan = &save->plan;
     for (size_t i = 0; i < plan->count; i++) {
@@ -185,7 +185,7 @@ static void save_open_value(struct save *save) {
     }
     save->fetch.done = save_came;
     save->opened = true;
-    session_fetch(save->session, save->at + 1, &save->fetch); /* at once: what a name holds is contiguous */
+    session_fetch(save->session, save->at + 1, &save->fetch); /* done at once, because a named value is contiguous */
 }
 
 static void save_next_value(struct save *save) {
@@ -203,7 +203,7 @@ static void save_write(struct save *save, const uint8_t *data, size_t bytes) {
     save->ready = true;
 }
 
-/* Small values are put together. False: they are to be written first. */
+/* Puts a small value to the gathered ones. False: these must be written first. */
 static bool save_gather(struct save *save) {
     size_t bytes = (size_t)save->fetch.bytes;
     if (bytes > SAVE_GATHER_BYTES - save->n_gathered || save->values_gathered == SAVE_GATHER_VALUES)
@@ -237,7 +237,7 @@ static bool save_take_piece(struct save *save) {
     return save->ready;
 }
 
-/* Goes on until there is something for the disk to do, or something to wait for. */
+/* Continues until there is a job for the disk, or something to wait for. */
 static void save_advance(struct save *save) {
     save->inside = true;
     while (!save->ready) {
@@ -263,7 +263,7 @@ static void save_advance(struct save *save) {
     save->inside = false;
 }
 
-/* A piece is on its way to the disk. */
+/* A piece has been written. */
 static void save_wrote(struct save *save) {
     save->left -= save->bytes < save->left ? save->bytes : save->left;
     if (save->n_gathered) {

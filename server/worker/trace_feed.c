@@ -13,13 +13,13 @@
 #include "server/worker/worker_principal.h"
 
 enum {
-    TRACE_FEED_EVENTS = 2048,    /* of a frame, which the longest texts make as large as a frame may be */
-    TRACE_FEED_SESSIONS = 64,    /* known to the client */
-    TRACE_FEED_COUNTERS = 64,    /* waiting to be sent; the oldest give way */
+    TRACE_FEED_EVENTS = 2048,    /* of a frame: with the longest texts a frame is as large as it may be */
+    TRACE_FEED_SESSIONS = 64,    /* that the client knows */
+    TRACE_FEED_COUNTERS = 64,    /* waiting to be sent */
     TRACE_FEED_IN_FLIGHT = 8,    /* frames */
     TRACE_FEED_LINGER_MS = 5000, /* after a trace's end, for the client to read the rest */
     TRACE_FEED_MS_MAX = 3600000,
-    TRACE_FEED_OWN_MS_MAX = 60000, /* of one's own sessions: others shall have their turn */
+    TRACE_FEED_OWN_MS_MAX = 60000, /* of one's own sessions, so that others have their turn */
 };
 
 /* Where a frame is put together. */
@@ -29,7 +29,7 @@ struct trace_feed_room {
     Tensord__TraceCounters counters[TRACE_FEED_COUNTERS], *counter_pointers[TRACE_FEED_COUNTERS];
     size_t n_counters;
     uint32_t dtypes[TRACE_FEED_EVENTS][TRACE_OPERANDS], ranks[TRACE_FEED_EVENTS][TRACE_OPERANDS];
-    /* The last numbers of sessions that there were events of, the newest at (next - 1) % TRACE_FEED_SESSIONS. */
+    /* The numbers of the last sessions with events, the newest at (next - 1) % TRACE_FEED_SESSIONS. */
     uint64_t known[TRACE_FEED_SESSIONS];
     unsigned next;
     Tensord__TraceSession sessions[TRACE_FEED_SESSIONS], *session_pointers[TRACE_FEED_SESSIONS];
@@ -40,16 +40,16 @@ struct trace_feed_room {
 struct trace_feed_frame {
     struct reply reply;
     struct connection *connection;
-    uint64_t sequence; /* of its trace: the connection may have asked for another one meanwhile */
+    uint64_t sequence; /* of its trace: the connection may have started another trace meanwhile */
     uint8_t payload[];
 };
 
-/* What a trace takes of the host's memory. */
+/* The host memory of a trace. */
 static uint64_t trace_feed_host_bytes(void) {
     return trace_host_bytes() + sizeof(struct trace_feed_room);
 }
 
-/* No frame of it is sent any more, or all are on their way. */
+/* The trace ends: no frame of it will be made any more. */
 static void trace_feed_finish(struct service *service) {
     struct trace_feed *feed = &service->trace;
     if (!feed->stopped)
@@ -69,7 +69,7 @@ static void trace_feed_sent(struct reply *reply) {
     free(frame);
 }
 
-/* The client is told whose session it is, once. One that has gone already stays a number. */
+/* Tells the client once whose session this is. A session that has ended is known by its number only. */
 static void trace_feed_meet(const struct service *service, struct trace_feed_room *room, uint64_t session) {
     const struct connection *connection = service->connections;
     for (unsigned i = 0; i < TRACE_FEED_SESSIONS; i++)
@@ -142,21 +142,21 @@ static bool trace_feed_send(struct service *service, const Tensord__TraceEvents 
     data.dropped = trace_dropped(engine_trace(service->engine));
     frame->sequence = feed->sequence;
     reply_message_data(&frame->reply, FRAME_TRACE_DATA, feed->sequence, &data.base, frame->payload, bytes);
-    frame->reply.bulk = true; /* small ones would overtake large ones */
+    frame->reply.bulk = true; /* all frames are bulk, because small ones would overtake large ones */
     feed->in_flight++;
     reply_queue_add(&feed->connection->out.queue, &frame->reply);
     service_mark_dirty(service, feed->connection);
     return true;
 }
 
-/* Its client does not read: others shall have their turn. Frames on their way are freed when they leave, or when the
+/* The client does not read, and must not delay other traces. Frames on their way are freed when they leave, or when the
  * connection ends. */
 static void trace_feed_give_up(struct service *service) {
     struct connection *connection = service->trace.connection;
     uint64_t sequence = service->trace.sequence;
     struct fault fault;
     trace_feed_finish(service);
-    fault_set(&fault, STATUS_CANCELLED, "the trace has ended: what was sent of it was not read in time");
+    fault_set(&fault, STATUS_CANCELLED, "the trace has ended: its data was not read in time");
     pending_reply_fault(connection, FRAME_TRACE_DATA, sequence, &fault);
 }
 
@@ -173,7 +173,7 @@ bool trace_feed_turn(struct service *service) {
         return false;
     }
     if (feed->stopped)
-        trace_feed_tick(service); /* the last frame has something in it, too */
+        trace_feed_tick(service); /* so that the last frame is not empty */
     events.n_events = trace_feed_collect(service, feed->room);
     events.events = feed->room->pointers;
     events.n_counters = feed->room->n_counters;
@@ -209,7 +209,7 @@ static bool trace_feed_is_admin(const struct connection *connection) {
     return connection->peer.principal.role >= ROLE_ADMIN;
 }
 
-/* An admin has no need to wait for the end of a user's trace. STATUS_OK: nobody traces any more. */
+/* Makes room for a new trace: an admin's trace ends a user's trace. STATUS_OK: no trace is left. */
 static int trace_feed_make_room(struct service *service, const struct connection *newcomer, struct fault *fault) {
     struct connection *connection = service->trace.connection;
     uint64_t sequence = service->trace.sequence;
@@ -220,7 +220,7 @@ static int trace_feed_make_room(struct service *service, const struct connection
         return fault_set(fault, STATUS_LIMIT, "%s is being traced for session %lu; try again when that has ended",
                          service->device, connection->number);
     trace_feed_finish(service);
-    fault_set(&ended, STATUS_CANCELLED, "the trace has ended, for an admin began one");
+    fault_set(&ended, STATUS_CANCELLED, "the trace has ended, because an admin began one");
     pending_reply_fault(connection, FRAME_TRACE_DATA, sequence, &ended);
     return STATUS_OK;
 }

@@ -15,7 +15,7 @@ struct trace_feed_room;
 struct trace_feed {
     struct connection *connection; /* NULL: there is no trace */
     uint64_t sequence, until_ms;
-    bool stopped;       /* recording has ended, and the rest is being sent */
+    bool stopped;       /* recording has ended, and the last records are being sent */
     unsigned in_flight; /* frames that have not left yet */
     struct trace_feed_room *room;
 };

@@ -29,33 +29,33 @@ struct worker {
     struct service service;
     struct worker_stats stats;
     struct state state;
-    unsigned device_calls; /* calls within one another that may take long */
+    unsigned device_calls; /* nested calls that may take long */
     int channel;
     uv_poll_t poll;          /* of the channel */
     struct tls_context *tls; /* for connections over TLS; NULL: the front has sent nothing */
     uint64_t deadline_ms;    /* after a failure of the device; 0: none */
-    uint64_t *left;          /* sessions whose end the front is still to be told */
+    uint64_t *left;          /* sessions whose end the front has not been told yet */
     size_t n_left;
     bool done;
-    int status; /* to exit with */
+    int status; /* the exit status */
 };
 
-/* ---- words to and from the front ---- */
+/* ---- messages to the front ---- */
 
-/* For what the front waits for. The channel may be full, but not for long. */
+/* For messages that the front waits for. The channel may be full, but not for long. */
 static void worker_tell(int channel, const struct channel_message *message) {
     struct pollfd writable = {.fd = channel, .events = POLLOUT};
     for (unsigned tries = 0; tries < 5 && channel_send(channel, message, -1) == -EAGAIN; tries++)
         poll(&writable, 1, 100);
 }
 
-/* The front still has the socket that could not be taken, and tells the client. */
+/* The worker could not take the socket. The front still has it, and tells the client. */
 static void worker_refuse(struct worker *worker, uint64_t session) {
     const struct channel_message refused = {.type = CHANNEL_REFUSED, .connection.session = session};
     channel_send(worker->channel, &refused, -1);
 }
 
-/* From here on a connection is this process's, and ends with it. */
+/* Counts a connection as taken: from here on it ends with this process. */
 static void worker_take(struct worker *worker) {
     const struct channel_message message = {.type = CHANNEL_TAKEN, .taken = ++worker->service.arrived};
     if (worker->stats.page)
@@ -63,7 +63,7 @@ static void worker_take(struct worker *worker) {
     channel_send(worker->channel, &message, -1);
 }
 
-/* The front counts connections until it is told, so none may be forgotten where the channel is full for a while. */
+/* The front counts a connection until it is told of its end, so no end may be forgotten while the channel is full. */
 static void worker_on_left(void *owner, uint64_t session) {
     struct worker *worker = owner;
     const struct channel_message ended = {.type = CHANNEL_ENDED, .connection.session = session};
@@ -78,7 +78,7 @@ static void worker_on_left(void *owner, uint64_t session) {
     worker->left[worker->n_left++] = session;
 }
 
-/* Where this is lost the connection may be told to go, and does not. */
+/* If this message is lost, the front may tell the connection to end; then worker_evict() sends it again. */
 static void worker_on_greeted(void *owner, uint64_t session) {
     struct worker *worker = owner;
     const struct channel_message greeted = {.type = CHANNEL_GREETED, .connection.session = session};
@@ -98,7 +98,7 @@ static void worker_tell_left(struct worker *worker) {
     worker->n_left -= told;
 }
 
-/* ---- words of the front ---- */
+/* ---- messages of the front ---- */
 
 static void worker_connection(struct worker *worker, const struct channel_message *message, int fd) {
     struct connection_options options = {
@@ -124,7 +124,7 @@ static void worker_connection(struct worker *worker, const struct channel_messag
         service_count_departed(&worker->service, options.kept);
         return worker_on_left(worker, options.session);
     }
-    if (options.peer->tls && !options.tls) { /* in the clear: the client knows what that means */
+    if (options.peer->tls && !options.tls) { /* the Error goes out in the clear, which the client understands */
         fault_set(&fault, STATUS_INTERNAL, "%s has no certificate for TLS", worker->service.device);
         connection_fail(connection, &fault);
     } else if (worker->service.failed) {
@@ -136,7 +136,7 @@ static void worker_connection(struct worker *worker, const struct channel_messag
     }
 }
 
-/* Its place is wanted, if it still has not said Hello. */
+/* Another connection gets this one's place, if it still has not said Hello. */
 static void worker_evict(struct worker *worker, uint64_t session) {
     struct connection *connection = worker->service.connections;
     struct fault fault;
@@ -148,7 +148,7 @@ static void worker_evict(struct worker *worker, uint64_t session) {
         worker_on_greeted(worker, session);
         return;
     }
-    /* At once: the connection that gets the place does not wait until this client reads. */
+    /* Ends it at once: the connection that gets the place does not wait until this client reads. */
     fault_set(&fault, STATUS_LIMIT, "%s", CHANNEL_EVICTED);
     worker->service.rejections[STATUS_LIMIT]++;
     if (!connection->peer.tls)
@@ -156,7 +156,7 @@ static void worker_evict(struct worker *worker, uint64_t session) {
     connection_destroy(connection, fault.message);
 }
 
-/* Connections that are open go on with what they began with. */
+/* For new connections; open ones keep the certificates that they began with. */
 static void worker_credentials(struct worker *worker, int fd) {
     struct tls_context *context = NULL;
     struct fault fault;
@@ -170,7 +170,7 @@ static void worker_credentials(struct worker *worker, int fd) {
     worker->tls = context;
 }
 
-/* Without it names are only shown, and found, by other words. */
+/* Without the list of users only the names of owners are shown differently, and admins find them differently. */
 static void worker_users(struct worker *worker, int fd) {
     struct stat stat_now;
     char *text = fd >= 0 && !fstat(fd, &stat_now) ? malloc((size_t)stat_now.st_size + 1) : NULL;
@@ -184,7 +184,7 @@ static void worker_users(struct worker *worker, int fd) {
     names_set_users(&worker->service.names, text);
 }
 
-/* Before its Hello a session has no tensors, but it has its number. */
+/* A session has its number before Hello, too. */
 static void worker_kill(struct worker *worker, const struct channel_message *message) {
     struct channel_message pending = {.type = CHANNEL_KILLED, .kill.session = message->kill.session};
     struct fault fault;
@@ -199,7 +199,7 @@ static void worker_kill(struct worker *worker, const struct channel_message *mes
     worker_tell(worker->channel, &pending);
 }
 
-/* What the front says of a client that wanted to log in, and may be gone by now. */
+/* The front's reply to a login; the client may be gone by now. */
 static void worker_logged_in(struct worker *worker, const struct channel_message *message) {
     struct connection *connection = worker->service.connections;
     while (connection && connection->number != message->login.session)
@@ -224,13 +224,13 @@ static void worker_revoke(struct worker *worker, const struct principal *princip
     }
 }
 
-/* What is queued already goes on. */
+/* Launches that are queued already continue. */
 static void worker_kernels(struct worker *worker, const char *list) {
     for (struct connection *at = worker->service.connections; at; at = at->next)
         at->peer.principal.user_kernels = principal_is_listed(list, at->peer.principal.name);
 }
 
-/* Without room for so many the worker refuses those for whom there is none. */
+/* If this fails, the worker refuses connections for which it has no descriptors. */
 static void worker_places(struct worker *worker, uint64_t places) {
     struct fault fault;
     if (loop_raise_descriptors(&worker->loop, places, &fault))
@@ -300,14 +300,14 @@ static void worker_on_channel(uv_poll_t *poll, int status, int events) {
         worker_message(worker, &message, fd);
         budget_look(worker->service.budget);
         if (service_is_late(&worker->service))
-            return; /* what else there is, the next poll tells of */
+            return; /* the next poll reports the rest */
     }
-    /* Without a front nobody restarts, watches or drains this process; the kernel gives its sockets and memory back. */
+    /* Without a front nobody restarts, watches or drains this process; the kernel frees its sockets and memory. */
     if (error != -EAGAIN)
         _exit(1);
 }
 
-/* ---- questions ---- */
+/* ---- requests to the front ---- */
 
 static int worker_want_link(void *owner, const char *device, const char *principal,
                             const uint8_t ticket[LINK_TICKET_BYTES]) {
@@ -344,7 +344,7 @@ enum {
 
 /* ---- the service's calls ---- */
 
-/* NULL where it has ended. */
+/* NULL: the session has ended. */
 static struct connection *worker_find_connection(const struct worker *worker, const struct session *session) {
     for (struct connection *at = worker->service.connections; at; at = at->next)
         if (session && at->session == session)
@@ -393,12 +393,12 @@ static void worker_on_tick(void *owner) {
     }
 }
 
-/* Tells the front that the device holds this process up: then the front gives the process as much time as the device.
- */
+/* Tells the front that this process waits for the device: then the front gives the process as much time as the
+ * device. */
 static void worker_on_held_up(void *owner, bool begins) {
     struct worker *worker = (struct worker *)((char *)owner - offsetof(struct worker, service));
     if (begins ? worker->device_calls++ : --worker->device_calls)
-        return; /* within a longer one */
+        return; /* within another call */
     if (!worker->stats.page)
         return;
     if (!begins)
@@ -429,7 +429,7 @@ static void worker_turn(void *owner, bool wait) {
     uv_run(&worker->loop, wait ? UV_RUN_ONCE : UV_RUN_NOWAIT);
 }
 
-/* The disk may take its time; the loop turns meanwhile wherever it can. */
+/* The disk may be slow; the loop turns meanwhile wherever it can. */
 static void worker_restore_names(struct worker *worker) {
     worker_on_held_up(&worker->service, true);
     state_restore(&worker->state);
@@ -449,8 +449,8 @@ static int worker_state_init(struct worker *worker, const struct channel_start *
 
 /* ---- life ---- */
 
-/* Where the system's memory runs out a worker goes before the front, which starts another one. Where this cannot be
- * said it is as it was. */
+/* When the system has no memory left, a worker is killed before the front, which starts another one. If this cannot be
+ * set nothing changes. */
 static void worker_yield_memory(void) {
     char text[16] = "";
     int fd = open("/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC);
@@ -516,7 +516,7 @@ static int worker_init(struct worker *worker, const struct channel_start *start,
         .tick = worker_on_tick,
         .failed = worker_on_failed,
         .ended = worker_on_ended,
-        .compiler = "/proc/self/exe", /* the same program even if another has been installed meanwhile */
+        .compiler = "/proc/self/exe", /* the same program even if another one has been installed meanwhile */
         .owner = worker,
     };
     struct engine *engine = NULL;
@@ -542,8 +542,8 @@ static int worker_init(struct worker *worker, const struct channel_start *start,
     return error ? fault_set(fault, STATUS_INTERNAL, "cannot watch the channel: %s", uv_strerror(error)) : STATUS_OK;
 }
 
-/* After a drain everything is given back in order. After a failure of the device nothing more is asked of it: its calls
- * may never return. */
+/* After a drain everything is freed in order. After a failure the device is not asked for anything: its calls may never
+ * return. */
 static int worker_finish(struct worker *worker) {
     const struct channel_message drained = {.type = CHANNEL_DRAINED};
     if (worker->status)
@@ -567,14 +567,14 @@ static int worker_finish(struct worker *worker) {
     return 0;
 }
 
-/* The front decides about the end: a terminal's Ctrl-C or a service manager's SIGTERM reaches all processes at once,
- * and a worker that obeyed would leave its clients without replies. */
+/* Ignores SIGINT and SIGTERM, which a terminal's Ctrl-C or a service manager sends to all processes: the front alone
+ * decides about the end, and a worker that ended at once would leave its clients without replies. */
 static void worker_signals(void) {
     signal(SIGPIPE, SIG_IGN);
     signal(SIGINT, SIG_IGN);
     signal(SIGTERM, SIG_IGN);
     signal(SIGHUP, SIG_IGN);
-    signal(SIGXFSZ, SIG_IGN); /* a write beyond the limit shall fail, and say so */
+    signal(SIGXFSZ, SIG_IGN); /* so that a write beyond the limit fails with an error */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
 }
 
@@ -608,7 +608,7 @@ int worker_main(int channel, int stats_page) {
     worker_restore_names(&worker);
     crash_watch(worker.service.engine, worker.stats.page);
     worker.service.active = true;
-    worker_stats_tick(&worker.stats, &worker.service); /* so that status knows the device from its first moment */
+    worker_stats_tick(&worker.stats, &worker.service); /* so that the status knows the device from the first moment */
     channel_send(channel, &ready, -1);
     log_event(LOG_LEVEL_INFO, "ready", NULL);
     while (!worker.done)

@@ -12,7 +12,7 @@
 enum {
     PRINCIPAL_BURST_PART = 5,         /* this part of a second's bytes can be saved up, */
     PRINCIPAL_BURST_LEAST = 64 << 10, /* and at least so many bytes */
-    PRINCIPAL_GRANT_LEAST = 4 << 10,  /* to each connection that waits, or they would only pass headers */
+    PRINCIPAL_GRANT_LEAST = 4 << 10,  /* for each connection that waits: with less it would only pass headers */
 };
 #define PRINCIPAL_SECOND_NS UINT64_C(1000000000)
 
@@ -137,7 +137,7 @@ void worker_principal_change_limits(struct service *service, const char *name, c
             continue;
         struct limits now = *limits;
         if (now.principal_sessions == LIMITS_QUARTER && !at->limits.principal_sessions)
-            now.principal_sessions = 0; /* an admin's, by default; a login sets it again */
+            now.principal_sessions = 0; /* an admin has no limit by default; a login sets it again */
         worker_principal_set_limits(at, &now);
         worker_principal_set_session_limits(service, at);
         worker_principal_wake(at);
@@ -234,7 +234,7 @@ void worker_principal_close_session(struct connection *connection, const struct 
     connection->hold.operations = 0;
     principal->waiting -= connection->hold.principal;
     connection->hold.principal = false;
-    worker_principal_wake(principal); /* there is its room now */
+    worker_principal_wake(principal); /* its operations have become room for others */
 }
 
 /* ---- operations in flight ---- */
@@ -246,7 +246,7 @@ static struct connection *worker_principal_next(const struct worker_principal *p
     return connection;
 }
 
-/* Looks at each session; returns the one with most in flight. */
+/* Counts each session's operations again; returns the connection with the most in flight. */
 static struct connection *worker_principal_look(struct worker_principal *principal) {
     struct connection *fullest = NULL, *at = worker_principal_next(principal, principal->service->connections);
     for (; at; at = worker_principal_next(principal, at->next)) {
@@ -261,7 +261,7 @@ static void worker_principal_on_room(void *owner) {
     worker_principal_wake(((struct connection *)owner)->principal);
 }
 
-/* It waits for the fullest session to become half as full, unless that one's own connection waits for the same. */
+/* The connection waits until the fullest session is half as full, unless the fullest one waits for the same. */
 static void worker_principal_wait(struct connection *connection, struct connection *fullest) {
     struct worker_principal *principal = connection->principal;
     if (!connection->hold.principal)
@@ -299,7 +299,7 @@ void worker_principal_wake(struct worker_principal *principal) {
 
 /* ---- bytes a second ---- */
 
-/* What was received before a drain is finished in its time, and last words leave at once. */
+/* Not during a drain, whose requests are finished in time, and not for last frames, which leave at once. */
 static bool worker_principal_is_limited(const struct connection *connection) {
     return connection->principal->limits.principal_rate && connection->state == CONNECTION_OPEN &&
            !connection->service->draining;
@@ -327,7 +327,7 @@ static void worker_principal_refill(struct worker_principal *principal, uint64_t
     uint64_t rate = principal->limits.principal_rate, burst = worker_principal_burst(principal);
     uint64_t ns = now_ns - principal->refilled_ns;
     if (ns > PRINCIPAL_SECOND_NS)
-        ns = PRINCIPAL_SECOND_NS; /* more than fits in any case, and no overflow */
+        ns = PRINCIPAL_SECOND_NS; /* more would not fit anyway, and could overflow */
     principal->refilled_ns = now_ns;
     principal->tokens += (int64_t)((double)rate * (double)ns / (double)PRINCIPAL_SECOND_NS);
     if (principal->tokens > (int64_t)burst)
@@ -363,7 +363,7 @@ void worker_principal_measure(struct service *service, uint64_t now_ns) {
         worker_principal_measure_rate(at, now_ns);
 }
 
-/* Those of one principal that wait for operations in flight, where nobody could be asked to tell. */
+/* Counts again: without memory the engine could not promise a call of worker_principal_on_room(). */
 static void worker_principal_recheck(struct worker_principal *principal) {
     worker_principal_look(principal);
     if (principal->operations <= principal->limits.principal_operations)

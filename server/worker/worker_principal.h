@@ -1,6 +1,6 @@
-/* What one principal has on this worker's device: its connections and sessions together, within its limits. A principal
- * exists here while it has a connection or named tensors. The engine limits its memory and its turns
- * (engine/memory/tenant.h); this file limits sessions, operations in flight, and bytes a second. Loop thread only. */
+/* One principal on this worker's device: its connections and sessions together, within its limits. A principal exists
+ * here while it has a connection or named tensors. The engine limits its memory and its turns (engine/memory/tenant.h);
+ * this file limits sessions, operations in flight, and bytes a second. Loop thread only. */
 #pragma once
 
 #include <stdbool.h>
@@ -13,14 +13,14 @@
 struct connection;
 struct service;
 
-/* Work that was done, of one session or of all sessions that a principal has had; and how much of it in a second. */
+/* Work done by one session, or by all sessions that a principal has had; and its rates. */
 struct work_done {
     uint64_t ops, device_ns, failures;
 };
 struct work_rates {
     struct work_done measured; /* at the last measurement */
     uint64_t measured_ns;
-    double ops_per_s, device_ratio; /* over about a second before that */
+    double ops_per_s, device_ratio; /* over about the second before that */
 };
 
 struct worker_principal {
@@ -32,13 +32,14 @@ struct worker_principal {
     struct limits limits;
     struct tenant *tenant;
     unsigned connections, sessions;
-    unsigned copies;  /* that its sessions wait for from other devices */
-    unsigned holders; /* besides connections: while there are some the principal stays */
-    /* User kernels (compile.h): requests that are not done, those in a compiler now, and when the last one began. */
+    unsigned copies;  /* copies from other devices that its sessions wait for */
+    unsigned holders; /* other things than connections that keep the principal here */
+    /* User kernels (compile.h): requests that are not done, compilations in a compiler now, and when the last one
+     * began. */
     unsigned compiles, compiling;
     uint64_t compile_turn;
-    /* Operations in flight: the sum of what each session had when it was last looked at, after it had received
-     * something. Between two looks a session's number can only become smaller. */
+    /* Operations in flight: the sum over its sessions. Each is counted when it has received something; until it is
+     * counted again its number can only become smaller. */
     uint64_t operations;
     unsigned waiting;             /* connections that do not read because `operations` is over the limit */
     int64_t tokens;               /* bytes that may pass now; below 0 after a larger frame */
@@ -47,8 +48,8 @@ struct worker_principal {
     struct work_done ended, work; /* of the sessions that have ended, and of all sessions */
     uint64_t ops_queued;          /* operations queued in all sessions, at the last count */
     struct work_rates rates;
-    uint64_t bytes;                 /* that have passed, in and out, */
-    double bytes_per_s;             /* and in about the last second */
+    uint64_t bytes;                 /* bytes that have passed, in and out, */
+    double bytes_per_s;             /* and their rate in about the last second */
     uint64_t measured, measured_ns; /* `bytes` at the last measurement */
 };
 

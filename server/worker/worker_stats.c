@@ -10,7 +10,8 @@
 #include "proto/ops/counter.h"
 #include "server/worker/connection.h"
 
-/* The front takes an old page for a hung worker. Written on a tick, so the real bound is one tick more. */
+/* The longest time without a write: the front takes a worker with an old page for hung. The page is written on a tick,
+ * so the real bound is one tick more. */
 #define WORKER_STATS_QUIET_NS (150 * 1000000ull)
 #define WORKER_STATS_IDLE_NS (300 * 1000000ull)
 #define WORKER_STATS_PROCESS_NS (1000 * 1000000ull)
@@ -33,7 +34,7 @@ void worker_stats_finish(struct worker_stats *stats) {
     stats->page = NULL;
 }
 
-/* Nobody is there, or nothing is queued and nothing has come to its end for a while: the rate is 0, whatever the mean
+/* Whether there is no session, or nothing was queued or completed for a while: then the rate is 0, whatever the mean
  * says. */
 static bool worker_stats_idle(struct worker_stats *stats, const struct stats_device *device, uint64_t now) {
     if (device->engine.ops_total != stats->ops || device->engine.queue_depth || !stats->moved_ns)
@@ -42,7 +43,7 @@ static bool worker_stats_idle(struct worker_stats *stats, const struct stats_dev
     return !device->engine.sessions || now - stats->moved_ns >= WORKER_STATS_IDLE_NS;
 }
 
-/* Rates since the oldest sample there is, and the present figures in its place. */
+/* Sets the rates since the oldest sample, and replaces that sample by the present figures. */
 static void worker_stats_rates(struct worker_stats *stats, struct stats_device *device, uint64_t now) {
     struct worker_stats_sample sample = {now, device->engine.ops_total, device->bytes_in, device->bytes_out,
                                          device->engine.busy_ns};
@@ -51,7 +52,7 @@ static void worker_stats_rates(struct worker_stats *stats, struct stats_device *
     double seconds = stats->n_samples ? (double)(now - oldest->at_ns) / 1e9 : 0;
     device->ops_per_s = worker_stats_idle(stats, device, now) ? 0 : counter_rate(oldest->ops, sample.ops, seconds);
     device->busy_ratio = counter_rate(oldest->busy_ns, sample.busy_ns, seconds) / 1e9;
-    if (device->busy_ratio > 1) /* by what the two clocks' looks are apart */
+    if (device->busy_ratio > 1) /* the two clocks are read at different times */
         device->busy_ratio = 1;
     device->bytes_in_per_s = counter_rate(oldest->bytes_in, sample.bytes_in, seconds);
     device->bytes_out_per_s = counter_rate(oldest->bytes_out, sample.bytes_out, seconds);
@@ -61,7 +62,7 @@ static void worker_stats_rates(struct worker_stats *stats, struct stats_device *
         stats->n_samples = WORKER_STATS_SAMPLES; /* the same place in the ring, and no overflow */
 }
 
-/* Host memory and processor time of this process, about once a second. */
+/* Reads host memory and processor time of this process, about once a second. */
 static void worker_stats_process(struct worker_stats *stats, struct stats_device *device, uint64_t now) {
     struct rusage usage;
     unsigned long long pages, resident;
@@ -115,7 +116,7 @@ static void worker_stats_session(struct connection *connection, uint64_t now, st
     out->ops_limit = connection->principal->limits.session_operations;
 }
 
-/* Sums what the sessions of each principal have done, those beyond the rows of the page as well. */
+/* Sums the work of each principal's sessions, also of sessions without a row on the page. */
 static void worker_stats_work(struct service *service, uint64_t now) {
     for (struct worker_principal *at = service->principals; at; at = at->next)
         at->work = at->ended, at->ops_queued = 0;
@@ -138,7 +139,7 @@ static void worker_stats_work(struct service *service, uint64_t now) {
 static void worker_stats_principal(const struct worker_principal *principal, struct stats_principal *out) {
     struct tenant_stats tenant;
     tenant_stats(principal->tenant, &tenant);
-    /* Who has gone is told from a later user of the name. */
+    /* A removed user is shown by its key, to tell it from a later user of the same name. */
     memcpy(out->name, principal->orphan ? principal->key : principal->name, sizeof out->name);
     out->connections = principal->connections;
     out->sessions = principal->sessions;
