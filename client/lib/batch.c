@@ -151,7 +151,7 @@ static void wide_append(struct batch *batch, const struct batch_entry *entry) {
     uint64_t *wide = batch->wide.data + batch->wide.n;
     batch->heads.data[batch->heads.n - 1] |= (uint64_t)BATCH_FLAG_WIDE << 40;
     memset(wide, 0, entry->n_wide * sizeof *wide);
-    wide[0] = batch_wide(entry->n_inputs, entry->n_ints, entry->n_floats);
+    wide[0] = batch_wide(entry->n_inputs, entry->n_ints, entry->n_floats, entry->n_outputs);
     batch->last_wide = batch->wide.n;
     batch->wide.n += entry->n_wide;
 }

@@ -85,7 +85,8 @@ void batches_drop(struct batches *batches);
 void batches_give(struct batches *batches, struct batch *batch);
 
 static inline void batch_entry_measure(struct batch_entry *entry) {
-    bool wide = entry->n_inputs > BATCH_CONSUME_MAX || (entry->n_ints | entry->n_floats) > BATCH_COUNT_MAX;
+    bool wide = entry->n_inputs > BATCH_CONSUME_MAX || (entry->n_ints | entry->n_floats) > BATCH_COUNT_MAX ||
+                entry->n_outputs > BATCH_OUTPUTS_MAX;
     entry->n_wide = wide ? batch_wide_entries(entry->n_inputs) : 0;
     entry->bytes = 8 * (size_t)(1 + entry->n_inputs + entry->n_ints + entry->n_floats + entry->n_wide) +
                    (entry->label ? 8 + entry->label_bytes : 0);

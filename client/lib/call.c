@@ -103,7 +103,9 @@ static bool call_infer_types(const struct batch_entry *call, struct tensor_type 
     struct op_attributes attributes = {
         .ints = call->ints, .floats = call->floats, .n_ints = call->n_ints, .n_floats = call->n_floats};
     struct fault fault;
-    int code = op_infer(call->opcode, types, call->n_inputs, &attributes, results, &fault);
+    int code = call->n_outputs > 1 ? op_infer_outputs(call->opcode, types, call->n_inputs, &attributes, call->n_outputs,
+                                                      results, &fault)
+                                   : op_infer(call->opcode, types, call->n_inputs, &attributes, results, &fault);
     if (types != few)
         free(types);
     if (!code)
@@ -258,8 +260,9 @@ int call_none(unsigned n_outputs, td_tensor **const outputs[]) {
 }
 
 int call_enqueue_several(td_device *device, struct batch_entry *call, unsigned n_outputs, td_tensor **const outputs[]) {
-    struct tensor_type types[OP_OUTPUTS_MAX];
-    td_tensor *tensors[OP_OUTPUTS_MAX];
+    enum { FEW = 4 };
+    struct tensor_type few_types[FEW], *types = few_types;
+    td_tensor *few[FEW], **tensors = few;
     call->n_outputs = n_outputs;
     for (unsigned i = 0; i < n_outputs; i++) {
         if (outputs[i])
@@ -267,11 +270,22 @@ int call_enqueue_several(td_device *device, struct batch_entry *call, unsigned n
         call_refuse(call->opcode, STATUS_INVALID_ARGUMENT, "there is no place for output %u: the pointer is NULL", i);
         return call_none(n_outputs, outputs);
     }
-    if (call_enqueue_all(device, call, n_outputs, types, tensors))
-        return call_none(n_outputs, outputs);
-    for (unsigned i = 0; i < n_outputs; i++)
+    if (n_outputs > FEW) {
+        types = malloc(n_outputs * sizeof *types);
+        tensors = malloc(n_outputs * sizeof(td_tensor *));
+    }
+    int code = STATUS_NO_HOST_MEMORY;
+    if (types && tensors)
+        code = call_enqueue_all(device, call, n_outputs, types, tensors);
+    else
+        call_refuse(call->opcode, STATUS_NO_HOST_MEMORY, "no memory for %u outputs", n_outputs);
+    for (unsigned i = 0; i < n_outputs && !code; i++)
         *outputs[i] = tensors[i];
-    return 0;
+    if (n_outputs > FEW) {
+        free(types);
+        free(tensors);
+    }
+    return code ? call_none(n_outputs, outputs) : 0;
 }
 
 int call_append(td_device *device, struct batch_entry *call, unsigned n_outputs, const struct tensor_type *results,

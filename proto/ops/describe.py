@@ -58,7 +58,7 @@ FIELDS = {"number", "since", "family", "inputs", "outputs", "dtype", "dtypes", "
           "prototypes", "tolerance", "work", "flop", "passes", "formula", "derivative"}
 OUTPUT_DTYPE_RULES = ["position", "same"]
 INPUTS_MAX = 8192
-OUTPUTS_MAX = 64
+OUTPUTS_MAX = 16  # OP_OUTPUTS_NAMED in op.h
 INTS_MAX = 1024
 # Entries of a list that the function in C takes where the description does not say `most`: proto/ops/op.h has the constants.
 LIST_MAX = {"shape": 8, "axes": 8, "ints": 128, "string": 128, "floats": 128}

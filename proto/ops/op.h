@@ -21,7 +21,8 @@
 enum {
     /* So many make an operation of some milliseconds for the thread that binds it, which serves others meanwhile. */
     OP_INPUTS_MAX = 8192,
-    OP_OUTPUTS_MAX = 64, /* those after the first are counted in six bits on the wire */
+    OP_OUTPUTS_MAX = 8192,
+    OP_OUTPUTS_NAMED = 16, /* that a description names */
     OP_INTS_MAX = 1024,
     OP_FLOATS_MAX = 1024,
     OP_PACKED_INTS = 32, /* slice of rank 8 takes 24 */
@@ -203,12 +204,13 @@ static inline const struct op_info *op_info(unsigned opcode) {
 }
 
 /* Checks counts, attributes and inputs of an operation and gives the types of its outputs: `out` has room for as many as the
- * operation has (op_info.n_outputs; OP_OUTPUTS_MAX is enough for any). Nothing is assumed of the arguments but that the pointers
+ * operation has (op_info.n_outputs; OP_OUTPUTS_NAMED is enough for any). Nothing is assumed of the arguments but that the pointers
  * are readable. FREE has no result and leaves `out` alone; so does a failure. */
 int op_infer(unsigned opcode, const struct tensor_type *const inputs[], unsigned n_inputs,
              const struct op_attributes *attributes, struct tensor_type *out, struct fault *fault);
 
-/* The same for an operation that is said to have `n_outputs` (1 to OP_OUTPUTS_MAX), which it may not. */
+/* The same for an operation that is said to have `n_outputs` (1 to OP_OUTPUTS_MAX), which it may not. After a failure `out` is
+ * undefined. */
 int op_infer_outputs(unsigned opcode, const struct tensor_type *const inputs[], unsigned n_inputs,
                      const struct op_attributes *attributes, unsigned n_outputs, struct tensor_type *out,
                      struct fault *fault);

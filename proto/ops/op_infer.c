@@ -325,7 +325,7 @@ static inline bool keeps_shape(const struct op_info *info, const struct op_call 
 
 static int infer_several(const struct op_info *info, const struct op_call *call, struct tensor_type *out,
                          struct fault *fault) {
-    struct tensor_type results[OP_OUTPUTS_MAX];
+    struct tensor_type results[OP_OUTPUTS_NAMED];
     int status = infer_dtype(info, call, &results[0].dtype, fault);
     for (unsigned i = 1; i < info->n_outputs && status == STATUS_OK; i++) {
         enum op_dtype_rule rule = info->further[i - 1];
@@ -341,17 +341,6 @@ static int infer_several(const struct op_info *info, const struct op_call *call,
     }
     if (status == STATUS_OK) {
         memcpy(out, results, info->n_outputs * sizeof *out);
-    }
-    return status;
-}
-
-static int infer_varying(const struct op_info *info, struct op_call *call, unsigned n_outputs, struct tensor_type *out,
-                         struct fault *fault) {
-    struct tensor_type results[OP_OUTPUTS_MAX];
-    call->n_outputs = n_outputs;
-    int status = info->shape(call, results, fault);
-    if (status == STATUS_OK) {
-        memcpy(out, results, n_outputs * sizeof *out);
     }
     return status;
 }
@@ -378,11 +367,16 @@ int op_infer(unsigned opcode, const struct tensor_type *const inputs[], unsigned
     if (info->n_outputs > 1) {
         return infer_several(info, &call, out, fault);
     }
-    if (info->outputs_vary) {
-        return infer_varying(info, &call, 1, out, fault);
-    }
     /* `out` may be one of the inputs, and stays as it is on failure. */
     struct tensor_type result;
+    if (info->outputs_vary) {
+        call.n_outputs = 1;
+        status = info->shape(&call, &result, fault);
+        if (status == STATUS_OK) {
+            *out = result;
+        }
+        return status;
+    }
     status = infer_dtype(info, &call, &result.dtype, fault);
     if (status == STATUS_OK && keeps_shape(info, &call, result.dtype)) {
         op_copy_shape(&result, inputs[0]);
@@ -411,7 +405,8 @@ int op_infer_outputs(unsigned opcode, const struct tensor_type *const inputs[], 
         if (status == STATUS_OK) {
             status = check_attributes(info, attributes, fault);
         }
-        return status == STATUS_OK ? infer_varying(info, &call, n_outputs, out, fault) : status;
+        call.n_outputs = n_outputs;
+        return status == STATUS_OK ? info->shape(&call, out, fault) : status;
     }
     if (info && info->n_outputs != n_outputs) {
         return fault_set(fault, STATUS_INVALID_ARGUMENT, "%s has %u outputs, not %u", info->name, info->n_outputs,

@@ -32,7 +32,7 @@ static void presented_types(const struct presented_try *this, unsigned n, struct
 /* With these attributes; the dtype that is presented then, DTYPE_INVALID where the operation does not take them. */
 static enum dtype presented_with(const struct presented_try *this, const int64_t *ints, unsigned n_ints) {
     static const double floats[OP_PACKED_FLOATS] = {0, 1, 1, 1};
-    struct tensor_type types[PRESENTED_INPUTS_MAX], out[OP_OUTPUTS_MAX];
+    struct tensor_type types[PRESENTED_INPUTS_MAX], out[OP_OUTPUTS_NAMED];
     const struct tensor_type *inputs[PRESENTED_INPUTS_MAX];
     unsigned n = (unsigned)this->info->inputs_min;
     struct op_attributes attributes = {.ints = ints, .n_ints = n_ints, .floats = floats};

@@ -63,15 +63,18 @@ static int take_label(struct batch_cursor *cursor, struct op_request *op, struct
 
 static int check_wide(const struct batch_cursor *cursor, const struct op_request *op, uint64_t counts,
                       struct fault *fault) {
-    if (counts >> 36) {
+    if (counts >> 48) {
         fault_set(fault, STATUS_PROTOCOL, "operation %zu of the batch has unknown bits in its wide head: 0x%" PRIx64,
                   cursor->op, counts);
         return -1;
     }
-    if (op->n_inputs > OP_INPUTS_MAX || op->n_ints > OP_INTS_MAX || op->n_floats > OP_FLOATS_MAX) {
+    if (op->n_inputs > OP_INPUTS_MAX || op->n_ints > OP_INTS_MAX || op->n_floats > OP_FLOATS_MAX ||
+        op->further >= OP_OUTPUTS_MAX) {
         fault_set(fault, STATUS_PROTOCOL,
-                  "operation %zu of the batch has %u inputs, %u ints and %u floats; at most %d, %d and %d are possible",
-                  cursor->op, op->n_inputs, op->n_ints, op->n_floats, OP_INPUTS_MAX, OP_INTS_MAX, OP_FLOATS_MAX);
+                  "operation %zu of the batch has %u inputs, %u ints, %u floats and %u outputs; at most %d, %d, %d and "
+                  "%d are possible",
+                  cursor->op, op->n_inputs, op->n_ints, op->n_floats, op->further + 1, OP_INPUTS_MAX, OP_INTS_MAX,
+                  OP_FLOATS_MAX, OP_OUTPUTS_MAX);
         return -1;
     }
     return 0;
@@ -88,6 +91,7 @@ static __attribute__((noinline)) int take_wide(struct batch_cursor *cursor, stru
     op->n_inputs |= (unsigned)(*wide & 0xfff) << 8;
     op->n_ints |= (unsigned)(*wide >> 12 & 0xfff) << 8;
     op->n_floats |= (unsigned)(*wide >> 24 & 0xfff) << 8;
+    op->further += (unsigned)(*wide >> 36 & 0xfff) * BATCH_OUTPUTS_MAX;
     unsigned entries = batch_wide_entries(op->n_inputs);
     cursor->wide_taken = entries;
     if (check_wide(cursor, op, *wide, fault) < 0) {

@@ -15,6 +15,7 @@ enum {
     BATCH_FLAG_WIDE = 2,
     BATCH_COUNT_MAX = 255,  /* that a head has room for */
     BATCH_CONSUME_MAX = 16, /* inputs in a head's consume mask */
+    BATCH_OUTPUTS_MAX = 64, /* that a head has room for */
     BATCH_LABEL_MAX = 128,
 };
 
@@ -27,12 +28,14 @@ static inline uint64_t batch_head(unsigned opcode, unsigned inputs, unsigned int
 }
 
 static inline uint64_t batch_head_outputs(unsigned outputs) {
-    return outputs > 1 ? (uint64_t)(outputs - 1) << 42 : 0;
+    return outputs > 1 ? (uint64_t)((outputs - 1) & (BATCH_OUTPUTS_MAX - 1)) << 42 : 0;
 }
 
 /* The first entry in `wide` of a wide operation, and the number of its entries. */
-static inline uint64_t batch_wide(unsigned inputs, unsigned ints, unsigned floats) {
-    return (uint64_t)(inputs >> 8) | (uint64_t)(ints >> 8) << 12 | (uint64_t)(floats >> 8) << 24;
+static inline uint64_t batch_wide(unsigned inputs, unsigned ints, unsigned floats, unsigned outputs) {
+    uint64_t further = outputs > 1 ? outputs - 1 : 0;
+    return (uint64_t)(inputs >> 8) | (uint64_t)(ints >> 8) << 12 | (uint64_t)(floats >> 8) << 24 |
+           further / BATCH_OUTPUTS_MAX << 36;
 }
 static inline unsigned batch_wide_entries(unsigned inputs) {
     return 1 + (inputs > BATCH_CONSUME_MAX ? (inputs - BATCH_CONSUME_MAX + 63) / 64 : 0);

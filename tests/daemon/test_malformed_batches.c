@@ -74,8 +74,10 @@ COLUMNS(wide_left_over, {HEAD(OP_CONCAT, 2, 1, 0, 0)}, 1, 2, 1, .n_wide = 1)
 COLUMNS(wide_of_few, {WIDE(2, 1, 0)}, 1, 2, 1, .n_wide = 1)
 COLUMNS(wide_consume_missing, {WIDE(100, 1, 0)}, 1, 8, 8, .n_wide = 1)
 COLUMNS(wide_inputs_missing, {WIDE(2, 1, 0)}, 1, 2, 1, .wide = {1}, .n_wide = 5)
-COLUMNS(wide_unknown_bits, {WIDE(2, 1, 0)}, 1, 2, 1, .wide = {UINT64_C(1) << 40}, .n_wide = 1)
+COLUMNS(wide_unknown_bits, {WIDE(2, 1, 0)}, 1, 2, 1, .wide = {UINT64_C(1) << 48}, .n_wide = 1)
 COLUMNS(wide_too_many, {WIDE(2, 1, 0)}, 1, 2, 1, .wide = {UINT64_MAX >> 28}, .n_wide = 1)
+COLUMNS(wide_too_many_outputs, {WIDE(2, 1, 0)}, 1, 2, 1, .wide = {UINT64_C(0xfff) << 36}, .n_wide = 1)
+COLUMNS(wide_outputs_of_a_concat, {WIDE(2, 1, 0)}, 1, 2, 1, .wide = {UINT64_C(100) << 36}, .n_wide = 1)
 COLUMNS(wide_ints_of_an_add, {WIDE(2, 8, 0) - OP_CONCAT + OP_ADD}, 1, 2, 8, .n_wide = 1)
 COLUMNS(head_of_all_ones, {UINT64_MAX}, 1, 8, 8, 8, 2)
 COLUMNS(ids_that_wrap_around, {FULL, ADD}, 2, 2, 3, 1, 0, UINT64_MAX)
@@ -92,7 +94,7 @@ static void many_inputs_consumed(struct wire *wire) {
     Tensord__Batch batch = TENSORD__BATCH__INIT;
     for (int i = 0; i < N; i++)
         inputs[i] = i == N - 1 ? SPARE : KEPT;
-    wide[0] = batch_wide(N, 1, 0);
+    wide[0] = batch_wide(N, 1, 0, 1);
     wide[1 + LAST / 64] = UINT64_C(1) << LAST % 64;
     batch.first_output = batch.first_sequence = NEXT;
     batch.n_heads = 1;
@@ -293,6 +295,8 @@ static const struct hostile_row rows[] = {
     ROW(wide_inputs_missing, CLOSES, STATUS_PROTOCOL, 0),
     ROW(wide_unknown_bits, CLOSES, STATUS_PROTOCOL, 0),
     ROW(wide_too_many, CLOSES, STATUS_PROTOCOL, 0),
+    ROW(wide_too_many_outputs, CLOSES, STATUS_PROTOCOL, 0),
+    ROW(wide_outputs_of_a_concat, FAILS, STATUS_INVALID_ARGUMENT, NEXT),
     ROW(wide_ints_of_an_add, FAILS, STATUS_INVALID_ARGUMENT, NEXT),
     ROW(many_inputs_consumed, FAILS, STATUS_UNKNOWN_ID, SPARE),
     ROW(head_of_all_ones, CLOSES, STATUS_PROTOCOL, 0),

@@ -162,8 +162,10 @@ struct wire_batch {
 static Tensord__Batch batch_of(const struct wire_op *op, struct wire_batch *own) {
     Tensord__Batch batch = TENSORD__BATCH__INIT;
     unsigned n_inputs = (unsigned)op->n_inputs, n_ints = (unsigned)op->n_ints, n_floats = (unsigned)op->n_floats;
-    bool wide = n_inputs > BATCH_COUNT_MAX || n_ints > BATCH_COUNT_MAX || n_floats > BATCH_COUNT_MAX;
-    *own = (struct wire_batch){.label = (char *)op->label, .wide = {batch_wide(n_inputs, n_ints, n_floats)}};
+    bool wide = n_inputs > BATCH_COUNT_MAX || n_ints > BATCH_COUNT_MAX || n_floats > BATCH_COUNT_MAX ||
+                op->n_outputs > BATCH_OUTPUTS_MAX;
+    *own = (struct wire_batch){.label = (char *)op->label,
+                               .wide = {batch_wide(n_inputs, n_ints, n_floats, op->n_outputs)}};
     own->head = batch_head(op->opcode, n_inputs, n_ints, n_floats,
                            (op->label ? BATCH_FLAG_LABEL : 0) | (wide ? BATCH_FLAG_WIDE : 0), op->consume) |
                 batch_head_outputs(op->n_outputs);

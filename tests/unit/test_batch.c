@@ -143,7 +143,7 @@ static Tensord__Batch wide_sample(unsigned n) {
     Tensord__Batch batch = sample();
     heads[0] = batch_head(OP_CONCAT, n, 300, 0, BATCH_FLAG_WIDE, 1);
     memset(wide, 0, sizeof wide);
-    wide[0] = batch_wide(n, 300, 0);
+    wide[0] = batch_wide(n, 300, 0, 1);
     batch.n_heads = 2;
     batch.n_inputs = n;
     batch.inputs = many;
@@ -171,6 +171,22 @@ Test(batch, wide_operations_have_more_than_a_head_has_room_for) {
         cr_assert_eq(batch_cursor_next(&cursor, &op, &fault), 1, "%s", fault.message);
         cr_assert(op.opcode == OP_FULL && cursor.wide_taken == 0 && !op.consume_more && op.ints == many_ints + 300);
         cr_assert_eq(batch_cursor_next(&cursor, &op, &fault), 0);
+    }
+}
+
+Test(batch, wide_operations_have_any_number_of_outputs) {
+    const unsigned counts[] = {1, 2, 64, 65, 128, 1000, OP_OUTPUTS_MAX};
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        Tensord__Batch batch = wide_sample(MANY_INPUTS);
+        struct batch_cursor cursor;
+        struct op_request op;
+        struct fault fault;
+        heads[0] |= batch_head_outputs(counts[i]);
+        wide[0] = batch_wide(MANY_INPUTS, 300, 0, counts[i]);
+        batch_cursor_init(&cursor, &batch);
+        cr_assert_eq(batch_cursor_next(&cursor, &op, &fault), 1, "%s", fault.message);
+        cr_assert_eq(op_request_outputs(&op), counts[i]);
+        cr_assert_eq(op.n_inputs, MANY_INPUTS);
     }
 }
 
@@ -207,16 +223,17 @@ Test(batch, wide_heads_that_do_not_fit_are_malformed) {
     cr_assert_eq(walk(&batch, &fault), -1);
     cr_assert_str_eq(fault.message, "operation 0 of the batch owns 83 inputs, 82 are left");
     batch = wide_sample(WIDE_INPUTS);
-    wide[0] |= UINT64_C(1) << 36;
+    wide[0] |= UINT64_C(1) << 48;
     cr_assert_eq(walk(&batch, &fault), -1);
     cr_assert_not_null(strstr(fault.message, "unknown bits in its wide head"));
-    const uint64_t counts[] = {batch_wide(OP_INPUTS_MAX + 256, 0, 0), batch_wide(0, OP_INTS_MAX + 256, 0),
-                               batch_wide(0, 0, OP_FLOATS_MAX + 256), (UINT64_C(1) << 36) - 1};
-    for (int i = 0; i < 4; i++) {
+    const uint64_t counts[] = {batch_wide(OP_INPUTS_MAX + 256, 0, 0, 1), batch_wide(0, OP_INTS_MAX + 256, 0, 1),
+                               batch_wide(0, 0, OP_FLOATS_MAX + 256, 1), batch_wide(0, 0, 0, OP_OUTPUTS_MAX + 1),
+                               (UINT64_C(1) << 48) - 1};
+    for (int i = 0; i < 5; i++) {
         batch = wide_sample(WIDE_INPUTS);
         wide[0] = counts[i];
         cr_assert_eq(walk(&batch, &fault), -1);
-        cr_assert_not_null(strstr(fault.message, "at most 8192, 1024 and 1024 are possible"));
+        cr_assert_not_null(strstr(fault.message, "at most 8192, 1024, 1024 and 8192 are possible"));
     }
 }
 

@@ -50,7 +50,7 @@ static void expect_same(const struct described_attributes *a, const struct descr
 static uint8_t *pack(const struct op_packed_long *packed, size_t *bytes) {
     bool wide = packed->n_ints > BATCH_COUNT_MAX || packed->n_floats > BATCH_COUNT_MAX;
     uint64_t head = batch_head(OP_DESCRIBED, 1, packed->n_ints, packed->n_floats, wide ? BATCH_FLAG_WIDE : 0, 0);
-    uint64_t input = 5, more = batch_wide(1, packed->n_ints, packed->n_floats);
+    uint64_t input = 5, more = batch_wide(1, packed->n_ints, packed->n_floats, 1);
     Tensord__Batch batch = TENSORD__BATCH__INIT;
     batch.first_output = batch.first_sequence = 6;
     batch.n_heads = batch.n_inputs = 1, batch.heads = &head, batch.inputs = &input;

@@ -350,3 +350,34 @@ Test(program, takes_no_memory_that_others_still_read, .init = open_engine, .fini
     cr_assert_eq(((float *)outcome.data)[7], -3);
     session_destroy(session);
 }
+
+/* Far more than there is room for beside other steps. */
+Test(program, one_cause_poisons_any_number_of_outputs, .init = open_engine, .fini = close_engine) {
+    static const uint64_t inputs[] = {1, OP_OUTPUTS_MAX}; /* of which the second one is among them */
+    struct session *session = session_of(2 * OP_OUTPUTS_MAX);
+    static struct outcome first, last;
+    struct session_stats stats;
+    unsigned done;
+    const struct op_request requests[] = {
+        REQUEST_FULL(DTYPE_F32, 8, 3, .output = 1, .sequence = 1),
+        {.opcode = OP_NEGATIVE,
+         .n_inputs = 1,
+         .inputs = inputs,
+         .further = OP_OUTPUTS_MAX - 1,
+         .output = 2,
+         .sequence = 2},
+        {.opcode = OP_ADD, .n_inputs = 2, .inputs = inputs, .output = OP_OUTPUTS_MAX + 2, .sequence = 3},
+    };
+    cr_assert_eq(session_run(session, requests, 3, &done), STATUS_INVALID_ARGUMENT);
+    cr_assert_eq(done, 3);
+    session_stats(session, &stats);
+    cr_assert_eq(stats.tensors, OP_OUTPUTS_MAX + 2);
+    cr_assert_eq(stats.failures[STATUS_INVALID_ARGUMENT], 1);
+    find_out(session, 2, &first);
+    cr_assert_str_eq(first.words, "negative  2: negative has 1 outputs, not 8192");
+    for (unsigned i = 1; i <= OP_OUTPUTS_MAX; i++) {
+        find_out(session, 2 + i, &last);
+        cr_assert_str_eq(last.words, first.words);
+    }
+    session_destroy(session);
+}
