@@ -54,7 +54,7 @@ void batches_finish(struct batches *batches) {
     }
 }
 
-/* An empty one; NULL out of memory. */
+/* An empty batch; NULL out of memory. */
 static struct batch *batches_take(struct batches *batches) {
     struct batch *batch = batches->free;
     if (batch) {
@@ -107,7 +107,7 @@ void batches_drop(struct batches *batches) {
 void batches_seal(struct batches *batches) {
     struct batch *batch = batches->open;
     if (!batch || !batch->heads.n) {
-        batches_drop(batches); /* the next one may begin with other ids */
+        batches_drop(batches); /* the next batch may begin with other ids */
         return;
     }
     batches->open = NULL;
@@ -146,7 +146,7 @@ static void label_append(struct batch *batch, const struct batch_entry *entry) {
     batch->text_bytes += entry->label_bytes + 1;
 }
 
-/* Nothing is consumed so far. */
+/* The entries of `wide`; the operation consumes no input yet. */
 static void wide_append(struct batch *batch, const struct batch_entry *entry) {
     uint64_t *wide = batch->wide.data + batch->wide.n;
     batch->heads.data[batch->heads.n - 1] |= (uint64_t)BATCH_FLAG_WIDE << 40;
@@ -203,9 +203,9 @@ bool batch_append_free(struct batch *batch, uint64_t id) {
     return true;
 }
 
-/* The columns are a message's fields as they lie: packing copies each of them once. */
+/* The columns lie in memory as the message's fields need them, so packing copies each column once. */
 size_t batch_pack(struct batch *batch, uint8_t *out) {
-    char **labels = (char **)batch->labels.data; /* in place of their offsets */
+    char **labels = (char **)batch->labels.data; /* the pointers overwrite the offsets */
     for (uint32_t i = 0; i < batch->labels.n; i++)
         labels[i] = batch->text + batch->labels.data[i];
     Tensord__Batch message = TENSORD__BATCH__INIT;

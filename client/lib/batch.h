@@ -1,5 +1,5 @@
-/* Batches of operations on their way: columns that grow and are reused. Under the device's lock, until the sender takes a
- * batch off the queue. */
+/* Batches of operations that will be sent: columns that grow and are reused. A batch is under the device's lock until the
+ * sender takes it off the queue. */
 #pragma once
 
 #include <stdbool.h>
@@ -13,7 +13,7 @@
 enum {
     BATCH_SEAL_BYTES = 32 << 10, /* a batch of this size is sent */
     BATCH_FREE_BYTES = 16,
-    BATCH_FIELDS_BYTES = 128, /* what packing adds to the entries at most: numbers, tags and lengths of the fields */
+    BATCH_FIELDS_BYTES = 128, /* packing adds at most this to the entries: numbers, tags and lengths of the fields */
 };
 
 /* Entries of eight bytes. */
@@ -36,36 +36,36 @@ struct batch {
 };
 
 struct batches {
-    struct queue *queue; /* which takes those that are sealed */
-    struct batch *open;  /* takes operations; NULL: none begun */
+    struct queue *queue; /* takes the sealed batches */
+    struct batch *open;  /* takes operations; NULL: there is none */
     struct batch *free;
     unsigned n_free;
     uint64_t next_id;       /* of the next output */
     uint64_t next_sequence; /* of the operation behind the last sealed batch */
 };
 
-/* One operation to append: what a call says, and what is added on its way. */
+/* One operation to append: the call's arguments, and what batch_entry_measure() adds. */
 struct batch_entry {
     unsigned opcode, n_inputs, n_ints, n_floats;
-    unsigned n_outputs; /* 0 for the usual one */
+    unsigned n_outputs; /* 0 stands for 1, the usual number */
     struct td_tensor *const *inputs;
     const int64_t *ints;
     const double *floats;
     const char *label; /* NULL: none */
     size_t label_bytes;
-    /* batch_entry_measure() */
-    unsigned n_wide; /* entries in `wide`; 0: its head has room for all */
+    /* Set by batch_entry_measure(). */
+    unsigned n_wide; /* entries in `wide`; 0: the head has room for everything */
     size_t bytes;
 };
 
 void batches_init(struct batches *batches, struct queue *queue);
 void batches_finish(struct batches *batches);
-/* Whether the queue has room for so many bytes behind the open batch. */
+/* Whether the queue has room for `bytes` behind the open batch. */
 static inline bool batches_room(const struct batches *batches, size_t bytes) {
     return queue_room(batches->queue, (batches->open ? batches->open->item.bytes : 0) + bytes);
 }
 struct batch *batches_begin(struct batches *batches, uint32_t stream, uint64_t gate);
-/* The open batch for an operation of the stream that must not be sent before the gate's upload; NULL out of memory. */
+/* The open batch for an operation of the stream; the batch is not sent before the gate's upload. NULL out of memory. */
 static inline struct batch *batches_open(struct batches *batches, uint32_t stream, uint64_t gate) {
     struct batch *open = batches->open;
     return open && open->stream == stream && open->item.gate >= gate ? open : batches_begin(batches, stream, gate);
@@ -77,11 +77,11 @@ static inline bool batches_begun(const struct batches *batches) {
 static inline bool batches_full(const struct batches *batches) {
     return batches->open && batches->open->item.bytes >= BATCH_SEAL_BYTES;
 }
-/* Moves the open batch to the queue. Whatever else takes an id or a sequence number, or is queued, comes after that. */
+/* Moves the open batch to the queue. Call it before anything else takes an id or a sequence number, or is queued. */
 void batches_seal(struct batches *batches);
-/* Forgets the open batch. */
+/* Drops the open batch. */
 void batches_drop(struct batches *batches);
-/* A batch that was sent, or will never be. */
+/* Takes back a batch that was sent, or that will never be sent. */
 void batches_give(struct batches *batches, struct batch *batch);
 
 static inline void batch_entry_measure(struct batch_entry *entry) {
@@ -91,19 +91,19 @@ static inline void batch_entry_measure(struct batch_entry *entry) {
     entry->bytes = 8 * (size_t)(1 + entry->n_inputs + entry->n_ints + entry->n_floats + entry->n_wide) +
                    (entry->label ? 8 + entry->label_bytes : 0);
 }
-/* Makes room; false out of memory, with nothing changed. */
+/* Makes room for the entry; false out of memory, and then nothing has changed. */
 bool batch_grow(struct batch *batch, const struct batch_entry *entry);
 static inline bool column_fits(const struct column *column, unsigned more) {
     return more <= column->capacity - column->n;
 }
-/* The same, where there is room already, as a rule. */
+/* The same; fast if there is room already, which is the usual case. */
 static inline bool batch_reserve(struct batch *batch, const struct batch_entry *entry) {
     bool plain = !entry->label && !entry->n_wide;
     return (plain && column_fits(&batch->heads, 1) && column_fits(&batch->inputs, entry->n_inputs) &&
             column_fits(&batch->ints, entry->n_ints) && column_fits(&batch->floats, entry->n_floats)) ||
            batch_grow(batch, entry);
 }
-/* What few operations have: attributes, a label, more than a head has room for. */
+/* Appends what few operations have: attributes, a label, or entries of `wide`. */
 void batch_append_rest(struct batch *batch, const struct batch_entry *entry);
 /* After batch_reserve(). */
 static inline void batch_append(struct batch *batch, const struct batch_entry *entry) {
@@ -118,15 +118,15 @@ static inline void batch_append(struct batch *batch, const struct batch_entry *e
     if (entry->n_ints | entry->n_floats | entry->n_wide || entry->label)
         batch_append_rest(batch, entry);
 }
-/* Adds the release of `id` to the batch without a new operation where that is possible: as an input that the last
- * operation consumes, or by one more input of a `free`. */
+/* Adds the release of `id` to the batch without a new operation: the last operation consumes the id as one of its inputs,
+ * or, if the last operation is a `free`, gets one more input. False: neither is possible. */
 bool batch_release(struct batch *batch, uint64_t id);
-/* Appends a `free` of one tensor, of BATCH_FREE_BYTES; false out of memory. */
+/* Appends a `free` of one tensor, which takes BATCH_FREE_BYTES; false out of memory. */
 bool batch_append_free(struct batch *batch, uint64_t id);
 
-/* At most so many bytes are header and message of a batch that is sealed. */
+/* The largest size that header and message of a sealed batch can have. */
 static inline size_t batch_packed_max(const struct batch *batch) {
     return FRAME_HEADER_BYTES + BATCH_FIELDS_BYTES + batch->item.bytes;
 }
-/* Writes them to `out`, and returns how many. */
+/* Writes header and message to `out`; returns the number of bytes. */
 size_t batch_pack(struct batch *batch, uint8_t *out);

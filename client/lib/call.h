@@ -6,30 +6,31 @@
 #include "proto/ops/op.h"
 
 /* Completes the entry (label, bytes) and appends it. An operation without inputs runs on `device`; other operations
- * ignore it. NULL with the thread's error set, or with the earlier error that has made an input NULL. */
+ * ignore `device`. NULL with the thread's error set, or with the earlier error that has made an input NULL. */
 td_tensor *call_enqueue(td_device *device, struct batch_entry *call);
-/* The same for an operation with several outputs, which are written where these pointers say. Returns 0, or the error's code with
- * all outputs NULL. */
+/* The same for an operation with several outputs: outputs[i] says where the handle of output i goes. Returns 0, or the error's
+ * code with all outputs NULL. */
 int call_enqueue_several(td_device *device, struct batch_entry *call, unsigned n_outputs, td_tensor **const outputs[]);
-/* The same for a caller who has checked the operation: its inputs are of `device`, and `results` are the outputs' types. It releases
- * the `consumed` ones of its inputs. */
+/* The same for a caller who has checked the operation: its inputs are on `device`, and `results` are the types of the outputs. The
+ * operation releases the inputs in `consumed`. */
 int call_append(td_device *device, struct batch_entry *call, unsigned n_outputs, const struct tensor_type *results,
                 td_tensor **outputs, unsigned n_consumed, td_tensor *const *consumed);
 /* Sets the outputs of a call that has been refused to NULL, and returns the code. */
 int call_none(unsigned n_outputs, td_tensor **const outputs[]);
-/* A failure found before there is a call; stores the error with the thread's label. Returns NULL. */
+/* Refuses a call before it enqueues anything: stores the error with the thread's label. Returns NULL. */
 td_tensor *call_refuse(unsigned opcode, enum status code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Whether a list that was given as count and address may be one; false with the error set. */
+/* These check an argument of a call; false with the error set. A list is given as count and address. */
 bool call_takes_shape(unsigned opcode, int rank, const int64_t *shape);
 bool call_takes_axes(unsigned opcode, int count, const int64_t *axes);
 bool call_takes_list(unsigned opcode, const char *name, int most, int count, const void *values);
-/* Whether the text may be an attribute: UTF-8 of at most OP_STRING_MAX bytes. */
+/* A text that is an attribute: UTF-8 of at most OP_STRING_MAX bytes. */
 bool call_takes_string(unsigned opcode, const char *name, const char *string);
 bool call_takes_inputs(unsigned opcode, int count, td_tensor *const *tensors);
 
-/* An enumeration of the public header, whose type compilers choose without a sign. */
+/* The value of an enumeration of the public header. Compilers give these an unsigned type, so a negative value must get its
+ * sign back. */
 static inline int64_t call_enum(unsigned value) {
     return (int32_t)value;
 }

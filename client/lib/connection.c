@@ -9,11 +9,11 @@
 #include "client/lib/resume.h"
 #include "proto/wire/frame.h"
 
-/* The default holds some 170,000 small operations. Beyond what the processor's caches hold, each is written to memory and
- * read back: measured with 10 M operations, 64 MiB made each of them 25 % dearer. */
+/* The default holds some 170,000 small operations. A queue that is larger than the processor's caches goes to memory and back:
+ * measured with 10 M operations, 64 MiB made each operation 25 % slower. */
 enum { QUEUE_BYTES = 4 << 20, QUEUE_BYTES_MIN = 64 << 10 };
 
-/* All that are open, with their devices: closing twice is found out, not tried. */
+/* All open connections with their devices: so closing one twice is noticed and does no harm. */
 static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
 static td_connection *open_first;
 
@@ -31,7 +31,7 @@ static void open_add_device(td_connection *connection, td_device *device) {
     pthread_mutex_unlock(&open_lock);
 }
 
-/* False: it is not there. */
+/* False: the connection is not in the list. */
 static bool open_remove(td_connection *connection) {
     pthread_mutex_lock(&open_lock);
     td_connection **place = &open_first;
@@ -44,7 +44,7 @@ static bool open_remove(td_connection *connection) {
     return found;
 }
 
-/* NULL: it is not there. */
+/* The device's connection; NULL: the device is not in the list. */
 static td_connection *open_remove_device(const td_device *device) {
     pthread_mutex_lock(&open_lock);
     td_connection *connection = open_first;
@@ -135,7 +135,7 @@ void td_close(td_connection *connection) {
     connection_free(connection);
 }
 
-/* Under the lock. A control connection that broke (the daemon was restarted) is opened again, once. */
+/* Under the lock. If the control connection has ended (the daemon was restarted), it is opened again, once. */
 static int list_devices(td_connection *connection, Tensord__DeviceList **list, struct fault *fault) {
     Tensord__ListDevices request = TENSORD__LIST_DEVICES__INIT;
     for (int attempt = 0;; attempt++) {
@@ -185,7 +185,7 @@ int td_devices(td_connection *connection, td_device_info *infos, size_t capacity
     return 0;
 }
 
-/* The daemon's entry for a name (NULL: its first device), of which name and target are copied. */
+/* Name and target of the device with this name (NULL: the daemon's first device). */
 static int resolve(td_connection *connection, const char *name, char found_name[TD_NAME_MAX], uint16_t *target,
                    struct fault *fault) {
     Tensord__DeviceList *list;
@@ -210,7 +210,7 @@ static int resolve(td_connection *connection, const char *name, char found_name[
     return code;
 }
 
-/* Targets are numbers, and a daemon that was restarted in between may have given this one to another device. */
+/* Targets are numbers: a daemon that was restarted meanwhile may have given the number to another device. */
 static int check_name(const Tensord__Welcome *welcome, const char *name, struct fault *fault) {
     if (!strcmp(welcome->device, name))
         return 0;

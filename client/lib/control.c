@@ -46,7 +46,7 @@ int control_wait(int fd, short events, int64_t deadline_ms, struct fault *fault)
     }
 }
 
-/* What a call that failed with this errno means; the connection is over. */
+/* The fault of a call that failed with this errno; the connection has ended. */
 static int transport_failed(struct transport *transport, const char *what, int error, struct fault *fault) {
     struct fault cause = {0};
     const char *reason = transport_reason(transport, error, &cause);
@@ -63,7 +63,7 @@ static int send_all(struct transport *transport, const uint8_t *bytes, size_t n,
             bytes += sent;
             n -= (size_t)sent;
         } else if (error == EPIPE || error == ECONNRESET) {
-            return 0; /* the daemon may have said why: the reader will find it, or the end */
+            return 0; /* the daemon may have said why: receiving will find its Error, or the end */
         } else if (error && error != EAGAIN) {
             return transport_failed(transport, "cannot send to the daemon", error, fault);
         } else if (!error && !n) {
@@ -178,7 +178,7 @@ int control_exchange(struct transport *transport, unsigned type, const ProtobufC
     if (header.type == FRAME_ERROR)
         code = wire_fault((const Tensord__Error *)reply, fault);
     else if (error && header.sequence == sequence)
-        code = wire_fault(error, fault); /* whatever the reply is otherwise: the role does not allow it */
+        code = wire_fault(error, fault); /* Done can replace any reply: the role does not allow the request */
     else if (header.type != reply_type || header.sequence != sequence)
         code =
             fault_set(fault, STATUS_PROTOCOL, "%s %llu instead of %s %llu", frame_type_name(header.type),
@@ -196,7 +196,7 @@ int control_hello(struct transport *transport, const char *client_name, const ch
     char name[129];
     snprintf(name, sizeof name, "%.100s libtensord/" TENSORD_VERSION,
              client_name ? client_name : program_invocation_short_name);
-    /* The field is UTF-8; a program's name may be anything. */
+    /* The field is UTF-8, but a program's name may have any bytes. */
     for (char *c = name; *c; c++)
         if ((unsigned char)*c < 0x20 || (unsigned char)*c > 0x7e)
             *c = '?';

@@ -1,8 +1,8 @@
 /* A blocking control connection to the daemon's front: one request frame out, one reply frame back.
  *
  * Threads: one at a time. Errors are STATUS_ codes with `fault` (may be NULL) filled; an Error frame of the daemon
- * becomes the fault that it carries. After a failed call the connection is of no more use, except where the reply was
- * an error of that request alone: close it and open a new one. */
+ * becomes the fault that it carries. After a failed call close the connection and open a new one, unless the reply was
+ * an error of that request alone. */
 #pragma once
 
 #include <protobuf-c/protobuf-c.h>
@@ -19,9 +19,9 @@ struct resume;
 enum { CONTROL_TIMEOUT_MS = 10000, CONTROL_URL_MAX = 512, TOKEN_BYTES_MAX = 256 };
 
 /* Connects, sends the preamble and Hello, and waits for Welcome. `url` NULL: $TENSORD_URL, else the default socket.
- * `tls` is the caller's, of secure_create(); NULL unless the URL is tls://.
- * `timeout_ms` bounds this and each later call; 0: CONTROL_TIMEOUT_MS. `client_name` NULL: the program's name. `token`
- * as token_find() has it. */
+ * `tls` comes from secure_create() and stays the caller's; NULL unless the URL is tls://. `timeout_ms` bounds this call
+ * and each later one; 0: CONTROL_TIMEOUT_MS. `client_name` NULL: the program's name. `token` is the argument `given` of
+ * token_find(). */
 int control_open(const char *url, struct tls_context *tls, unsigned timeout_ms, const char *client_name,
                  const char *token, struct control **control, struct fault *fault);
 /* Takes NULL. */
@@ -36,10 +36,10 @@ int control_call(struct control *control, unsigned request_type, const ProtobufC
 int control_status(struct control *control, Tensord__Status **status, struct fault *fault);
 int control_kill(struct control *control, uint64_t session, const char *reason, struct fault *fault);
 
-/* What it was opened with, for more connections to the same daemon; NULL: without TLS. */
+/* The TLS context of the connection, for more connections to the same daemon; NULL: it has no TLS. */
 struct tls_context *control_tls(const struct control *control);
 
-/* STATUS_NO_DEVICE: there is no device of this name among these, which the message lists. */
+/* STATUS_NO_DEVICE: no device has this name; the message lists the devices. */
 int control_no_device(const char *name, Tensord__Device *const *devices, size_t n, struct fault *fault);
 
 /* The daemon's version, from Welcome: "tensord 0.1.0". */
@@ -47,7 +47,7 @@ const char *control_server(const struct control *control);
 
 /* ---- the pieces, which the connection to a device shares: dial.c ---- */
 
-/* Copies `url`, or what stands in for NULL, to `text`. */
+/* Copies `url` to `text`; for NULL the URL of $TENSORD_URL, or of the default socket. */
 int control_url(const char *url, char text[CONTROL_URL_MAX], struct fault *fault);
 
 /* The token: `given`, else $TENSORD_TOKEN, else the text of the file that $TENSORD_TOKEN_FILE names, else "". `given` ""
@@ -67,14 +67,14 @@ struct control_dial {
     uint16_t target;
     bool resumes;        /* Hello will present a session */
     int64_t deadline_ms; /* of control_now_ms() */
-    /* Told each socket as soon as there is one, and again while it waits; and -1 before it is closed. False: it is closed,
-     * and STATUS_CANCELLED the outcome. Whoever shuts the socket down from another thread meanwhile ends the wait. NULL:
-     * nobody wants to know. */
+    /* Called with each socket as soon as it exists, again while the call waits for it, and with -1 before the socket is
+     * closed. If it returns false, the socket is closed and the call fails with STATUS_CANCELLED. Another thread that shuts
+     * the socket down ends the wait. May be NULL. */
     bool (*waits)(void *owner, int fd);
     void *owner;
 };
-/* A connected, close-on-exec, non-blocking socket whose preamble for the target has been sent, and the handshake done where
- * there is TLS. The message of STATUS_CONNECTION names the URL and the reason. */
+/* Makes a connected, close-on-exec, non-blocking socket, sends the preamble for the target, and does the handshake if there
+ * is TLS. The message of STATUS_CONNECTION names the URL and the reason. */
 int control_dial(const struct control_dial *dial, struct transport *transport, struct fault *fault);
 /* Milliseconds of CLOCK_MONOTONIC. */
 int64_t control_now_ms(void);
@@ -83,12 +83,12 @@ int64_t control_now_ms(void);
 
 /* Waits for the socket: 0, STATUS_TIMED_OUT, STATUS_CONNECTION. */
 int control_wait(int fd, short events, int64_t deadline_ms, struct fault *fault);
-/* Takes the Error frame with which the daemon refuses a connection in the clear; its code. */
+/* Receives the Error frame with which the daemon refuses a connection in the clear; returns the code of that error. */
 int control_refusal(int fd, int64_t deadline_ms, struct fault *fault);
-/* One frame out and the next one in, by the deadline, on a connection with nothing else in flight: Hello and control
- * requests. Reads not a byte more than the reply. The caller frees *reply. */
+/* Sends one frame and receives the next one, before the deadline, on a connection with nothing else in flight: for Hello
+ * and control requests. Reads no byte after the reply. The caller frees *reply. */
 int control_exchange(struct transport *transport, unsigned type, const ProtobufCMessage *request, uint64_t sequence,
                      int64_t deadline_ms, unsigned reply_type, ProtobufCMessage **reply, struct fault *fault);
-/* Sends Hello and takes Welcome. `token` is "" for none. `resume` NULL: the session, if any, ends with the connection. */
+/* Sends Hello and receives Welcome. `token` "": none. `resume` NULL: the session, if there is one, ends with the connection. */
 int control_hello(struct transport *transport, const char *client_name, const char *token, bool allow_tf32,
                   const struct resume *resume, int64_t deadline_ms, Tensord__Welcome **welcome, struct fault *fault);

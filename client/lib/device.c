@@ -56,8 +56,8 @@ int device_create(struct transport *transport, const char *name, size_t queue_by
     return 0;
 }
 
-/* What was enqueued leaves first, and the goodbye behind it; but where the connection is lost, and does not come back soon,
- * that is not waited for: the session and all that it would do end in any case. In slices, for it may be lost meanwhile. */
+/* Sends the enqueued operations, and Goodbye behind them. If the connection is lost and does not come back soon, it gives up:
+ * the session ends in any case, with all its work. It waits in slices, because the connection may be lost meanwhile. */
 static void device_send_rest(td_device *device, int64_t deadline_ms) {
     bool away;
     do {
@@ -78,7 +78,7 @@ void device_destroy(td_device *device, unsigned timeout_ms) {
     device_send_rest(device, deadline_ms);
     device->resume.parting = device->resume.on && !device->lost && sender_is_done(device);
     pthread_mutex_unlock(&device->lock);
-    io_stop(device); /* fails what is pending, on its thread */
+    io_stop(device); /* its thread fails the pending requests */
     resume_part(device, deadline_ms);
     scope_forget_device(device);
     stream_forget_device(device);
@@ -106,7 +106,7 @@ void device_lose(td_device *device, const td_error *cause) {
     batches_drop(&device->batches);
     tensor_drain(device);
     sender_drop(device);
-    if (!device->sender.busy) /* else the sender does both: items of requests are still in its queue */
+    if (!device->sender.busy) /* otherwise the sender drops and fails them: items of requests are still in its queue */
         pending_fail_all(device, cause);
 }
 

@@ -1,5 +1,5 @@
-/* Connecting: from the URL, the token and the TLS files that the program or the environment names to a socket whose preamble
- * has been sent. */
+/* Connecting: finds the URL, the token and the TLS files, which the program or the environment names, and makes a socket whose
+ * preamble has been sent. */
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -42,7 +42,7 @@ int control_url(const char *url, char text[CONTROL_URL_MAX], struct fault *fault
 
 /* ---- the token ---- */
 
-/* A token is one word of visible ASCII. `whence` is for the fault. */
+/* A token is one word of visible ASCII. `whence` says in the fault where the text came from. */
 static int token_take(const char *text, size_t bytes, const char *whence, char token[TOKEN_BYTES_MAX],
                       struct fault *fault) {
     while (bytes && isspace((unsigned char)text[bytes - 1]))
@@ -64,7 +64,7 @@ static int token_take(const char *text, size_t bytes, const char *whence, char t
 }
 
 static int token_read(const char *path, char token[TOKEN_BYTES_MAX], struct fault *fault) {
-    char text[4096]; /* more is no token, and is said to be too long */
+    char text[4096]; /* a longer text is no token, and gets the fault that it is too long */
     size_t bytes = 0;
     ssize_t n = -1;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -184,11 +184,11 @@ static const char *reason(int error) {
     }
 }
 
-/* The group that may use this socket. */
+/* The group that may use this socket; NULL: not known. */
 static const char *socket_group(const struct url *url, char *buffer, size_t size) {
     struct stat status;
     struct group group, *found = NULL;
-    if (stat(url->path, &status)) /* nor may one look at it */
+    if (stat(url->path, &status)) /* this user may not look at it either */
         return strcmp(url->path, URL_SYSTEM) != 0 ? NULL : "tensord";
     if (!status.st_gid || !(status.st_mode & S_IWGRP) || getgrgid_r(status.st_gid, &group, buffer, size, &found) ||
         !found)
@@ -206,7 +206,8 @@ static int refused(const struct control_dial *dial, const struct url *url, int e
     return fault_set(fault, STATUS_CONNECTION, "cannot connect to %.160s: %s", dial->url, reason(error));
 }
 
-/* A daemon that refuses the connection itself says so in the clear: it has no handshake with those it does not take. */
+/* A daemon that refuses a connection sends an Error frame in the clear, because it does no handshake with a client that it does
+ * not accept. */
 static bool refused_in_clear(int fd) {
     uint8_t first;
     return recv(fd, &first, 1, MSG_PEEK | MSG_DONTWAIT) == 1 && first == (FRAME_MAGIC & 0xff);
@@ -229,7 +230,7 @@ static int secure(struct transport *transport, int64_t deadline_ms, struct fault
     return (int)fault->code;
 }
 
-/* Takes over `fd`. */
+/* Takes over `fd`, and does the TLS handshake if there is one. */
 static int begin(const struct control_dial *dial, int fd, struct transport *out, struct fault *fault) {
     struct transport transport;
     struct fault cause = {0};
@@ -248,8 +249,9 @@ static int begin(const struct control_dial *dial, int fd, struct transport *out,
     return 0;
 }
 
-/* The socket is new: eight bytes always fit its buffer. A daemon that has closed it already may have said why. */
-static int say_where(const struct control_dial *dial, int fd) {
+/* Sends the preamble. The socket is new, so eight bytes always fit its buffer. If the daemon has closed the connection already,
+ * it may have said why, and the caller will read that. */
+static int send_preamble(const struct control_dial *dial, int fd) {
     uint8_t preamble[PREAMBLE_BYTES];
     preamble_encode(dial->target, preamble);
     if (dial->tls)
@@ -276,7 +278,7 @@ int control_dial(const struct control_dial *dial, struct transport *out, struct 
         return fault_set(fault, STATUS_CANCELLED, "connecting to %.160s was given up", dial->url);
     if (fd < 0)
         return refused(dial, &parsed, error, fault);
-    error = say_where(dial, fd);
+    error = send_preamble(dial, fd);
     if (error) {
         let_go(dial, fd);
         return fault_set(fault, STATUS_CONNECTION, "cannot send to %.160s: %s", dial->url, reason(error));

@@ -25,7 +25,7 @@ DTYPE_TABLE(X)
 SAME(TD_RANK_MAX, SHAPE_RANK_MAX);
 
 static _Thread_local td_error last_error = {.details = ""};
-static _Thread_local bool made_null; /* it did, a tensor */
+static _Thread_local bool made_null; /* a call has returned NULL for a tensor because of the last error */
 
 /* ---- details ---- */
 
@@ -89,7 +89,7 @@ int error_set(enum status code, const char *format, ...) {
     return code;
 }
 
-/* Copies what fits, whole characters only: texts from the wire are UTF-8. */
+/* Copies as many whole characters as fit: texts from the wire are UTF-8. */
 static void copy_text(char *out, size_t size, const char *text) {
     size_t n = strnlen(text, size);
     if (n == size) {
@@ -103,7 +103,8 @@ static void copy_text(char *out, size_t size, const char *text) {
 
 void error_compose(td_error *error, int code, const char *message, const char *operation, const char *label,
                    uint64_t sequence) {
-    char text[sizeof error->message + 4]; /* so that copy_text() does the cutting */
+    /* Room for one character more than fits, so that utf8_clean() cuts, and not snprintf(). */
+    char text[sizeof error->message + 4];
     operation = operation ? operation : "";
     label = label ? label : "";
     message = message && *message ? message : status_text(code);
@@ -114,7 +115,7 @@ void error_compose(td_error *error, int code, const char *message, const char *o
     error->code = code;
     error->sequence = sequence;
     error->details = "";
-    utf8_clean(error->message, sizeof error->message, text); /* what peers and labels say ends in terminals */
+    utf8_clean(error->message, sizeof error->message, text); /* texts of peers and labels are shown on terminals */
     copy_text(error->operation, sizeof error->operation, operation);
     copy_text(error->label, sizeof error->label, label);
 }

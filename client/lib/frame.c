@@ -26,7 +26,7 @@ size_t frame_pack(uint8_t *out, size_t capacity, unsigned type, const ProtobufCM
     return FRAME_HEADER_BYTES + bytes;
 }
 
-/* A message that is malformed and one there is no memory for look the same from outside. */
+/* An allocator that notes its failure: for protobuf-c a malformed message and missing memory are the same failure. */
 static void *unpack_allocate(void *failed, size_t bytes) {
     void *memory = malloc(bytes);
     if (!memory)
@@ -83,7 +83,7 @@ int frame_push(td_device *device, unsigned type, const ProtobufCMessage *message
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static bool enabled;
 
-/* The variable is a comma-separated list, so that more words can come. */
+/* The variable is a comma-separated list, so that later versions can add words. */
 static void trace_init(void) {
     const char *word = getenv("TENSORD_DEBUG");
     while (word && *word) {

@@ -33,7 +33,7 @@ bool io_urgent(struct io *io) {
 }
 
 void io_wake(const struct io *io) {
-    /* Cannot fail but by a counter that is full, and then the thread is awake anyway. */
+    /* It can only fail if the counter is full, and then the thread is awake. */
     (void)!write(io->wake_fd, &(uint64_t){1}, sizeof(uint64_t));
 }
 
@@ -72,7 +72,7 @@ void io_run_completions(td_device *device) {
     }
 }
 
-/* Sends what has come together; whether there was anything. */
+/* Sends what callers have enqueued; whether there was anything to send. */
 static bool io_flush(td_device *device) {
     bool some = batches_begun(&device->batches) || sender_has_work(device) || tensor_any_gone(&device->tensors);
     device_seal(device);
@@ -83,7 +83,7 @@ static bool io_flush(td_device *device) {
 /* The connection has something to read, or has ended. */
 static void io_receive(td_device *device, bool hangup) {
     if (device->reader.busy) {
-        /* Its reader will see the end; poll would report it in a loop until then. */
+        /* The reader will see the end; until then poll() would report the end again and again. */
         if (hangup) {
             pthread_mutex_unlock(&device->lock);
             nanosleep(&(struct timespec){.tv_nsec = HANGUP_NAP_NS}, NULL);
@@ -94,12 +94,13 @@ static void io_receive(td_device *device, bool hangup) {
     reader_look(device);
 }
 
-/* Ticks while there is something to send, and a while longer. */
+/* The thread ticks while there is something to send, and for some quiet ticks more. */
 static bool io_ticking(const td_device *device) {
     return !device->lost && (batches_begun(&device->batches) || device->io.quiet < device->io.patience);
 }
 
-/* It has been woken: soon, so that ticking on would have been right, or late. */
+/* The thread has been woken. If that was soon after it went to sleep, more quiet ticks would have been better; if it was late,
+ * fewer. */
 static void io_learn(struct io *io) {
     bool soon = io->opened_ns < io->asleep_ns + (uint64_t)IO_QUIET_TICKS * IO_TICK_NS;
     io->patience = soon ? IO_QUIET_TICKS : (io->patience + 1) / 2;
@@ -115,11 +116,12 @@ static void io_poll(td_device *device) {
         {.fd = device->lost ? -1 : device->transport.fd,
          .events = (short)(POLLRDHUP | (io->out ? POLLOUT : 0) | (io->in ? POLLIN : 0))},
     };
-    bool ahead = io->in && transport_more(&device->transport); /* of which no poll will tell */
+    /* poll() does not report data that TLS has already read. */
+    bool ahead = io->in && transport_more(&device->transport);
     io->state = ticking || ahead ? IO_TICKING : IO_ASLEEP;
     if (io_asleep(io) && tensor_any_released(&device->tensors)) {
-        /* By a caller who may have seen the thread awake: the store above comes before this look, and the caller's look at
-         * the state after its release, so one of the two sees the other. */
+        /* The caller that released may have seen this thread awake. This thread stores its state before it looks for
+         * releases, and the caller stores its release before it looks at the state, so one of the two sees the other. */
         ticking = true;
         io->state = IO_TICKING;
     }
@@ -142,7 +144,7 @@ static void io_poll(td_device *device) {
     if (events & POLLOUT)
         sender_pump(device);
     resume_heartbeat(device, now);
-    /* Woken: the batch that has begun gets some time to fill, of which waking has taken a part. */
+    /* The thread was woken: the open batch gets some time to fill, counted from the call that woke the thread. */
     if (!ticking && !ahead) {
         io->tick_ns = io->opened_ns + IO_FIRST_TICK_NS;
         io->quiet = 0;
@@ -186,7 +188,7 @@ int io_start(td_device *device) {
     io->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (io->wake_fd < 0)
         return errno;
-    /* The program's signals are its own threads' business. */
+    /* The program's own threads shall handle the program's signals. */
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);

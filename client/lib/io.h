@@ -1,6 +1,7 @@
-/* The I/O thread of a device. It sleeps until told that a batch is open, then ticks: each tick sends what has come
- * together since, so callers wake it once and not per operation. After some quiet ticks it sleeps again. It waits for
- * fewer quiet ticks if its last sleeps were long, because on a busy machine an idle tick costs others two switches. */
+/* The I/O thread of a device. It sleeps until a caller says that a batch is open, then ticks: each tick sends what callers
+ * have enqueued since the last one, so callers wake the thread once and not for each operation. After some quiet ticks it
+ * sleeps again. It waits for fewer quiet ticks if its last sleeps were long, because on a busy machine an idle tick costs
+ * other programs two thread switches. */
 #pragma once
 
 #include <pthread.h>
@@ -16,8 +17,8 @@ struct completion {
 };
 
 enum {
-    IO_TICK_NS = 80000,       /* an operation waits at most that long, and the wake-up's time, for being sent */
-    IO_FIRST_TICK_NS = 50000, /* the first one after a sleep, counted from the call that ended it: two wake-ups */
+    IO_TICK_NS = 80000,       /* an operation waits at most this time, and the time of a wake-up */
+    IO_FIRST_TICK_NS = 50000, /* the first tick after a sleep, from the call that ended it: two wake-ups */
     IO_QUIET_TICKS = 12,
 };
 
@@ -27,47 +28,47 @@ struct io {
     pthread_t thread;
     int wake_fd;
     bool started;
-    /* What it is doing; the last two inside poll. Written under the lock: the rest too is under that. */
+    /* What the thread is doing; it is inside poll() in the last two states. Written under the lock, like the other members. */
     _Atomic enum io_state state;
     bool stop;
     bool urgent; /* woken for more than an open batch */
-    bool out;    /* it watches for room in the socket, */
-    bool in;     /* for what comes */
+    bool out;    /* the thread watches for room in the socket, */
+    bool in;     /* and for data that comes */
     struct completion *completions, **completions_last;
     uint64_t opened_ns;       /* when a batch was begun while the thread slept */
-    uint64_t tick_ns;         /* the thread's own */
+    uint64_t tick_ns;         /* when the next tick is due; only the thread uses it */
     uint64_t asleep_ns;       /* when it went to sleep */
-    unsigned quiet, patience; /* ticks for nothing: so far, and before it sleeps */
+    unsigned quiet, patience; /* ticks with nothing to send: so far, and before the thread sleeps */
 };
 
 int io_start(struct td_device *device);
 /* Ends the thread after its last completions. Without the lock. */
 void io_stop(struct td_device *device);
 
-/* Nothing that is not urgent will be sent before io_opened(). Without the lock. */
+/* Whether the thread sleeps: then it sends nothing before io_opened() or io_urgent() is called. Without the lock. */
 static inline bool io_asleep(const struct io *io) {
     return io->state == IO_ASLEEP;
 }
 
-/* Under the lock, from here on. */
+/* All functions below are called under the lock. "True: wake" means that the caller must call io_wake() after unlocking. */
 
 void io_begin_tick(struct io *io);
-/* There is an open batch; true: io_wake() is needed, after unlocking. */
+/* There is an open batch. True: wake. */
 static inline bool io_opened(struct io *io) {
     if (!io_asleep(io))
         return false;
     io_begin_tick(io);
     return true;
 }
-/* The sender left something for which only the I/O thread is there, and it does not watch for that already; the same. */
+/* Whether the sender has left work that only the I/O thread can do, and the thread does not watch for it yet. True: wake. */
 bool io_must_send(struct td_device *device);
-/* There is more to do than a batch that can wait for the next tick; the same. */
+/* There is work that cannot wait for the next tick. True: wake. */
 bool io_urgent(struct io *io);
-/* Without the lock, too. */
+/* Wakes the thread. May be called without the lock, too. */
 void io_wake(const struct io *io);
-/* On the thread; gives up the lock: sleeps for so long, or until it is woken. */
+/* On the thread: sleeps for `ms`, or until it is woken. Gives up the lock meanwhile. */
 void io_sleep(struct td_device *device, unsigned ms);
-/* The same: calls what callbacks there are. */
+/* On the thread: runs the completions that are due. Gives up the lock meanwhile. */
 void io_run_completions(struct td_device *device);
-/* Has the thread run it. Wakes the thread itself. */
+/* Makes the thread run the completion. Wakes the thread itself. */
 void io_complete(struct io *io, struct completion *completion);

@@ -24,7 +24,7 @@ static struct journal_entry *entry_at(const struct journal *journal, uint64_t po
     return (struct journal_entry *)(void *)(journal->ring + position % JOURNAL_BYTES);
 }
 
-/* The same position, or the next one at which there is something. */
+/* The same position, or the next one whose entry is not empty. */
 static uint64_t entry_next(const struct journal *journal, uint64_t position) {
     while (position != journal->head && entry_at(journal, position)->skip)
         position += entry_at(journal, position)->span;
@@ -37,7 +37,7 @@ static uint64_t span_of(size_t bytes) {
 
 /* ---- appending ---- */
 
-/* Bytes before the ring's end that are too few for a frame. */
+/* The bytes before the ring's end, if they are too few for the frame; else 0. */
 static uint64_t journal_gap(const struct journal *journal, size_t bytes) {
     uint64_t left = JOURNAL_BYTES - journal->head % JOURNAL_BYTES;
     return left < span_of(bytes) ? left : 0;

@@ -1,4 +1,4 @@
-/* User kernels: compiling, which waits for its answer, and launches, which are operations. */
+/* User kernels: compilations, which wait for a reply, and launches, which are operations. */
 #include "client/lib/kernel.h"
 
 #include <stdio.h>
@@ -102,7 +102,7 @@ static struct frame_item *compile_frame(uint64_t id, const char *source, const c
     return frame_item_create(FRAME_KERNEL_COMPILE, &message.base, tensord__kernel_compile__get_packed_size(&message));
 }
 
-/* Under the lock: asks, and waits. The answer may be lost with a connection, and then the id is used up. */
+/* Under the lock: sends the request and waits. *again: the reply was lost with a connection, and the id is used up. */
 static int compile_ask(td_device *device, uint64_t id, const char *source, const char *name, bool *again) {
     struct request request;
     int code = device_check(device);
@@ -125,8 +125,8 @@ static int compile_ask(td_device *device, uint64_t id, const char *source, const
     return 0;
 }
 
-/* Under the lock: with one id after the other, until an answer has come. */
-static int compile_until_answered(td_device *device, td_kernel *kernel, const char *source, const char *name) {
+/* Under the lock: asks with one id after the other, until a reply has come. */
+static int compile_until_reply(td_device *device, td_kernel *kernel, const char *source, const char *name) {
     Tensord__KernelRelease release = TENSORD__KERNEL_RELEASE__INIT;
     bool again = true;
     int code = 0;
@@ -134,7 +134,7 @@ static int compile_until_answered(td_device *device, td_kernel *kernel, const ch
         kernel->id = ++device->kernels.last_id;
         code = compile_ask(device, kernel->id, source, name, &again);
         release.kernel = kernel->id;
-        if (!code && again) /* it may have been bound; else there is nothing to release, and that does no harm */
+        if (!code && again) /* the daemon may have bound the id; if it has not, the release does no harm */
             code = frame_push(device, FRAME_KERNEL_RELEASE, &release.base, 0);
     }
     return code;
@@ -150,7 +150,7 @@ int td_kernel_compile(td_device *device, const char *source, const char *name, t
     kernel->device = device;
     snprintf(kernel->name, sizeof kernel->name, "%s", name);
     pthread_mutex_lock(&device->lock);
-    code = compile_until_answered(device, kernel, source, name);
+    code = compile_until_reply(device, kernel, source, name);
     if (!code) {
         kernel->next = device->kernels.first;
         if (kernel->next)
@@ -173,7 +173,7 @@ void td_kernel_release(td_kernel *kernel) {
     *(kernel->previous ? &kernel->previous->next : &device->kernels.first) = kernel->next;
     if (kernel->next)
         kernel->next->previous = kernel->previous;
-    /* Where there is no room for the message it stays on the device: it ends with the session. */
+    /* If there is no room for the message, the kernel stays on the device until the session ends. */
     (void)frame_push(device, FRAME_KERNEL_RELEASE, &message.base, 0);
     pthread_mutex_unlock(&device->lock);
     free(kernel);
@@ -181,7 +181,7 @@ void td_kernel_release(td_kernel *kernel) {
 
 /* ---- launches ---- */
 
-/* A launch in the making. */
+/* A launch that is being checked and packed. */
 struct launch {
     const td_kernel *kernel;
     int count;
@@ -298,7 +298,7 @@ static void launch_pack(struct launch *launch, td_dim grid, td_dim block, size_t
     }
 }
 
-/* What the outputs become: the tensors in their order, or NULL. */
+/* Sets the outputs of the caller: to the tensors in their order, or to NULL. */
 static void launch_give(const struct launch *launch, bool made) {
     unsigned n = 0;
     for (int i = 0; i < launch->count && launch->args; i++)
@@ -318,7 +318,7 @@ static int launch_refuse(const struct fault *fault, const td_kernel *kernel) {
     return code;
 }
 
-/* A NULL among the inputs is passed on, with the error that made it NULL. */
+/* Whether no input is NULL. */
 static bool launch_whole(const struct launch *launch) {
     for (int i = 0; i < launch->count && i < KERNEL_ARGUMENTS_MAX && launch->args; i++)
         if (arg_reads(&launch->args[i]) && !launch->args[i].input)
@@ -363,6 +363,6 @@ int td_kernel_launch(td_kernel *kernel, td_dim grid, td_dim block, size_t shared
                      const td_kernel_arg *args) {
     int code = kernel_launch(kernel, grid, block, shared_bytes, count, args);
     if (code)
-        error_null(); /* of each output */
+        error_null(); /* the outputs are NULL because of this error */
     return code;
 }

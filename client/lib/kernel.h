@@ -1,12 +1,12 @@
-/* User kernels. */
+/* User kernels of a device. */
 #pragma once
 
 #include <stdint.h>
 
-/* A device's. Under its lock. */
+/* Under the device's lock. */
 struct kernels {
     struct td_kernel *first;
-    uint64_t last_id; /* given out */
+    uint64_t last_id; /* the last id that was given out */
 };
 
 void kernels_finish(struct kernels *kernels);

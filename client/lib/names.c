@@ -1,4 +1,4 @@
-/* Named tensors: calls that wait for their answers. */
+/* Named tensors: calls that wait for their replies. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +11,7 @@
 
 _Static_assert((int)TD_TENSOR_NAME_MAX == (int)NAME_BYTES_MAX, "the public header says how long a name may be");
 
-/* Under the lock: sends the message behind everything enqueued so far, and waits for the answer. */
+/* Under the lock: sends the message behind everything enqueued so far, and waits for the reply. */
 static int names_ask_once(td_device *device, struct request *request, unsigned type, const ProtobufCMessage *message,
                           uint64_t gate) {
     size_t bytes = protobuf_c_message_get_packed_size(message);
@@ -20,7 +20,7 @@ static int names_ask_once(td_device *device, struct request *request, unsigned t
     CLEANUP(free) struct frame_item *frame = frame_item_create(type, message, bytes);
     if (!frame)
         return error_set(STATUS_NO_HOST_MEMORY, "no memory for a message");
-    bool asked = request->sequence; /* then it is seen to its end */
+    bool asked = request->sequence; /* a request that was sent before is repeated even if the queue is full */
     int code = asked ? device_check(device) : device_admit(device, frame->item.bytes);
     if (code)
         return code;
@@ -32,8 +32,9 @@ static int names_ask_once(td_device *device, struct request *request, unsigned t
     return code;
 }
 
-/* The same, until there is an answer: when a connection is lost before it has come, the request is sent again under the same
- * number, by which the daemon knows it and does not carry it out twice. `repeated` (may be NULL): it was sent again. */
+/* The same, until there is a reply. If the connection is lost before the reply comes, the request is sent again with the same
+ * sequence: by this number the daemon knows the request, and does not carry it out twice. `repeated` (may be NULL): it was sent
+ * again. */
 static int names_ask(td_device *device, struct request *request, unsigned type, const ProtobufCMessage *message,
                      uint64_t gate, bool *repeated) {
     struct tensor_type *place = request->type;
@@ -164,8 +165,8 @@ int td_names_move(td_device *device, const char *owner, const char *name, const 
 /* ---- opening ---- */
 
 /* Under the lock, which it gives up while it waits. The id is used up also on failure. A request that is sent again comes
- * behind operations that other threads have enqueued meanwhile. Their ids are higher, and the daemon takes none below them:
- * it says TD_E_DUPLICATE_ID, and the request is made anew with a higher id. */
+ * behind operations that other threads have enqueued meanwhile. Their ids are higher, and the daemon accepts no lower id after
+ * them: it replies with TD_E_DUPLICATE_ID, and the loop makes a new request with a higher id. */
 static int open_ask(td_device *device, const char *name, td_tensor *tensor) {
     struct request request;
     Tensord__OpenName message = TENSORD__OPEN_NAME__INIT;
@@ -173,7 +174,8 @@ static int open_ask(td_device *device, const char *name, td_tensor *tensor) {
     int code;
     message.name = (char *)(uintptr_t)name;
     do {
-        device_seal(device); /* a batch that goes on would give its next result an id above this one */
+        /* In an open batch the next result would get the id after its last one, not after this id. */
+        device_seal(device);
         message.id = tensor->id = device->batches.next_id++;
         request_init(&request, REQUEST_WAITED, FRAME_OPEN_NAME, NULL);
         request.type = &tensor->type;
@@ -229,15 +231,15 @@ static int info_fill(td_name_info *info, const Tensord__Name *name) {
     return 0;
 }
 
-/* A list on its way. */
+/* A list that is being received. */
 struct names_list {
     td_name_info *infos;
     size_t capacity, count;
     bool all, more;
-    char owner[TD_OWNER_MAX + 1], after[TD_TENSOR_NAME_MAX + 1]; /* of the last one that came */
+    char owner[TD_OWNER_MAX + 1], after[TD_TENSOR_NAME_MAX + 1]; /* owner and name of the last entry so far */
 };
 
-/* One reply's names into their places. */
+/* Puts the names of one reply into the list. */
 static int names_take(struct names_list *list, const Tensord__Names *names) {
     for (size_t i = 0; i < names->n_names; i++) {
         td_name_info info;

@@ -1,4 +1,4 @@
-/* Functions of operations whose arguments are not just their attributes; the others are made from the descriptions. */
+/* Functions of operations whose arguments differ from their attributes; the other functions are generated from the descriptions. */
 #include "client/lib/call.h"
 #include "client/lib/tensor.h"
 
@@ -9,8 +9,8 @@ static td_tensor *enqueue(td_device *device, unsigned opcode, unsigned n_inputs,
     return call_enqueue(device, &entry);
 }
 
-/* Whether a double, truncated, is an integer of this dtype; other kinds of dtypes take any, as 0. Casting what is beyond
- * 64 bits, or NaN, is undefined in C. */
+/* Whether a double, truncated, is a value of this integer dtype. For other kinds of dtypes it is true, and *out is 0. The
+ * comparison comes first because C does not define the cast of NaN, or of a value beyond 64 bits. */
 static bool whole(td_dtype dtype, double value, int64_t *out) {
     *out = 0;
     if (dtype_kind((enum dtype)dtype) != DTYPE_KIND_INT)
@@ -48,7 +48,7 @@ td_tensor *td_full_int(td_device *device, td_dtype dtype, int rank, const int64_
 td_tensor *td_arange(td_device *device, td_dtype dtype, double start, double stop, double step) {
     static const char *const names[] = {"start", "stop", "step"};
     struct op_scalar values[] = {{.f = start}, {.f = stop}, {.f = step}};
-    /* Only the elements must be values of the dtype, for which the bounds are looked at later. */
+    /* Only the elements must be values of the dtype, not the bounds; op_infer() checks the elements. */
     td_dtype bounds = dtype_kind((enum dtype)dtype) == DTYPE_KIND_INT ? TD_I64 : dtype;
     for (int i = 0; i < 3; i++)
         if (!whole(bounds, values[i].f, &values[i].i))

@@ -10,7 +10,7 @@ void pending_init(struct pending *pending) {
     *pending = (struct pending){.next_sequence = 2}; /* Hello was 1 */
 }
 
-/* The frame of a request that has one in itself, for the bytes that have not come yet. */
+/* Writes the request's own frame; a Fetch asks for the bytes that have not come yet. */
 static void request_frame(struct request *request) {
     size_t bytes = 0;
     if (request->id) {
@@ -85,7 +85,7 @@ void pending_push_frame(td_device *device, struct request *request, struct frame
     queue_push(&device->queue, &frame->item);
 }
 
-/* One that is still queued here cannot have been answered: whoever answers it makes it up. */
+/* A request that is still in the queue has no reply: a daemon that sends one has made it up. */
 struct request *pending_find(struct pending *pending, uint64_t sequence) {
     for (struct request *request = pending->first; request; request = request->next)
         if (request->sequence == sequence)
@@ -93,7 +93,7 @@ struct request *pending_find(struct pending *pending, uint64_t sequence) {
     return NULL;
 }
 
-/* Whether the request with this number is still to be answered. */
+/* Whether the request with this sequence still waits for its reply. */
 static bool pending_is(const struct pending *pending, uint64_t sequence) {
     const struct request *request = pending->first;
     while (request && request->sequence != sequence)
@@ -155,11 +155,12 @@ void pending_fail_all(td_device *device, const td_error *error) {
         pending_complete(device, device->pending.first, error);
 }
 
-/* The reply was lost with the connection: asks again. What is not in the request itself must be asked by whoever waits for
- * it and still knows it. */
+/* The reply was lost with the connection: sends the request again. If its frame was an item of its own, the caller that waits
+ * must send it again, because only the caller still knows what was in it. */
 static struct item *request_ask_again(td_device *device, struct request *request, struct item *after) {
     request->sent = false;
-    if (request->kind == REQUEST_TEST && request->id && !request->tensor) { /* nobody can ask for it any more */
+    /* The handle was released: nobody needs the reply. */
+    if (request->kind == REQUEST_TEST && request->id && !request->tensor) {
         pending_complete(device, request, NULL);
         return after;
     }
@@ -168,7 +169,7 @@ static struct item *request_ask_again(td_device *device, struct request *request
         pending_complete(device, request, NULL);
         return after;
     }
-    request_frame(request); /* anew: part of a tensor may have come */
+    request_frame(request); /* again, because a part of the tensor may have come */
     queue_push_front(&device->queue, &request->item, after);
     return &request->item;
 }

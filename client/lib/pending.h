@@ -12,7 +12,7 @@
 
 enum request_kind {
     REQUEST_WAITED,   /* a caller waits and owns the struct */
-    REQUEST_CALLBACK, /* the rest are freed when they have ended */
+    REQUEST_CALLBACK, /* requests of this kind and of the next ones are freed when they have ended */
     REQUEST_FD,
     REQUEST_TEST,
 };
@@ -24,24 +24,24 @@ struct request {
     enum request_kind kind;
     enum frame_type asked, reply;
     uint64_t sequence;
-    uint64_t id;              /* of the tensor that it asks about; 0: of none */
+    uint64_t id;              /* the id of the request's tensor; 0: none */
     struct td_tensor *tensor; /* NULL: none, or released meanwhile */
-    struct td_tensor *held;   /* whose release waits for the answer; NULL: none */
+    struct td_tensor *held;   /* a tensor whose release waits for the reply; NULL: none */
     uint8_t *data;            /* FETCH: where the bytes go; [bytes]. KERNEL_COMPILED: the log, malloc'ed; NULL: none.
                                  NAME_LIST: the names, malloc'ed */
-    struct tensor_type *type; /* NAME_OPENED: where it goes */
-    bool more;                /* NAME_LIST: that was not the end */
+    struct tensor_type *type; /* NAME_OPENED: where the type goes */
+    bool more;                /* NAME_LIST: there are more names */
     uint64_t bytes, received;
 
     bool sent;        /* it has left the queue, */
     uint64_t frames;  /* behind so many counted frames */
-    bool elsewhere;   /* its frame is not its own, and gone: */
-    bool again;       /* its answer was lost with a connection, and whoever asked must ask again */
+    bool elsewhere;   /* its frame was an item of its own, which does not exist any more, */
+    bool again;       /* so if the reply was lost with a connection, the caller must send the request again */
     atomic_bool done; /* written under the lock */
     int status;
     td_error error; /* filled unless status is 0 */
     pthread_cond_t wake;
-    bool waiting; /* on that */
+    bool waiting; /* the caller sleeps on `wake` */
 
     void (*callback)(void *user, int status);
     void *user;
@@ -53,23 +53,24 @@ struct pending {
     struct request *first, *last;
     unsigned n_async;
     uint64_t next_sequence;
-    uint64_t ping; /* the last one's number; 0: none */
+    uint64_t ping; /* the sequence of the last Ping; 0: none */
 };
 
 void pending_init(struct pending *pending);
 
-/* Under the device's lock, all of these. */
+/* All functions below are called under the device's lock, except pending_ask(). */
 
-/* Fills a request for FRAME_FETCH, FRAME_WAIT, FRAME_SYNC or FRAME_PING; `tensor` NULL for the last two. */
+/* Fills a request. It has a frame of its own for FRAME_FETCH and FRAME_WAIT, which need a tensor, and for FRAME_SYNC and
+ * FRAME_PING; a request of another type goes to pending_push_frame(). */
 void request_init(struct request *request, enum request_kind kind, enum frame_type type, struct td_tensor *tensor);
-/* For one that is not pending and is no caller's own. */
+/* For a malloc'ed request that is not pending. */
 void request_destroy(struct request *request);
-/* Numbers it and pushes it behind everything enqueued so far; a Sync behind all uploads too. */
+/* Numbers the request and pushes it behind everything enqueued so far; a Sync also goes behind all uploads. */
 void pending_push(struct td_device *device, struct request *request);
 /* Numbers a request whose frame is in an item of its own, and pushes that item. Takes over the frame. A request that
  * has a number already keeps it: the library repeats that request. */
 void pending_push_frame(struct td_device *device, struct request *request, struct frame_item *frame);
-/* Flushes and waits for the end of a REQUEST_WAITED; its status. */
+/* Flushes, and waits for the end of a REQUEST_WAITED; returns its status. */
 int pending_wait(struct td_device *device, struct request *request);
 /* Without the lock: pushes a REQUEST_WAITED and waits for its end. Stores the error; returns its code. */
 int pending_ask(struct td_device *device, struct request *request);

@@ -1,9 +1,9 @@
 /* The send queue of a device: frames in order, and beside them the chunks of uploads.
  *
- * Items are sent in the order in which they were pushed. An upload's first frame is such an item, because it binds its
- * id; the rest of its data follows in chunks that items may overtake, so that work goes on during a large upload. What
- * uses an upload's tensor must not overtake it: an item with a gate stays, with all behind it, until the upload with
- * that ticket (and so every earlier one) has been sent completely.
+ * Items are sent in the order in which they were pushed. An upload's first frame is such an item, because it binds the
+ * id; the rest of the data follows in chunks, and items may overtake chunks, so that work continues during a large upload.
+ * But an operation must not overtake the upload of its input: an item with a gate waits, and all items behind it wait,
+ * until the upload with that ticket (and so every earlier upload) has been sent completely.
  *
  * The sender (sender.h) takes items and chunks off. Under the device's lock. */
 #pragma once
@@ -23,10 +23,10 @@ struct item {
     enum item_kind kind;
     bool queued;
     bool uncounted;          /* not sent again over another connection */
-    struct request *request; /* that it asks; NULL: none */
-    uint64_t gate;           /* upload ticket that must have been sent; 0: none */
+    struct request *request; /* the request that this frame sends; NULL: none */
+    uint64_t gate;           /* the ticket of an upload that must have been sent before; 0: none */
     size_t bytes;            /* counted against the queue's bound */
-    const uint8_t *frame;    /* packed header and message; not of a batch */
+    const uint8_t *frame;    /* packed header and message; a batch has none */
     size_t frame_bytes;
 };
 
@@ -39,13 +39,13 @@ struct frame_item {
 struct upload {
     struct item item; /* first frame; its payload is the first chunk */
     struct completion completion;
-    struct upload *next; /* among those whose chunks are being sent */
+    struct upload *next; /* in queue->uploads */
     const uint8_t *data;
     uint64_t id, bytes, sent;
     uint64_t ticket; /* 0: all data goes with the first frame */
-    uint64_t end;    /* the journal's position behind its last byte; 0: not there yet */
-    /* How it ends, when the data is not needed any more: with `finished` for a caller who waits and owns the struct,
-     * else with `done` on the I/O thread. */
+    uint64_t end;    /* the journal's position behind its last byte; 0: that byte is not in the journal yet */
+    /* How the upload ends, when its data is not needed any more: `finished` is set for a caller who waits and owns the
+     * struct; otherwise `done` is called on the I/O thread. */
     bool waited, finished;
     void (*done)(void *user);
     void *user;
@@ -56,10 +56,10 @@ struct upload {
 struct queue {
     struct item *first, **last;
     struct upload *uploads, **uploads_last; /* begun, not yet sent completely; in ticket order */
-    size_t bytes, bytes_max;                /* until they are sent */
+    size_t bytes, bytes_max;                /* of items that are not sent yet, and the limit */
     size_t chunk_bytes;
-    uint64_t tickets;      /* given out */
-    uint64_t tickets_sent; /* uploads up to here are complete in the journal */
+    uint64_t tickets;      /* the last ticket that was given out */
+    uint64_t tickets_sent; /* uploads up to this ticket are complete in the journal */
 };
 
 void queue_init(struct queue *queue, size_t bytes_max, size_t chunk_bytes);
@@ -67,14 +67,14 @@ void queue_init(struct queue *queue, size_t bytes_max, size_t chunk_bytes);
 static inline bool queue_room(const struct queue *queue, size_t bytes) {
     return bytes <= queue->bytes_max && queue->bytes <= queue->bytes_max - bytes;
 }
-/* The upload ticket that must have been sent before what uses a tensor with this one; 0: none. */
+/* The gate of an item that uses a tensor of the upload with this ticket; 0: none, the upload has been sent. */
 static inline uint64_t queue_gate(const struct queue *queue, uint64_t ticket) {
     return ticket > queue->tickets_sent ? ticket : 0;
 }
 void queue_push(struct queue *queue, struct item *item);
-/* Puts an item in front of all others, or behind `after`, which is there. */
+/* Puts an item in front of all others, or behind `after`, which is in the queue. */
 void queue_push_front(struct queue *queue, struct item *item, struct item *after);
-/* Takes the first item off, which is there; its bytes stay counted. */
+/* Takes the first item off; the queue is not empty. The item's bytes stay counted. */
 struct item *queue_pop(struct queue *queue);
 /* Whether the first item's gate is open, if there is one. */
 static inline bool queue_first_open(const struct queue *queue) {

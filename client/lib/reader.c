@@ -12,11 +12,11 @@
 #include "client/lib/error.h"
 #include "client/lib/frame.h"
 
-/* Waking a sleeping core costs some 30 µs on virtual machines: a reply that comes within this time costs none. */
+/* Waking a sleeping core takes some 30 µs on virtual machines. A reply that comes while the reader spins saves this time. */
 enum {
     SPIN_NS = 50000,
     READ_AHEAD = 64 << 10,
-    LOOKS_MAX = 16, /* reads at a time, so that a long fetch does not keep the thread from sending, and from its end */
+    LOOKS_MAX = 16, /* reads in a row, so that during a long fetch the thread still sends, and can be stopped */
 };
 
 int reader_init(struct reader *reader) {
@@ -177,7 +177,7 @@ static int receive_reply(td_device *device, const struct reply *reply, const str
 struct reception {
     td_device *device;
     td_error *cause;
-    bool told; /* the daemon said itself why it ends: `cause` has its words */
+    bool told; /* the daemon has said why it ends the connection: `cause` has its words */
 };
 
 static int receive_error(struct reception *reception, const struct frame_header *header, const uint8_t *message,
@@ -240,12 +240,13 @@ static int on_payload(void *owner, const struct frame_header *header, struct fau
     return 0;
 }
 
+/* The connection has ended: fills `cause`. Returns -1. */
 static int over(td_device *device, td_error *cause, int error) {
     struct fault fault = {0};
     const char *reason = transport_reason(&device->transport, error, &fault);
     char text[320];
     pthread_mutex_lock(&device->lock);
-    if (device->sender.error) /* why the sender ended it */
+    if (device->sender.error) /* the sender has ended the connection because of this */
         error = device->sender.error;
     pthread_mutex_unlock(&device->lock);
     if (fault.code == STATUS_CONNECTION)
@@ -260,6 +261,8 @@ static int over(td_device *device, td_error *cause, int error) {
     return -1;
 }
 
+/* Without the lock: reads and handles what the socket has. 1: there was something; 0: nothing now; -1: the connection has
+ * ended, `cause` says why, and *final says that the daemon or the protocol has ended it for good. */
 static int reader_receive(td_device *device, td_error *cause, bool *final) {
     struct frame_reader *reader = &device->reader.frames;
     uint8_t *place;
@@ -295,7 +298,7 @@ void reader_cut(td_device *device) {
     frame_reader_reset(reader);
 }
 
-/* The reader is done. */
+/* Gives the role back. */
 static void reader_leave(td_device *device, int got, const td_error *cause, bool final) {
     device->reader.busy = false;
     if (got < 0)
@@ -338,7 +341,7 @@ static int64_t now_ns(void) {
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* Nothing has come: spins for a moment, then sleeps until something has. */
+/* Nothing has come: spins for a short time, then sleeps until something comes. */
 static void read_idle(td_device *device, int64_t *spin_until) {
     int64_t now = now_ns();
     if (!*spin_until)

@@ -1,5 +1,5 @@
-/* The reader: receives what comes from the daemon, and completes requests (pending.h). Under the device's lock, which is given
- * up meanwhile, but for reader_receive(). */
+/* The reader: receives frames of the daemon and completes requests (pending.h). All functions are called under the device's
+ * lock; while they read they give it up. */
 #pragma once
 
 #include <stdatomic.h>
@@ -11,9 +11,9 @@
 struct td_device;
 
 struct reader {
-    bool busy;                  /* somebody is the reader */
-    atomic_uint_fast64_t heard; /* times that something came */
-    struct frame_reader frames; /* the reader's alone */
+    bool busy;                  /* some thread is the reader */
+    atomic_uint_fast64_t heard; /* how often data has come */
+    struct frame_reader frames; /* only the reader uses it */
 };
 
 int reader_init(struct reader *reader);
@@ -21,10 +21,10 @@ void reader_finish(struct reader *reader);
 
 /* Reads the bytes that have arrived, if nobody else is reading. */
 void reader_look(struct td_device *device);
-/* This thread is the reader, which nobody else is, until `done`. */
+/* This thread is the reader until `done`; no other thread may be the reader. */
 void reader_until_done(struct td_device *device, const atomic_bool *done);
-/* Wakes whoever should read next, now that the role is free. */
+/* Wakes the thread that should read next, if the role is free. */
 void reader_pass_role(struct td_device *device);
-/* The connection was lost: drops what came of a frame, but keeps the bytes of a tensor that have arrived. Call it only
- * while nobody reads. */
+/* The connection was lost: drops the part of a frame that has arrived, but keeps the bytes of a tensor that have arrived.
+ * Call it only while no thread reads. */
 void reader_cut(struct td_device *device);

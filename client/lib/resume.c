@@ -42,7 +42,7 @@ void resume_hello(const struct resume *resume, Tensord__Hello *hello) {
     hello->resume_secret = (ProtobufCBinaryData){sizeof resume->secret, (uint8_t *)(uintptr_t)resume->secret};
 }
 
-/* The process at the other end of a Unix socket is the daemon only where that says so: it may be a forwarder. */
+/* The process at the other end of a Unix socket may be a forwarder: it is the daemon only if the daemon claims its number. */
 static pid_t resume_daemon(int fd, uint32_t claimed) {
     struct ucred credentials;
     socklen_t size = sizeof credentials;
@@ -51,7 +51,7 @@ static pid_t resume_daemon(int fd, uint32_t claimed) {
     return credentials.pid > 0 && (uint32_t)credentials.pid == claimed ? credentials.pid : 0;
 }
 
-/* Whether the daemon is known to have ended, and all sessions with it. */
+/* Whether it is known that the daemon has ended, and all sessions with it. */
 static bool resume_orphaned(const struct resume *resume) {
     if (!resume->daemon)
         return false;
@@ -81,13 +81,14 @@ void resume_welcome(struct resume *resume, const Tensord__Welcome *welcome, int 
 
 /* ---- one attempt ---- */
 
-/* A refusal that another attempt may not meet. */
+/* Whether another attempt may succeed after this failure. */
 static bool resume_worth_another(int code) {
     return code == STATUS_CONNECTION || code == STATUS_TIMED_OUT || code == STATUS_LIMIT || code == STATUS_AGAIN ||
            code == STATUS_NO_HOST_MEMORY;
 }
 
-/* The socket may be shut down from now on by who closes the device; -1: it may not any more. Takes the lock. */
+/* From now on the thread that closes the device may shut this socket down; -1: it may not any more. False: the device is being
+ * closed. Takes the lock. */
 static bool resume_attempting(void *owner, int fd) {
     td_device *device = owner;
     pthread_mutex_lock(&device->lock);
@@ -97,7 +98,7 @@ static bool resume_attempting(void *owner, int fd) {
     return go_on;
 }
 
-/* Without the lock: a connection to the session, and how far that has come. */
+/* Without the lock: makes a connection to the session. *point: what the daemon has handled. */
 static int resume_attempt(td_device *device, int64_t deadline_ms, struct transport *transport,
                           struct resume_point *point, struct fault *fault) {
     const struct resume *resume = &device->resume;
@@ -131,9 +132,9 @@ static int resume_attempt(td_device *device, int64_t deadline_ms, struct transpo
     return code;
 }
 
-/* ---- going on ---- */
+/* ---- reconnecting ---- */
 
-/* Under the lock, with nobody at the old socket: goes on over the new one, which it takes. */
+/* Under the lock, while no thread uses the old socket: continues over the new one, which it takes over. */
 static int resume_adopt(td_device *device, struct transport *fresh, struct resume_point point, struct fault *fault) {
     struct resume *resume = &device->resume;
     const struct journal *journal = &device->sender.journal;
@@ -150,7 +151,7 @@ static int resume_adopt(td_device *device, struct transport *fresh, struct resum
     if (code)
         return code;
     resume->repeated += repeated;
-    /* A row of connections that are of no use waits a little, but not longer. */
+    /* If the last connection brought nothing, the next attempt waits a little, but no longer than that. */
     resume->attempts = point.frames == resume->point.frames && point.bytes == resume->point.bytes;
     resume->point = point;
     pending_ask_again(device);
@@ -170,7 +171,7 @@ void resume_begin(td_device *device, const td_error *cause) {
     resume->away = true;
     resume->cause = *cause;
     resume->deadline_ms = control_now_ms() + resume->reconnect_ms;
-    if (heard != resume->heard_at_once) /* the last connection was of use: begin at once */
+    if (heard != resume->heard_at_once) /* something came over the last connection: begin at once */
         resume->attempts = 0;
     device->sender.broken = true;
     transport_hang_up(&device->transport);
@@ -180,7 +181,7 @@ void resume_begin(td_device *device, const td_error *cause) {
         io_wake(&device->io);
 }
 
-/* With jitter, so that the clients of a daemon do not come back all at once. */
+/* Milliseconds before the next attempt, with jitter, so that the clients of a daemon do not all come back at the same time. */
 static unsigned resume_backoff(unsigned attempts) {
     unsigned ms = BACKOFF_MAX_MS, noise = 0;
     if (!attempts)
@@ -191,11 +192,11 @@ static unsigned resume_backoff(unsigned attempts) {
     return ms / 2 + noise % (ms / 2 + 1);
 }
 
-/* Whatever was tried came to nothing. */
+/* Reconnecting has failed for good: the device is lost. */
 static void resume_fail(td_device *device, const struct fault *fault) {
     char text[sizeof device->resume.cause.message];
     td_error cause;
-    if (fault->code == STATUS_DEVICE_LOST) /* the daemon, or its end, says it all */
+    if (fault->code == STATUS_DEVICE_LOST) /* the fault says everything: the session is gone, or the daemon has ended */
         snprintf(text, sizeof text, "%s", fault->message);
     else
         snprintf(text, sizeof text, "%.130s, and with it the session: %.150s", device->resume.cause.message,
@@ -227,7 +228,7 @@ static void resume_try(td_device *device) {
 }
 
 void resume_run(td_device *device) {
-    sender_wait_roles(device); /* they end at once, for the old socket is shut down */
+    sender_wait_roles(device); /* they end at once, because the old socket is shut down */
     while (device->resume.away && !device->io.stop) {
         resume_try(device);
         io_run_completions(device);
@@ -259,8 +260,8 @@ void resume_goodbye(td_device *device) {
     queue_push(&device->queue, &resume->goodbye);
 }
 
-/* A socket that is closed while something has come for it, such as an Ack, may take what it has sent along: so the
- * daemon's end is waited for. Where the daemon itself is at the other end of a Unix socket nothing is lost that way. */
+/* If a socket is closed while unread data waits in it, such as an Ack, the system may also drop the data that it has sent. So
+ * this waits until the daemon closes. If the peer of a Unix socket is the daemon itself, nothing is lost that way. */
 void resume_part(td_device *device, int64_t deadline_ms) {
     uint8_t nowhere[16 << 10];
     int64_t until_ms = control_now_ms() + RESUME_PARTING_MS;
@@ -294,7 +295,7 @@ void resume_heartbeat(td_device *device, uint64_t now_ns) {
     if (!resume->on || !resume->check_ms || now_ms < resume->look_ms || device->lost)
         return;
     resume->look_ms = now_ms + resume->check_ms;
-    reader_look(device); /* what has come may lie there for nobody's interest */
+    reader_look(device); /* data may have come that no thread waits for */
     uint64_t heard = atomic_load(&device->reader.heard), written = device->sender.journal.head;
     bool silent = heard == resume->heard, said = written != resume->written;
     resume->heard = heard;

@@ -41,7 +41,7 @@ static void scope_part_detach(struct scope_part *part) {
     part->device = NULL;
 }
 
-/* Ends a scope: its handles are released, or stay without a scope. */
+/* Ends a scope: releases its handles, or leaves them without a scope. */
 static void scope_finish(struct scope *scope, bool release) {
     pthread_mutex_lock(&scopes_lock);
     while (scope->parts) {
@@ -51,7 +51,7 @@ static void scope_finish(struct scope *scope, bool release) {
         scope->parts = part->next;
         if (device) {
             pthread_mutex_lock(&device->lock);
-            tensor_drain(device); /* what has been released leaves its part */
+            tensor_drain(device); /* handles that have been released leave their part */
             while (part->tensors) {
                 if (release)
                     wake |= tensor_release(part->tensors);
@@ -69,7 +69,7 @@ static void scope_finish(struct scope *scope, bool release) {
     free(scope);
 }
 
-/* A thread that ends inside scopes leaves their handles to their devices. */
+/* A thread ends inside scopes: their handles live until their devices close. */
 static void thread_exit(void *first) {
     (void)first;
     while (scope_thread.scope) {
@@ -186,7 +186,7 @@ void scope_part_remove(td_tensor *tensor) {
 void scope_forget_device(td_device *device) {
     pthread_mutex_lock(&scopes_lock);
     while (device->parts) {
-        device->parts->tensors = NULL; /* their memory goes with the device */
+        device->parts->tensors = NULL; /* the device frees their memory */
         scope_part_detach(device->parts);
     }
     pthread_mutex_unlock(&scopes_lock);

@@ -12,7 +12,7 @@
 
 enum {
     SMALL_MAX = 8 << 10,  /* larger frames are not copied into the journal */
-    LOAD_FRAMES_MAX = 20, /* behind a batch; of one system call's parts */
+    LOAD_FRAMES_MAX = 20, /* frames of one load behind its batch; the parts of a system call are limited */
     CHUNK_MESSAGE_MAX = 32,
 };
 
@@ -44,7 +44,7 @@ static bool sender_loadable(const td_device *device) {
     return (device->queue.uploads || queue_first_open(&device->queue)) && sender_load_fits(device);
 }
 
-/* Something has been loaded that the socket does not have. */
+/* Whether the socket has not taken everything that was loaded. */
 static bool sender_unsent(const struct sender *sender) {
     return journal_unsent(&sender->journal) || sender->unflushed;
 }
@@ -77,7 +77,7 @@ static void completion_upload(struct completion *completion) {
     free(upload);
 }
 
-/* The data is not needed any more: sent, or never to be. */
+/* The upload's data is not needed any more: it was sent, or will never be sent. */
 static void upload_end(td_device *device, struct upload *upload) {
     if (upload->waited) {
         upload->finished = true;
@@ -92,7 +92,7 @@ static void upload_end(td_device *device, struct upload *upload) {
 
 /* ---- loading: items become entries of the journal ---- */
 
-/* The entry brings the next bytes of the upload. */
+/* The entry gets the next bytes of the upload as its payload. */
 static void load_payload(td_device *device, struct upload *upload, struct journal_entry *entry) {
     uint64_t chunk = device->queue.chunk_bytes;
     uint64_t left = upload->bytes - upload->sent;
@@ -105,7 +105,7 @@ static void load_payload(td_device *device, struct upload *upload, struct journa
     }
 }
 
-/* They are in the journal, where `end` is behind them. */
+/* These bytes are in the journal; `end` is the position behind them. */
 static void load_uploaded(td_device *device, struct upload *upload, const struct journal_entry *entry, uint64_t end) {
     queue_upload_taken(&device->queue, upload, entry->payload_bytes);
     if (!entry->upload)
@@ -114,7 +114,7 @@ static void load_uploaded(td_device *device, struct upload *upload, const struct
     device->sender.ask = device->sender.ask || upload->done;
 }
 
-/* The first item, which is no batch. */
+/* Loads the first item, which is not a batch. */
 static void load_item(td_device *device) {
     struct sender *sender = &device->sender;
     struct item *item = queue_pop(&device->queue);
@@ -141,7 +141,7 @@ static void load_item(td_device *device) {
         free(item);
 }
 
-/* Without the lock while it packs. */
+/* Loads the first item, which is a batch. Gives up the lock while it packs. */
 static void load_batch(td_device *device) {
     struct queue *queue = &device->queue;
     struct sender *sender = &device->sender;
@@ -190,7 +190,7 @@ static void load_chunk(td_device *device) {
     load_uploaded(device, upload, &entry, journal_commit(&sender->journal, &entry));
 }
 
-/* The next load, if there is one and room for it. Gives up the lock for a while. */
+/* Loads the next items or chunk, if there are any and the journal has room. Gives up the lock for a while. */
 static bool sender_load(td_device *device) {
     struct queue *queue = &device->queue;
     struct sender *sender = &device->sender;
@@ -208,7 +208,7 @@ static bool sender_load(td_device *device) {
 
 /* ---- sending ---- */
 
-/* Gives back what entries of the journal needed that are of no use any more. */
+/* Removes the entries of the journal that are not needed any more, and frees what they needed. */
 static void sender_retire(td_device *device) {
     struct journal *journal = &device->sender.journal;
     struct journal_entry *entry;
@@ -257,7 +257,7 @@ static int sender_send(td_device *device) {
     return 0;
 }
 
-/* Looks whether the daemon has said what it has handled, once in a while: nobody may be reading. */
+/* Reads from time to time, because an Ack may have come while no thread reads. */
 static void sender_look(td_device *device) {
     struct journal *journal = &device->sender.journal;
     if (!journal->keeps || journal->unlooked < JOURNAL_LOOK_BYTES)
@@ -268,7 +268,7 @@ static void sender_look(td_device *device) {
 
 static void sender_broken(td_device *device, int error) {
     struct sender *sender = &device->sender;
-    /* The daemon may have said why before it closed: the reader tells. Of other errors it would not hear. */
+    /* The daemon may have said why before it closed: the reader will find that. It would not notice other errors. */
     sender->broken = true;
     if (error != EPIPE && error != ECONNRESET) {
         sender->error = error;
@@ -300,13 +300,13 @@ void sender_pump(td_device *device) {
     if (sender->ask && sender->journal.keeps)
         pending_ping(device);
     sender->ask = false;
-    /* Only a reader can help now, and the I/O thread looks for one's work when it does not sleep. */
+    /* Only an Ack can help now: the I/O thread must read, so it must not sleep. */
     if (device->io.state == IO_ASLEEP && !device->io.in && sender_stuck(device) && io_urgent(&device->io))
         io_wake(&device->io);
     sender_notify(device);
 }
 
-/* The sender is at work, or there is nothing to send it to: sleeps until that changes. */
+/* Another thread is the sender, or there is no connection: sleeps until that changes. */
 static void sender_wait_progress(td_device *device, int64_t deadline_ms) {
     struct sender *sender = &device->sender;
     sender->waiters++;
@@ -323,7 +323,7 @@ static bool upload_sent(const struct sender *sender, const struct upload *upload
     return upload->finished || (upload->end && sender->journal.cursor >= upload->end);
 }
 
-/* Whoever ends the connection shuts the socket down, which ends the poll, and waits for that (sender_wait_roles). */
+/* The thread that ends the connection shuts the socket down, which ends this poll(), and waits for that (sender_wait_roles()). */
 static void sender_wait_socket(td_device *device, int64_t deadline_ms) {
     struct sender *sender = &device->sender;
     int timeout = -1;
@@ -354,7 +354,7 @@ void sender_pump_wait(td_device *device, const struct upload *upload, int64_t de
         else
             sender_wait_socket(device, deadline_ms);
     }
-    /* Others' items may be left: the I/O thread did not watch while this caller did. */
+    /* Items of other threads may be left: the I/O thread did not watch the socket while this caller did. */
     if (--sender->pumpers == 0 && sender_has_work(device) && io_urgent(&device->io))
         io_wake(&device->io);
 }
@@ -376,8 +376,8 @@ static void load_drop(struct frame_item *frame) {
 int sender_rewind(td_device *device, uint64_t frames, uint64_t bytes, uint64_t *repeated, struct fault *fault) {
     struct sender *sender = &device->sender;
     struct journal *journal = &sender->journal;
-    sender->unflushed = false;       /* what the old connection had is lost, and repeated like the rest */
-    journal->cursor = journal->head; /* what the daemon has handled has been sent */
+    sender->unflushed = false;       /* bytes that the old connection still had are lost, and are sent again */
+    journal->cursor = journal->head; /* all frames count as sent, so that the handled ones can be removed */
     (void)sender_handled(device, frames);
     if (!journal_rewind(journal, bytes, load_drop))
         return fault_set(fault, STATUS_PROTOCOL, "the daemon has %llu bytes of message %llu, which has less",

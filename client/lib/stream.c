@@ -15,7 +15,7 @@ struct td_stream {
     uint32_t number;
 };
 
-/* Which stream a thread uses on which device. Few threads set any, and those that do set one or two. */
+/* The stream that a thread uses on a device. Most threads set no stream; a thread that does sets one or two. */
 struct choice {
     struct choice *next;
     uint64_t device; /* its serial */
@@ -123,7 +123,7 @@ void td_stream_close(td_stream *stream) {
     while (*place != stream)
         place = &(*place)->next;
     *place = stream->next;
-    /* Where there is no room for the message the stream stays open on the device: it ends with the session. */
+    /* If there is no room for the message, the stream stays open on the device until the session ends. */
     (void)frame_push(device, FRAME_STREAM_CLOSE, &message.base, 0);
     pthread_mutex_unlock(&device->lock);
     free(stream);

@@ -48,7 +48,7 @@ void tensor_pool_finish(struct tensor_pool *pool) {
     }
 }
 
-/* Queues the `free`; false where there is no room for it now. */
+/* Queues the release; false if the queue has no room for it now. */
 static bool tensor_free(td_tensor *tensor) {
     struct batches *batches = &tensor->device->batches;
     struct batch *open = batches->open;
@@ -65,7 +65,7 @@ static bool tensor_free(td_tensor *tensor) {
     return true;
 }
 
-/* Nobody finds the handle any more. */
+/* Takes the handle out of its scope and its td_test() request. */
 static void tensor_unlink(td_tensor *tensor) {
     if (tensor->part)
         scope_part_remove(tensor);
@@ -75,7 +75,7 @@ static void tensor_unlink(td_tensor *tensor) {
     }
 }
 
-/* The user has let go of it. */
+/* The program has released the handle. */
 static void tensor_end(td_tensor *tensor) {
     td_device *device = tensor->device;
     tensor_unlink(tensor);
@@ -90,7 +90,7 @@ static void tensor_end(td_tensor *tensor) {
     }
 }
 
-/* Whether the I/O thread must be woken for frees. */
+/* Whether the I/O thread must be woken to send releases. */
 static bool tensor_ended(td_device *device) {
     return !device->lost && io_opened(&device->io);
 }
@@ -118,7 +118,7 @@ static void tensor_drain_waiting(td_device *device) {
     }
 }
 
-/* Takes what has been noted, in the order of the releases. */
+/* Takes the list of noted releases; the result is in the order of the releases. */
 static td_tensor *tensor_take_released(struct tensor_pool *pool) {
     td_tensor *first = NULL, *tensor = atomic_exchange(&pool->released, NULL);
     while (tensor) {
@@ -140,7 +140,7 @@ void tensor_drain(td_device *device) {
     }
 }
 
-/* Only notes it: the lock is as dear as the rest of a small operation, and the next call takes that anyway. */
+/* Only notes the release: taking the lock costs as much as the rest of a small operation, and the next call takes it anyway. */
 void td_release(td_tensor *tensor) {
     if (!tensor)
         return;
@@ -149,7 +149,7 @@ void td_release(td_tensor *tensor) {
     do
         tensor->next_released = first;
     while (!atomic_compare_exchange_weak(&device->tensors.released, &first, tensor));
-    if (!io_asleep(&device->io)) /* it looks for releases at each tick, and once more before it sleeps */
+    if (!io_asleep(&device->io)) /* the thread looks for releases at each tick, and once more before it sleeps */
         return;
     pthread_mutex_lock(&device->lock);
     tensor_drain(device);

@@ -1,4 +1,5 @@
-/* The bytes of tensors: uploads, fetches, and copies between devices. What only asks about a tensor (wait, test) is here, too. */
+/* Moving the bytes of tensors: uploads, fetches, and copies between devices. Also td_wait() and td_test(), which are requests like
+ * a fetch. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -20,7 +21,7 @@
 
 enum { UPLOAD_COPY_MAX = 256 << 10 };
 
-/* What td_upload and td_upload_borrow are told. */
+/* The arguments of td_upload() and td_upload_borrow(). */
 struct source {
     td_device *device;
     struct tensor_type type;
@@ -55,7 +56,7 @@ static int source_check(struct source *source, td_device *device, td_dtype dtype
     return code;
 }
 
-/* Under the lock: the frame that binds the id and begins the data. */
+/* Under the lock: makes the frame that binds the id and has the first bytes. */
 static void upload_frame(struct upload *upload, const struct source *source, const char *label, uint32_t stream,
                          uint64_t first) {
     td_device *device = source->device;
@@ -102,8 +103,8 @@ static int upload_push(const struct source *source, struct upload *upload, td_te
     return 0;
 }
 
-/* Sends the upload, and waits until its data is not needed any more. Where it may have to be sent again that is when the
- * daemon has it, which the answer to a question behind it tells. */
+/* Sends the upload, and waits until its data is not needed any more. If the session can be resumed, that is when the daemon has
+ * the data: the reply to a Ping behind the data says so. */
 static void upload_wait(td_device *device, struct upload *upload) {
     struct request ping;
     sender_pump_wait(device, upload, INT64_MAX);
@@ -149,7 +150,7 @@ static struct upload *upload_create(size_t copy_bytes) {
     return upload;
 }
 
-/* Whether a copy is small, and fits the queue with room to spare for operations. */
+/* Whether the data is small enough to be copied, and leaves room in the queue for operations. */
 static bool upload_copies(td_device *device, uint64_t bytes) {
     struct queue *queue = &device->queue;
     if (bytes > UPLOAD_COPY_MAX || bytes > queue->bytes_max / 4)
@@ -234,7 +235,7 @@ int td_wait(td_tensor *tensor) {
     return pending_ask(tensor->device, &request);
 }
 
-/* Queues one that nobody waits for; the device's lock is held. Takes the request over, also on failure. */
+/* Queues a request that no caller waits for; the device's lock is held. Takes the request over, also on failure. */
 static int ask_later(td_device *device, struct request *request) {
     int code = device_admit(device, request->item.bytes);
     if (code) {
@@ -242,7 +243,7 @@ static int ask_later(td_device *device, struct request *request) {
         return code;
     }
     pending_push(device, request);
-    /* The thread must also begin to read. */
+    /* The thread must also begin to read, so waking it for an open batch is not enough. */
     if (io_urgent(&device->io))
         io_wake(&device->io);
     return 0;
@@ -261,7 +262,7 @@ static int fetch_later(td_tensor *tensor, struct request *request, void *data, s
     td_device *device = tensor->device;
     request->data = data;
     request->bytes = bytes;
-    request->tensor = NULL; /* it may be released meanwhile */
+    request->tensor = NULL; /* the program may release it meanwhile */
     pthread_mutex_lock(&device->lock);
     bool hold = device->resume.on;
     if (hold)
@@ -294,7 +295,7 @@ int td_fetch_fd(td_tensor *tensor, void *data, size_t bytes, int *out) {
         return code;
     if (!out)
         return error_set(STATUS_INVALID_ARGUMENT, "the place for the descriptor is NULL");
-    /* Two descriptors of one counter: the caller may close one at any time, and no write goes astray. */
+    /* Two descriptors of one counter: even if the caller closes its own too early, the library writes to no other file. */
     CLEANUP(close) int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     CLEANUP(close) int own = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 0);
     if (own < 0)
@@ -334,11 +335,11 @@ int td_test(td_tensor *tensor) {
     return known;
 }
 
-/* ---- copies between devices: both are told, and move the bytes themselves ---- */
+/* ---- copies between devices: the client sends a message to both, and they move the bytes between themselves ---- */
 
 enum { TICKET_BYTES = 16 };
 
-/* Both locks, always in the same order. */
+/* Takes both locks, always in the same order. */
 static void lock_both(td_device *a, td_device *b) {
     pthread_mutex_lock(a < b ? &a->lock : &b->lock);
     pthread_mutex_lock(a < b ? &b->lock : &a->lock);
