@@ -32,7 +32,7 @@ static void kill_finish_unknown(struct kill *kill) {
     if (kill->deaf)
         fault_set(&fault, STATUS_AGAIN,
                   "%s could not be asked whether it has session %llu, and no other device has it: "
-                  "the daemon has no memory for more words to its worker; try again",
+                  "the daemon has no memory for a message to its worker; try again",
                   kill->deaf->device.name, (unsigned long long)kill->session);
     else
         fault_set(&fault, STATUS_INVALID_ARGUMENT, "there is no session %llu (it may just have ended)",
@@ -108,7 +108,8 @@ static void kill_tick(struct supervisor *supervisor) {
         next = LIST_NEXT(kill, link);
         if (now < kill->deadline_ms)
             continue;
-        fault_set(&fault, STATUS_TIMED_OUT, "%s does not answer; a session %llu of it ends as soon as it does",
+        fault_set(&fault, STATUS_TIMED_OUT,
+                  "%s does not answer; if it has session %llu, the session ends as soon as it answers",
                   kill_missing(supervisor, kill)->device.name, (unsigned long long)kill->session);
         kill_finish(kill, &fault);
     }
@@ -285,7 +286,7 @@ static void supervisor_tell(struct supervisor *supervisor, const struct channel_
     for (unsigned i = 0; i < supervisor->n_slots; i++)
         if (worker_slot_send(&supervisor->slots[i], message, -1) == STATUS_LIMIT)
             /* There is no memory for the message: ends the worker, so that no revoked connection stays. */
-            worker_slot_kill(&supervisor->slots[i], "could not be told of other rights");
+            worker_slot_kill(&supervisor->slots[i], "could not be told of changed rights");
 }
 
 void supervisor_revoke(struct supervisor *supervisor, const struct principal *principal) {

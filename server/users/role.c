@@ -107,6 +107,6 @@ int role_check(enum role_place place, unsigned frame_type, enum role role, const
                          where);
     if (role >= least && role <= ROLE_ADMIN)
         return STATUS_OK;
-    return fault_set(fault, STATUS_DENIED, "%s takes the role %s; %s has %s",
+    return fault_set(fault, STATUS_DENIED, "%s needs the role %s; %s has %s",
                      role_words(place, frame_type, what, sizeof what), role_name(least), principal, role_name(role));
 }

@@ -667,8 +667,8 @@ int names_move(struct names *names, const char *from, const char *name, const ch
         name && strcmp(from, to) != 0 ? names_count_sharing(moving.from, names_entry(moving.from, name)) : 0;
     if (sharing)
         return fault_set(fault, STATUS_INVALID_ARGUMENT,
-                         "\"%.100s\" shares its memory with %u other name%s of %s, which it cannot leave alone", name,
-                         sharing, sharing == 1 ? "" : "s", from);
+                         "\"%.100s\" shares its memory with %u other name%s of %s: they can only be moved together",
+                         name, sharing, sharing == 1 ? "" : "s", from);
     if (!strcmp(from, to) && (!new_name || !strcmp(name, new_name)))
         return STATUS_OK; /* it has this name already */
     if (strcmp(from, to) != 0)

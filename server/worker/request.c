@@ -17,10 +17,10 @@ enum { REQUEST_KICK_OPERATIONS = 256 };
 enum {
     REQUEST_OPERATIONS = 32,     /* of a batch that the engine is given at a time */
     REQUEST_OPERATION_STEPS = 2, /* of the budget */
-    REQUEST_ADMINS_PART = 16,    /* of max-sessions are for admins alone */
+    REQUEST_ADMINS_PART = 16,    /* 1/16 of max-sessions are for admins alone */
     REQUEST_LARGE_BYTES = 64 << 10,
-    /* The parser takes memory and time for each field of a message, also for an empty one. Each has two bytes at
-     * least. */
+    /* The parser takes memory and time for each field of a message, also for an empty one. Each field has at least two
+     * bytes. */
     REQUEST_FIELDS_MAX = 32768,
 };
 
@@ -67,7 +67,8 @@ static void request_log_open(const struct connection *connection) {
                    cipher, NULL);
 }
 
-/* Who the client is, by its token or its certificate. STATUS_AGAIN: the front has been asked, or is to be. */
+/* Finds out who the client is, by its token or its certificate. STATUS_AGAIN: the front has been asked, or will be
+ * asked. */
 static int request_login(struct connection *connection, const char *token, struct fault *fault) {
     const struct service_options *options = &connection->service->options;
     const struct principal *principal = &connection->peer.principal;
@@ -96,8 +97,8 @@ static int request_hello(struct connection *connection, const struct frame_heade
     if (connection->socket.kept && !hello->resume_session) {
         connection->service->refusals[REFUSAL_MAX_CONNECTIONS]++;
         return fault_set(fault, STATUS_LIMIT,
-                         "the daemon's places are taken but for sessions that come back, and this "
-                         "Hello presents none (max-connections)");
+                         "all of the daemon's places are taken, except those for sessions that come back, and this "
+                         "Hello resumes none (max-connections)");
     }
     int error = request_login(connection, hello->token, fault);
     if (error)
@@ -149,11 +150,11 @@ static int request_ping(struct connection *connection, const struct frame_header
 static int request_stream_open(struct connection *connection, const struct frame_header *header,
                                const ProtobufCMessage *message, uint8_t **sink, struct fault *fault) {
     const Tensord__StreamOpen *open = (const Tensord__StreamOpen *)message;
-    struct fault ignored; /* the connection's own is for what ends it */
+    struct fault ignored; /* the caller's fault would end the connection */
     (void)header, (void)sink;
     if (open->stream == 0 || open->stream > INT32_MAX)
         return REQUEST_PROTOCOL(fault, "stream %u is not between 1 and 2147483647", open->stream);
-    /* Past the limit nothing is opened, and what is enqueued there fails and says so. */
+    /* Past the limit no stream is opened, and operations that are enqueued there fail with that reason. */
     session_stream_open(connection->session, open->stream, open->priority, &ignored);
     return STATUS_OK;
 }
@@ -161,7 +162,7 @@ static int request_stream_open(struct connection *connection, const struct frame
 static int request_stream_close(struct connection *connection, const struct frame_header *header,
                                 const ProtobufCMessage *message, uint8_t **sink, struct fault *fault) {
     const Tensord__StreamClose *close = (const Tensord__StreamClose *)message;
-    struct fault ignored; /* the connection's own is for what ends it */
+    struct fault ignored; /* the caller's fault would end the connection */
     (void)header, (void)sink;
     if (close->stream == 0 || close->stream > INT32_MAX)
         return REQUEST_PROTOCOL(fault, "stream %u is not between 1 and 2147483647", close->stream);
@@ -401,10 +402,10 @@ struct request_row {
     const ProtobufCMessageDescriptor *descriptor;
     int (*handle)(struct connection *connection, const struct frame_header *header, const ProtobufCMessage *message,
                   uint8_t **sink, struct fault *fault);
-    bool replied; /* has a reply, and so needs a sequence */
-    bool payload; /* may have one */
-    bool counted; /* where the session may be resumed; and there: */
-    bool once;    /* changes something: a repeated request gets the same reply, and is not carried out again */
+    bool replied; /* it has a reply, so it needs a sequence number */
+    bool payload; /* it may have a payload */
+    bool counted; /* it counts for a lease (request_counted()) */
+    bool once;    /* it changes something: a repeated request gets the same reply, and is not carried out again */
 };
 
 static const struct request_row request_rows[] = {
@@ -435,7 +436,7 @@ bool request_counted(unsigned type) {
     return type < sizeof request_rows / sizeof request_rows[0] && request_rows[type].counted;
 }
 
-/* The row for this frame, once everything has been checked that needs no look into the message. */
+/* Finds the row for this frame, and checks everything that does not need the message itself. NULL with `fault`. */
 static const struct request_row *request_row(const struct connection *connection, const struct frame_header *header,
                                              struct fault *fault) {
     const struct request_row *row = NULL;
@@ -458,7 +459,7 @@ static const struct request_row *request_row(const struct connection *connection
     return NULL;
 }
 
-/* A client that did not get the reply may repeat a request that changes something. */
+/* Handles a request that changes something: a client that did not get the reply may repeat it. */
 static int request_once(struct connection *connection, const struct request_row *row, const struct frame_header *header,
                         const ProtobufCMessage *message, uint8_t **sink, struct fault *fault) {
     struct lease *lease = &connection->lease;
@@ -475,7 +476,7 @@ static int request_once(struct connection *connection, const struct request_row 
     return error;
 }
 
-/* Whether a message has a text: one that was sent is not the default, even where nothing is in it. */
+/* Whether a message has a text: a text that was sent is not the default value, even if it is empty. */
 static bool request_has_text(const ProtobufCMessage *message) {
     const ProtobufCMessageDescriptor *descriptor = message->descriptor;
     const char *members = (const char *)message;
@@ -491,8 +492,8 @@ static bool request_has_text(const ProtobufCMessage *message) {
     return false;
 }
 
-/* Parses the message. What it is made of is looked at on the wire only where that may matter, and once: a large message
- * before it is parsed, any other one that has texts afterwards. NULL with `fault`. */
+/* Parses the message. Its fields on the wire are checked only if necessary, and once: those of a large message before
+ * it is parsed, those of any other message with texts afterwards. NULL with `fault`. */
 static ProtobufCMessage *request_read(const struct connection *connection, const ProtobufCMessageDescriptor *descriptor,
                                       const struct frame_header *header, const uint8_t *message, struct fault *fault) {
     struct arena *arena = &connection->service->arena;

@@ -1,6 +1,5 @@
-/* The one place where a client's messages become engine calls. What breaks the protocol is returned as a STATUS_ with
- * its words, and ends the connection; an error of one operation only becomes that operation's failure. Loop
- * thread only. */
+/* The only place where a client's messages become engine calls. An error of the protocol is returned as a STATUS_ with
+ * `fault`, and ends the connection; an error of one operation becomes that operation's failure. Loop thread only. */
 #pragma once
 
 #include <protobuf-c/protobuf-c.h>
@@ -14,7 +13,7 @@ struct pending_reply;
 struct connection;
 struct request_upload;
 
-/* Where a Batch continues that had more operations than its turn had time for. */
+/* Where a Batch continues, which had more operations than its turn had time for. */
 struct request_batch {
     bool begun;
     uint64_t first; /* sequence of its first operation, */
@@ -25,22 +24,22 @@ struct request_batch {
 
 /* Requests of a connection that are not finished. */
 struct request_progress {
-    struct request_upload *uploads, *receiving; /* begun; the one whose chunk is coming in now */
-    struct request_upload *again; /* the frame of its chunk was put off, or was cut, and comes again; else NULL */
-    void *uploads_by_id;          /* tsearch()'s tree of the newest of each id */
+    struct request_upload *uploads, *receiving; /* uploads that have begun; the one whose chunk is coming in now */
+    struct request_upload *again; /* the frame with its chunk was put off, or cut, and comes again; else NULL */
+    void *uploads_by_id;          /* tsearch()'s tree of the newest upload of each id */
     unsigned n_uploads;
     struct request_batch batch; /* the rest of a batch that was put off, or was cut */
-    /* The message of a frame that was put off, as it was parsed into the service's arena; NULL: none. It is still there
-     * while the arena has been reset so many times. */
+    /* The message of a frame that was put off, parsed into the service's arena; NULL: none. It is still there if the
+     * arena has been reset so many times. */
     ProtobufCMessage *message;
     uint64_t message_at;
-    struct pending_reply *publishing; /* to a Publish that was put off; else NULL */
+    struct pending_reply *publishing; /* the reply to a Publish that was put off; else NULL */
 };
 
-/* One frame's message. Where tensor bytes follow, *sink is set to where they belong. */
+/* Handles the message of a frame. If tensor bytes follow, *sink is set to the place for them. */
 int request_handle(struct connection *connection, const struct frame_header *header, const uint8_t *message,
                    uint8_t **sink, struct fault *fault);
-/* The payload of the frame handled last has come. */
+/* The payload of the last frame has come. */
 int request_payload(struct connection *connection, const struct frame_header *header, struct fault *fault);
 /* The socket is lost, and the session stays: a chunk that was coming in will come again. */
 void request_cut(struct connection *connection);

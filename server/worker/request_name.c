@@ -63,7 +63,7 @@ static int request_owner(const struct connection *connection, const char *words,
     if (!*words || !strcmp(words, key) || !strcmp(words, principal->name))
         return STATUS_OK;
     if (principal->role < ROLE_ADMIN)
-        return fault_set(fault, STATUS_DENIED, "names of others take the role admin; %s has %s", principal->name,
+        return fault_set(fault, STATUS_DENIED, "names of others need the role admin; %s has %s", principal->name,
                          role_name(principal->role));
     return names_resolve(&connection->service->names, words, given, key, fault);
 }
@@ -123,7 +123,7 @@ int request_move_name(struct connection *connection, const struct frame_header *
     if (error == STATUS_OK)
         error = request_which(move->name, move->all, &name, &wrong);
     if (error == STATUS_OK && !name && *move->new_name)
-        error = fault_set(&wrong, STATUS_INVALID_ARGUMENT, "all names together have no new one");
+        error = fault_set(&wrong, STATUS_INVALID_ARGUMENT, "all names together cannot get one new name");
     if (error == STATUS_OK)
         error =
             names_move(&connection->service->names, from, name, to, *move->new_name ? move->new_name : NULL, &wrong);
@@ -216,7 +216,7 @@ static int request_deny_names(struct connection *connection, uint64_t sequence) 
     Tensord__NameList list = TENSORD__NAME_LIST__INIT;
     Tensord__Error error = TENSORD__ERROR__INIT;
     struct fault wrong;
-    fault_set(&wrong, STATUS_DENIED, "names of others take the role admin; %s has %s", principal->name,
+    fault_set(&wrong, STATUS_DENIED, "names of others need the role admin; %s has %s", principal->name,
               role_name(principal->role));
     error.code = wrong.code;
     error.message = wrong.message;

@@ -188,7 +188,7 @@ static int index_read_type(struct index_name *name, const json_t *value, struct 
     for (size_t i = 0; i < json_array_size(shape); i++) {
         const json_t *extent = json_array_get(shape, i);
         if (!json_is_integer(extent) || json_integer_value(extent) < 0)
-            return WRONG(fault, "\"%.100s\": its shape is not made of numbers from 0 on", name->name);
+            return WRONG(fault, "\"%.100s\": its shape is not a list of numbers from 0 on", name->name);
         extents[i] = json_integer_value(extent);
     }
     if (type_make(&name->type, index_dtype(json_string_value(dtype)), extents, json_array_size(shape), &cause))
@@ -203,7 +203,7 @@ static int index_read_place(struct index_name *name, const json_t *value, struct
         return STATUS_OK;
     if (!json_is_integer(file) || json_integer_value(file) <= 0 || !json_is_string(key) || !json_is_integer(begin) ||
         json_integer_value(begin) < 0)
-        return WRONG(fault, "\"%.100s\" says not where its bytes are", name->name);
+        return WRONG(fault, "\"%.100s\" does not say where its bytes are", name->name);
     name->file = (uint64_t)json_integer_value(file);
     name->begin = json_integer_value(begin);
     name->key = strdup(json_string_value(key));

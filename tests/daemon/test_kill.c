@@ -178,7 +178,7 @@ Test(kill, who_may_not_drain_may_not_kill) {
     cr_assert(!td_wait(held));
     run_kill(&command, tensord.tcp, as_text(session_of("cpu:0")), NULL);
     cr_assert_eq(command.code, 1);
-    cr_assert(strstr(command.err, "kill session takes the role admin"), "%s", command.err);
+    cr_assert(strstr(command.err, "kill session needs the role admin"), "%s", command.err);
     command_finish(&command);
     cr_assert(!td_wait(td_add(held, held)), "the session was ended");
     client_close(&client);

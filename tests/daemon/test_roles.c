@@ -161,6 +161,6 @@ Test(roles, the_library_and_tensorctl_tell_who_lacks_what) {
     cr_assert_eq(td_connect(tensord.tcp, &options, &connection), 0, "%s", td_last_error()->message);
     cr_assert_eq(td_devices(connection, NULL, 0, &count), 0);
     cr_assert_eq(td_device_open(connection, NULL, &device), TD_E_DENIED);
-    cr_assert_str_eq(td_last_error()->message, "a session on a device takes the role run; observe has observe");
+    cr_assert_str_eq(td_last_error()->message, "a session on a device needs the role run; observe has observe");
     td_close(connection);
 }

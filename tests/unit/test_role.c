@@ -91,7 +91,7 @@ Test(role, a_role_may_what_those_before_it_may_and_nothing_above) {
 Test(role, a_denial_names_who_what_and_the_role_that_it_takes) {
     struct fault fault;
     cr_assert_eq(role_check(ROLE_ON_CONTROL, FRAME_DRAIN, ROLE_OBSERVE, "alice", &fault), STATUS_DENIED);
-    cr_assert_str_eq(fault.message, "drain takes the role admin; alice has observe");
+    cr_assert_str_eq(fault.message, "drain needs the role admin; alice has observe");
 }
 
 Test(role, what_is_no_type_may_nobody_send) {
