@@ -32,7 +32,7 @@
 
 #include "engine/device/device.h"
 #include "engine/memory/slab.h"
-#include "engine/order/uses.h"
+#include "engine/order/stream.h"
 
 struct payer;
 struct segment;

@@ -9,8 +9,7 @@
 
 #include "engine/order/budget.h"
 #include "engine/order/cost.h"
-#include "engine/order/reports.h"
-#include "engine/order/stall.h"
+#include "engine/order/poison.h"
 #include "engine/order/stream.h"
 #include "engine/order/turns.h"
 #include "engine/watch/flight.h"
@@ -18,6 +17,16 @@
 #include "engine/watch/history.h"
 #include "engine/watch/samples.h"
 #include "engine/watch/trace_impl.h"
+
+/* What the watch found when it looked at all streams last. */
+struct order_watch {
+    uint64_t completed, looked_ns;
+    bool busy;
+    uint64_t idle_ns;          /* for so long the device has had work, and completed none of it */
+    uint64_t rest_ns;          /* for so long the device has had nothing to do */
+    const struct stream *told; /* the stream that was reported last, and how many of its records had completed then */
+    uint64_t told_at;
+};
 
 struct order {
     struct device *device;
@@ -113,6 +122,17 @@ void order_await(struct order *order);
 void order_trim_workspaces(struct order *order);
 /* At rest: streams in reserve give back the memory of their records. True: all of them have; the others are not through yet. */
 bool order_rest(struct order *order);
+
+/* ---- the watch over a device that has stopped completing work: owner thread ---- */
+
+/* The work of a device that has stopped completing work. engine_stalled() says when that is. */
+struct order_stall {
+    uint64_t ns;
+    char operation[320];
+    const struct stream *stream;
+};
+bool order_stalled(struct order *order, uint64_t timeout_ns, struct order_stall *stall);
+void order_stall_again(struct order *order);
 
 /* ---- the device's failure: any thread ---- */
 

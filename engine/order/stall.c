@@ -98,7 +98,7 @@ static void span_describe(const struct stream_span *span, char *text, size_t siz
 
 /* A failure that lies in what runs, or has run, on the device shows with whatever call of it comes next; one of a launch
  * itself with that. */
-static void stall_blame(const struct order *order, struct fault *fault) {
+void stall_blame(const struct order *order, struct fault *fault) {
     char operation[sizeof((struct order_stall){0}.operation)] = "";
     struct suspect suspect = {0};
     size_t used = strlen(fault->message);
@@ -234,40 +234,4 @@ bool order_stalled(struct order *order, uint64_t timeout_ns, struct order_stall 
     order->watch.told = suspect.stream;
     order->watch.told_at = atomic_load(&suspect.stream->completed);
     return true;
-}
-
-/* ---- the device's failure ---- */
-
-/* With the lock held; the first one stays. */
-static void order_break(struct order *order, const struct fault *fault, bool blame) {
-    if (atomic_load(&order->broken))
-        return;
-    order->latched = *fault;
-    if (blame) {
-        flight_blame(&order->flight, &order->latched);
-        stall_blame(order, &order->latched);
-    }
-    atomic_store(&order->broken, true);
-}
-
-void order_latch(struct order *order, const struct fault *fault) {
-    pthread_mutex_lock(&order->lock);
-    order_break(order, fault, true);
-    pthread_mutex_unlock(&order->lock);
-}
-
-void order_fail(struct order *order, const struct fault *fault, bool blame) {
-    pthread_mutex_lock(&order->lock);
-    order_break(order, fault, blame);
-    order_tell(order);
-    pthread_mutex_unlock(&order->lock);
-}
-
-int order_fault(struct order *order, struct fault *fault) {
-    if (!atomic_load(&order->broken))
-        return STATUS_OK;
-    pthread_mutex_lock(&order->lock);
-    int code = fault_set(fault, STATUS_DEVICE_LOST, "the device failed: %s", order->latched.message);
-    pthread_mutex_unlock(&order->lock);
-    return code;
 }

@@ -8,24 +8,142 @@
  * and completed when it has run there. Then the submitter marks how far it has come with events, and the reaper goes
  * through the same records behind it.
  *
- * Threads: a stream has a part for each of those that work on it, and each part is declared where its functions are. Parts
- * of different threads share no line of the cache. */
+ * Threads: a stream has a part for each thread that works on it. Parts of different threads share no line of the cache. */
 #pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
-#include "engine/order/poison.h"
-#include "engine/order/reaper.h"
-#include "engine/order/record.h"
-#include "engine/order/stall.h"
-#include "engine/order/submitter.h"
+#include "engine/device/device_kernels.h"
+#include "engine/device/launch.h"
 #include "engine/order/turns.h"
-#include "engine/order/waiter.h"
 #include "engine/watch/trace_impl.h"
 
+struct device_event;
+struct guard;
 struct order;
+struct poison;
+struct stream;
+
+/* ---- records: what a stream has to do, one after the other in chunks of memory, which the owner fills and the submitter and
+ * the reaper go through behind it ---- */
+
+enum record_kind {
+    RECORD_LAUNCH,  /* a struct launch follows */
+    RECORD_KERNEL,  /* a struct kernel_launch follows */
+    RECORD_WAIT,    /* go on when another stream has reached a point */
+    RECORD_POISON,  /* settle a poison (poison.h) */
+    RECORD_CHUNK,   /* the queue goes on in the next chunk */
+    RECORD_NOTHING, /* was a launch, and has been taken back */
+};
+
+struct record {
+    uint32_t bytes;    /* of the whole record, header included */
+    uint8_t kind;      /* enum record_kind */
+    bool ends;         /* the last one of its operation */
+    uint16_t label;    /* of a launch: where in the record its operation's label is, NUL-terminated; 0: it has none */
+    uint64_t weight;   /* rough cost in nanoseconds */
+    uint64_t sequence; /* number of its operation in the session; 0: of none */
+    uint64_t enqueued_ns;
+    union {
+        struct launch launch;
+        struct kernel_launch kernel;
+        struct {
+            struct stream *stream;
+            uint64_t number;
+        } wait;
+        struct {
+            struct poison *result;
+            struct poison *inputs[3];
+            struct guard *guard;
+        } poison;
+    };
+};
+
+/* The label of its operation; NULL: it has none. */
+static inline const char *record_label(const struct record *record) {
+    return record->label ? (const char *)record + record->label : NULL;
+}
+
+enum { STREAM_CHUNK_BYTES = 64 << 10 };
+
+struct stream_chunk {
+    struct stream_chunk *next;
+    _Alignas(16) uint8_t records[STREAM_CHUNK_BYTES];
+};
+
+/* A place in a stream's chunks. */
+struct record_cursor {
+    struct stream_chunk *chunk; /* NULL: the stream had no chunk yet */
+    size_t used;                /* bytes of the chunk that are before the place */
+};
+
+static inline struct record *record_at(const struct record_cursor *cursor) {
+    return (struct record *)(cursor->chunk->records + cursor->used);
+}
+
+/* ---- marks: how far a stream has come on a device whose launches run later, event by event; under the order's lock ---- */
+
+/* The records that were put on the device between two events: if the device gets stuck, an error names them. The records stay
+ * as long as the event does. */
+struct stream_span {
+    const struct record *first, *last; /* launches */
+    const struct record *wait;         /* the last wait for another stream */
+    unsigned launches;
+    uint64_t weight;
+};
+
+/* Records up to `number` have run when the event is reached. */
+struct stream_mark {
+    struct device_event *event; /* NULL: none of them is on the device */
+    uint64_t number;
+    struct stream_span span;
+    uint64_t began_ns;      /* when the first of it was put on the device */
+    uint32_t sample_weight; /* it is one launch, whose time is taken, and stands for so many; 0: it is none */
+};
+
+enum { STREAM_MARKS = 64 };
+
+/* A ring. The reaper removes the oldest mark when its records have run. */
+struct stream_marks {
+    struct stream_mark ring[STREAM_MARKS];
+    unsigned first, count;
+};
+
+/* The oldest mark is number 0. Its place is there when there is no mark, too. */
+static inline const struct stream_mark *marks_at(const struct stream_marks *marks, unsigned i) {
+    return &marks->ring[(marks->first + i) % STREAM_MARKS];
+}
+
+/* There must be room. */
+static inline void marks_add(struct stream_marks *marks, const struct stream_mark *mark) {
+    marks->ring[(marks->first + marks->count++) % STREAM_MARKS] = *mark;
+}
+
+/* The oldest one. */
+static inline void marks_drop(struct stream_marks *marks) {
+    marks->first = (marks->first + 1) % STREAM_MARKS;
+    marks->count--;
+}
+
+/* ---- callbacks at points; owner thread ---- */
+
+/* Embedded in the object of whoever waits, and stays put until it has been reached or cancelled. */
+struct waiter {
+    struct stream *stream; /* NULL: it waits for nothing */
+    uint64_t number;
+    void (*reached)(struct waiter *waiter); /* once, from order_call_back(); the waiter may go meanwhile */
+    struct waiter *next, *previous;
+};
+
+/* Those of one stream; ascending numbers. */
+struct stream_waiters {
+    struct waiter *first, *last;
+};
+
+/* ---- a stream's parts ---- */
 
 enum {
     STREAM_CLOCK_RECORDS = 64, /* a power of two: so many records may have one time */
@@ -69,6 +187,38 @@ struct stream_link {
     struct stream *next;
     bool listed;
 };
+
+/* The submitter's part of a stream. */
+struct stream_submit {
+    struct record_cursor at; /* the next record */
+    uint64_t executed;
+    struct device_stream *device_streams[STREAM_PRIORITIES]; /* made when first used */
+    struct device_stream *device_stream; /* the one in use; NULL: nothing was put on the device yet */
+    struct device_begun *begun;          /* the next record's launch, which is under way; NULL: it is not */
+    uint64_t begun_ns;                   /* since when, */
+    uint32_t begun_sample;               /* and for how many launches its times stand; 0: they are not taken */
+    uint64_t launch_ns;                  /* for so long the device has worked on it */
+    uint64_t worked_ns;                  /* for so long the device has worked on that operation, */
+    uint64_t worked; /* which has this number in the session; 0: none has been worked on in pieces */
+    bool unmarked;   /* something is on the device behind the last event */
+    _Atomic(const struct record *) running; /* the last launch of the turn; read by the owner, with the lock held */
+};
+
+/* The reaper's part of a stream. */
+struct stream_reap {
+    struct record_cursor at; /* the next record */
+    uint64_t reaped;
+    uint64_t reached_ns; /* when its last event had been reached; written with the lock held */
+};
+
+/* What the watch found when it looked at a stream last. */
+struct stream_watch {
+    bool due; /* its oldest work on the device waits for nothing else */
+    uint64_t completed, idle_ns;
+    uint64_t weight; /* of all work on the device when that work became the oldest */
+};
+
+/* ---- streams ---- */
 
 struct stream {
     struct order *order;
@@ -177,3 +327,28 @@ int stream_wait(struct stream *stream, struct stream *other, uint64_t number);
  * (Work on a device ends by itself. Bytes from elsewhere may never come, since they may wait for something here.) Also false
  * where it would take long to find out. Owner thread. */
 bool stream_certain(const struct stream *stream, uint64_t number);
+
+/* The point must not have been reached already: the caller has looked. */
+void waiter_begin(struct waiter *waiter, struct stream *stream, uint64_t number,
+                  void (*reached)(struct waiter *waiter));
+/* Nothing where it waits for nothing. */
+void waiter_cancel(struct waiter *waiter);
+
+/* ---- memory's last uses: the points that must be reached before somebody else may write there; owner thread ---- */
+
+struct use {
+    struct stream *stream;
+    uint64_t number;
+};
+enum { USES_MAX = 4 };
+struct uses {
+    struct use use[USES_MAX];
+    unsigned count;
+};
+
+/* Adds a use; uses that have run by now are dropped to make room. False: full. */
+bool uses_add(struct uses *uses, struct stream *stream, uint64_t number);
+/* Adds all of `more`; false, with nothing changed: they are too many. */
+bool uses_join(struct uses *uses, const struct uses *more);
+/* Drops what has run; true when nothing is left. */
+bool uses_idle(struct uses *uses);
