@@ -7,7 +7,7 @@
 #pragma once
 
 #include "engine/device/device.h"
-#include "engine/memory/refusal.h"
+#include "engine/memory/tenant.h"
 #include "engine/order/budget.h"
 #include "engine/watch/histogram.h"
 #include "engine/watch/history.h"

@@ -2,13 +2,11 @@
  * before it is taken, to the session and its tenant, and within the limits of both. Owner thread. */
 #pragma once
 
-#include "engine/memory/payer.h"
 #include "engine/memory/pool.h"
-#include "engine/memory/refusal.h"
 #include "engine/memory/staging.h"
+#include "engine/memory/tenant.h"
 
 struct memory;
-struct tenant;
 
 struct ledger {
     struct memory *memory;
@@ -62,3 +60,23 @@ void ledger_note_host(struct ledger *ledger, uint64_t bytes);
 void ledger_give_host(struct ledger *ledger, uint64_t bytes);
 /* So much is queued now. */
 void ledger_set_queue(struct ledger *ledger, uint64_t bytes);
+
+/* ---- what the sessions of a tenant have together; owner thread, but for `share` ---- */
+
+struct tenant {
+    struct memory *memory;
+    char name[TENANT_NAME_MAX + 1];
+    struct tenant_limits limits;
+    struct run_share *share;
+    unsigned sessions;
+    unsigned ending; /* sessions that have ended, and whose memory is still charged here */
+    bool gone;       /* destroyed; freed when those have given it back */
+    struct payer payer;
+    uint64_t staging;
+    uint64_t host;
+};
+
+/* A session comes, ends, and has given back everything. Each takes NULL. */
+void tenant_join(struct tenant *tenant);
+void tenant_end(struct tenant *tenant);
+void tenant_leave(struct tenant *tenant);

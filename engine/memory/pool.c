@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "engine/device/device_impl.h"
-#include "engine/memory/payer.h"
 
 static const size_t pool_segment_small = (size_t)2 << 20;  /* for requests up to a sixteenth of it */
 static const size_t pool_segment_large = (size_t)32 << 20; /* for requests up to a quarter of it */

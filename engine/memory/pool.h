@@ -3,7 +3,7 @@
  * Storage is taken and freed when operations are *enqueued*. Freed storage remembers its last uses; whoever takes it
  * next on another stream waits for them (stream order, no synchronisation), and taking it again on the same stream
  * costs nothing. What was freed lately waits in bins by size, the newest first. When a bin has nothing that fits, or there
- * are POOL_BINNED_MAX of these, they are settled: merged with their neighbours and filed by size (pool_set.c), those that
+ * are POOL_BINNED_MAX of these, they are settled: merged with their neighbours and filed by size (pool_settle.c), those that
  * nothing uses any more apart from those that are still busy. Unlike neighbours stay apart, so that nobody waits for more
  * than he must, until somebody needs the whole. Memory whose users wait for bytes from another device is had by its own
  * session alone before they are done: others could come to wait for each other in a circle. Segments come from the device
@@ -34,8 +34,32 @@
 #include "engine/memory/slab.h"
 #include "engine/order/stream.h"
 
-struct payer;
 struct segment;
+
+/* Who pays for device memory, and what has been charged to that payer and to those it is part of. Plain data. */
+struct payer {
+    uint64_t bytes, peak;
+    uint64_t limit;      /* 0: none of its own */
+    struct payer *whole; /* its bytes are this one's, too; NULL: nobody's */
+};
+
+static inline void payer_charge(struct payer *payer, uint64_t bytes) {
+    for (; payer; payer = payer->whole) {
+        payer->bytes += bytes;
+        if (payer->bytes > payer->peak)
+            payer->peak = payer->bytes;
+    }
+}
+
+static inline void payer_discharge(struct payer *payer, uint64_t bytes) {
+    for (; payer; payer = payer->whole)
+        payer->bytes -= bytes;
+}
+
+/* Whether it may have so much more, by its own limit. */
+static inline bool payer_fits(const struct payer *payer, uint64_t bytes) {
+    return !payer->limit || (bytes <= payer->limit && payer->bytes <= payer->limit - bytes);
+}
 
 /* One block of memory; live while somebody holds a reference. Owner thread. */
 struct storage {
@@ -53,10 +77,10 @@ struct storage {
     union {
         struct {                 /* live */
             size_t charged;      /* bytes asked for, rounded: what payers and figures count */
-            struct payer *payer; /* whom it is charged to (engine/memory/payer.h); NULL: nobody */
+            struct payer *payer; /* whom it is charged to; NULL: nobody */
             bool held;           /* which is a name's (engine/session/held.h), no session's */
         };
-        struct { /* settled: private to pool_set.c */
+        struct { /* settled: private to pool_settle.c */
             struct storage *up, *down[2];
         };
     };
@@ -99,7 +123,7 @@ struct pool_walk {
     uint64_t most;           /* no run comes to more of those that are new since it began */
 };
 
-/* Settled storage of one state, by size (pool_set.c). */
+/* Settled storage of one state, by size. */
 struct pool_set {
     uint64_t filled[POOL_BINS / 64]; /* bins that have some */
     struct storage *bins[POOL_BINS];

@@ -42,7 +42,7 @@ static inline void storage_list_remove(struct storage *storage) {
 struct storage *pool_piece(struct pool *pool);
 void pool_recycle(struct pool *pool, struct storage *storage);
 
-/* ---- pool_settle.c ---- */
+/* ---- settled storage ---- */
 
 static inline bool storage_settled(const struct storage *storage) {
     return storage && storage->state >= STORAGE_IDLE;
@@ -67,7 +67,7 @@ struct storage *pool_split(struct pool *pool, struct storage *storage, size_t by
 /* Hands out settled storage; takes NULL. */
 struct storage *pool_cut(struct pool *pool, struct storage *storage, size_t bytes);
 
-/* ---- pool_set.c ---- */
+/* ---- settled storage by size ---- */
 
 void pool_set_insert(struct pool_set *set, struct storage *storage);
 void pool_set_remove(struct pool_set *set, struct storage *storage);

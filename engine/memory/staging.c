@@ -6,7 +6,6 @@
 
 #include "engine/device/clock.h"
 #include "engine/memory/memory.h"
-#include "engine/memory/tenant_impl.h"
 
 /* Those who wait are looked at again after this long even where nobody said that something has moved: out of memory for
  * a waiter, nobody can. */

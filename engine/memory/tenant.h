@@ -44,3 +44,14 @@ struct tenant_stats {
     uint64_t host;       /* bytes of host memory besides */
 };
 void tenant_stats(const struct tenant *tenant, struct tenant_stats *stats);
+
+/* Limits for which something was refused. */
+enum ledger_refusal {
+    LEDGER_REFUSED_SESSION_BYTES,
+    LEDGER_REFUSED_TENANT_BYTES,
+    LEDGER_REFUSED_SESSION_HOST,
+    LEDGER_REFUSED_TENANT_HOST,
+    LEDGER_REFUSED_TENSORS,
+    LEDGER_REFUSED_STREAMS,
+    LEDGER_REFUSALS
+};

@@ -12,7 +12,6 @@
 #include "engine/order/poison.h"
 #include "engine/order/stream.h"
 #include "engine/order/turns.h"
-#include "engine/watch/flight.h"
 #include "engine/watch/histogram.h"
 #include "engine/watch/history.h"
 #include "engine/watch/samples.h"

@@ -3,7 +3,7 @@
  * the bytes of a tenant, the payer's whole: nobody gets around a limit by giving a value away. Owner thread only. */
 #pragma once
 
-#include "engine/memory/payer.h"
+#include "engine/memory/pool.h"
 #include "engine/session/session.h"
 
 struct held;

@@ -1,12 +1,18 @@
-/* The launches that the device was given last: what a report of a crash tells of them. Written by the submitter alone;
- * read by a signal handler, which takes no lock, so what is being written meanwhile may come out torn. */
+/* What the device was given: for the report of a crash, and for the words of a failure. */
 #pragma once
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
+#include "proto/ops/status.h"
+
+/* ---- the last launches ---- */
+
+/* The launches that the device was given last, for the report of a crash. Written by the submitter alone;
+ * read by a signal handler, which takes no lock, so what is being written meanwhile may come out torn. */
 enum { HISTORY_MAX = 32 };
 
 struct history {
@@ -57,3 +63,26 @@ static inline void history_note(struct history *history, const _Atomic uint64_t 
 
 /* The last ones, newest first; returns how many. From a signal handler, too. */
 unsigned history_last(const struct history *history, struct history_operation *operations, unsigned capacity);
+
+/* ---- user kernels ---- */
+
+/* User kernels that are on the device: whom to name when it fails. The device's own kernels are not among them: they are
+ * tested, a client's are not. Any thread. */
+enum { FLIGHT_MAX = 64, FLIGHT_NAME_MAX = 63 };
+
+struct flight {
+    pthread_mutex_t lock;
+    unsigned next;
+    struct flight_entry {
+        const _Atomic uint64_t *completed; /* it has run to its end when this has come to `number`; NULL: none */
+        uint64_t number;
+        char name[FLIGHT_NAME_MAX + 1];
+    } entries[FLIGHT_MAX];
+};
+
+void flight_init(struct flight *flight);
+void flight_finish(struct flight *flight);
+/* A launch is about to be put on the device; `completed` stays. Of more than FLIGHT_MAX the oldest is forgotten. */
+void flight_note(struct flight *flight, const _Atomic uint64_t *completed, uint64_t number, const char *name);
+/* Adds to the fault's words which of them have not run to their end. */
+void flight_blame(struct flight *flight, struct fault *fault);

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/memory/payer.h"
 #include "engine/memory/pool_impl.h"
 #include "engine/order/turns.h"
 #include "tests/stand_ins/null_device.h"
