@@ -64,10 +64,9 @@ static void main_find_devices(struct config *config) {
 /* Checks what a start would check before it listens: the file of users, certificates, addresses, and the directory of
  * named tensors. Opens no socket and writes nothing. */
 static int main_check(const struct config *config, struct fault *fault) {
-    struct users *users = NULL;
+    CLEANUP(users_destroy) struct users *users = NULL;
     struct front_tls_fresh tls;
     int error = *config->users ? users_read(config->users, &users, fault) : STATUS_OK;
-    users_destroy(users);
     if (error || (error = front_tls_read(config, &tls, fault)))
         return error;
     struct listener_list listeners = {.authenticated = *config->users,

@@ -144,13 +144,12 @@ static void user_print(const struct users *users, const struct token_use *use, u
 }
 
 static int user_list(const char *path, struct fault *fault) {
-    struct users *users = NULL;
+    CLEANUP(users_destroy) struct users *users = NULL;
+    CLEANUP(free) char *text = NULL;
     struct stat owner;
-    char *text = NULL;
     int error = users_load(path, &text, &owner, fault);
     if (!error)
         error = users_parse(path, text, &users, fault);
-    free(text);
     if (error)
         return error;
     struct token_use use;
@@ -158,7 +157,6 @@ static int user_list(const char *path, struct fault *fault) {
     for (unsigned i = 0; i < users->n_users; i++)
         user_print(users, &use, i);
     token_use_finish(&use);
-    users_destroy(users);
     return STATUS_OK;
 }
 

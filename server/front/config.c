@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "proto/net/url.h"
+#include "proto/ops/cleanup.h"
 #include "server/ipc/stats_page.h"
 #include "server/process/log.h"
 #include "server/users/config_value.h"
@@ -417,14 +418,13 @@ static int config_file_pair(void *owner, const char *key, const char *value, str
 
 int config_read(struct config *config, const char *path, struct fault *fault) {
     static const struct ini_file_events events = {.pair = config_file_pair};
-    FILE *stream = fopen(path, "re");
+    CLEANUP(fclose) FILE *stream = fopen(path, "re");
     if (!stream)
         return fault_set(fault, STATUS_INVALID_ARGUMENT, "%s: %s", path, strerror(errno));
     snprintf(config->file, sizeof config->file, "%s", path);
     config->reading = CONFIG_FROM_FILE;
     int error = ini_file_read(stream, path, &events, config, fault);
     config->reading = CONFIG_FROM_DEFAULT;
-    fclose(stream);
     return error;
 }
 

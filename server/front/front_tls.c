@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "proto/ops/cleanup.h"
 #include "server/front/front.h"
 #include "server/process/log.h"
 
@@ -29,9 +30,12 @@ static int front_tls_check_file(int fd, const char *path, bool secret, size_t *s
     return STATUS_OK;
 }
 
-static int front_tls_read_open(int fd, const char *path, bool secret, char **text, struct fault *fault) {
+static int front_tls_read_file(const char *path, bool secret, const char **text, struct fault *fault) {
+    CLEANUP(close) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     size_t size = 0, have = 0;
     ssize_t got = 1;
+    if (fd < 0)
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "%s: %s", path, strerror(errno));
     int error = front_tls_check_file(fd, path, secret, &size, fault);
     if (error)
         return error;
@@ -51,17 +55,6 @@ static int front_tls_read_open(int fd, const char *path, bool secret, char **tex
     }
     *text = bytes;
     return STATUS_OK;
-}
-
-static int front_tls_read_file(const char *path, bool secret, const char **text, struct fault *fault) {
-    char *bytes = NULL;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-    if (fd < 0)
-        return fault_set(fault, STATUS_INVALID_ARGUMENT, "%s: %s", path, strerror(errno));
-    int error = front_tls_read_open(fd, path, secret, &bytes, fault);
-    close(fd);
-    *text = bytes;
-    return error;
 }
 
 static void front_tls_forget(struct tls_server_options *options) {

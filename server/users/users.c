@@ -249,14 +249,11 @@ int users_check_whole(const char *path, const char *text, struct fault *fault) {
 }
 
 int users_read(const char *path, struct users **users, struct fault *fault) {
-    char *text = NULL;
+    CLEANUP(free) char *text = NULL;
     int error = users_load(path, &text, NULL, fault);
     if (!error)
         error = users_check_whole(path, text, fault);
-    if (!error)
-        error = users_parse(path, text, users, fault);
-    free(text);
-    return error;
+    return error ? error : users_parse(path, text, users, fault);
 }
 
 void users_destroy(struct users *users) {

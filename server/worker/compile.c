@@ -361,8 +361,7 @@ int request_kernel_compile(struct connection *connection, const struct frame_hea
     (void)sink, (void)fault;
     if (request_compile_check(connection, compile, &refused) == STATUS_OK)
         return pending_reply_compile(connection, header->sequence, compile->kernel, compile->source, compile->name);
-    return pending_reply_fault(connection, FRAME_KERNEL_COMPILED, header->sequence, &refused) ? STATUS_OK
-                                                                                              : STATUS_NO_HOST_MEMORY;
+    return pending_reply_fault(connection, FRAME_KERNEL_COMPILED, header->sequence, &refused);
 }
 
 int request_kernel_release(struct connection *connection, const struct frame_header *header,

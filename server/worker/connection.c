@@ -296,7 +296,7 @@ bool connection_end_some(struct connection *connection) {
 
 /* Begins the end: `fault` as the last frame, SERVICE_FLUSH_MS to send what is left. */
 static void connection_finish_with(struct connection *connection, const struct fault *fault) {
-    struct pending_reply *last = pending_reply_fault(connection, FRAME_ERROR, 0, fault);
+    struct pending_reply *last = pending_reply_last(connection, fault);
     trace_feed_drop(connection); /* otherwise its frames would follow the last one */
     snprintf(connection->end.reason, sizeof connection->end.reason, "%s", fault->message);
     /* The front logs failed logins, and limits how many lines strangers cause. */

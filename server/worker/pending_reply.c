@@ -150,20 +150,25 @@ int pending_reply_outcome(struct connection *connection, const struct outcome *o
     return STATUS_OK;
 }
 
-struct pending_reply *pending_reply_fault(struct connection *connection, unsigned type, uint64_t sequence,
-                                          const struct fault *fault) {
-    struct service *service = connection->service;
+int pending_reply_fault(struct connection *connection, unsigned type, uint64_t sequence, const struct fault *fault) {
     struct pending_reply *pending = pending_reply_create(connection, PENDING_PLAIN, sequence, 0);
-    if (!pending && type == FRAME_ERROR && service->spare) {
+    if (!pending)
+        return STATUS_NO_HOST_MEMORY;
+    reply_fault(&pending->reply, type, sequence, fault);
+    pending_reply_queue(pending);
+    return STATUS_OK;
+}
+
+struct pending_reply *pending_reply_last(struct connection *connection, const struct fault *fault) {
+    struct service *service = connection->service;
+    struct pending_reply *pending = pending_reply_create(connection, PENDING_PLAIN, 0, 0);
+    if (!pending && service->spare) {
         pending = service->spare;
         service->spare = NULL;
-        pending_reply_init(pending, connection, PENDING_PLAIN, sequence, 0);
+        pending_reply_init(pending, connection, PENDING_PLAIN, 0, 0);
     }
-    if (!pending)
-        return NULL;
-    reply_fault(&pending->reply, type, sequence, fault);
-    if (type != FRAME_ERROR)
-        pending_reply_queue(pending);
+    if (pending)
+        reply_fault(&pending->reply, FRAME_ERROR, 0, fault);
     return pending;
 }
 
@@ -213,8 +218,7 @@ int pending_reply_fetch(struct connection *connection, uint64_t sequence, uint64
     return STATUS_AGAIN;
 }
 
-static void pending_reply_waited(struct wait *wait, const struct failure *failure) {
-    struct pending_reply *pending = (struct pending_reply *)((char *)wait - offsetof(struct pending_reply, wait));
+void pending_reply_done(struct pending_reply *pending, const struct failure *failure) {
     const Tensord__Done done = TENSORD__DONE__INIT;
     pending_reply_unlink(pending);
     if (failure)
@@ -222,6 +226,10 @@ static void pending_reply_waited(struct wait *wait, const struct failure *failur
     else
         reply_message(&pending->reply, FRAME_DONE, pending->sequence, &done.base);
     pending_reply_queue(pending);
+}
+
+static void pending_reply_waited(struct wait *wait, const struct failure *failure) {
+    pending_reply_done((struct pending_reply *)((char *)wait - offsetof(struct pending_reply, wait)), failure);
 }
 
 int pending_reply_wait(struct connection *connection, uint64_t sequence, uint64_t id) {
@@ -321,25 +329,12 @@ int pending_reply_publish_on(struct connection *connection) {
     return STATUS_OK;
 }
 
-void pending_reply_published(struct pending_reply *pending, const struct failure *failure) {
-    const Tensord__Done done = TENSORD__DONE__INIT;
-    pending_reply_unlink(pending);
-    if (failure)
-        reply_failure(&pending->reply, FRAME_DONE, pending->sequence, failure);
-    else
-        reply_message(&pending->reply, FRAME_DONE, pending->sequence, &done.base);
-    pending_reply_queue(pending);
-}
-
 static void pending_reply_on_saved(struct state_wait *wait, const struct fault *fault) {
-    struct pending_reply *pending = (struct pending_reply *)((char *)wait - offsetof(struct pending_reply, saved));
-    const Tensord__Done done = TENSORD__DONE__INIT;
-    pending_reply_unlink(pending);
+    struct failure failure;
     if (fault)
-        reply_fault(&pending->reply, FRAME_DONE, pending->sequence, fault);
-    else
-        reply_message(&pending->reply, FRAME_DONE, pending->sequence, &done.base);
-    pending_reply_queue(pending);
+        cause_set(&failure, fault);
+    pending_reply_done((struct pending_reply *)((char *)wait - offsetof(struct pending_reply, saved)),
+                       fault ? &failure : NULL);
 }
 
 void pending_reply_changed(struct pending_reply *pending, const char *principal) {
@@ -356,7 +351,7 @@ int pending_reply_saved(struct connection *connection, uint64_t sequence, const 
     if (names_wait(&connection->service->names, principal, &pending->saved))
         pending_reply_changed(pending, principal);
     else
-        pending_reply_on_saved(&pending->saved, NULL);
+        pending_reply_done(pending, NULL);
     return STATUS_OK;
 }
 

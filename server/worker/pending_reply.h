@@ -65,8 +65,8 @@ void pending_reply_compiled(struct pending_reply *pending);
 /* Names values when they are computed. STATUS_AGAIN: call pending_reply_publish_on() in a later turn. */
 int pending_reply_publish(struct connection *connection, uint64_t sequence, const Tensord__Publish *message);
 int pending_reply_publish_on(struct connection *connection);
-/* Called when the Publish has ended; `failure` NULL: the names are bound. */
-void pending_reply_published(struct pending_reply *pending, const struct failure *failure);
+/* Done, now; `failure` NULL: the request has succeeded. Called when a Publish has ended. */
+void pending_reply_done(struct pending_reply *pending, const struct failure *failure);
 /* The request's change of the principal's names has been made, and waits for the disk. A client that loses its
  * connection and repeats the request then waits for the disk, too, and the change is not made twice. */
 void pending_reply_changed(struct pending_reply *pending, const char *principal);
@@ -77,10 +77,10 @@ int pending_reply_data(struct connection *connection, unsigned type, uint64_t se
                        uint8_t *data, size_t bytes);
 /* Sends a remembered reply again. */
 int pending_reply_outcome(struct connection *connection, const struct outcome *outcome);
-/* FRAME_DONE, FRAME_KERNEL_COMPILED or FRAME_NAME_OPENED with an error; or, if `type` is FRAME_ERROR, the connection's
- * last frame, which is not queued yet. NULL without memory. */
-struct pending_reply *pending_reply_fault(struct connection *connection, unsigned type, uint64_t sequence,
-                                          const struct fault *fault);
+/* FRAME_DONE, FRAME_KERNEL_COMPILED, FRAME_NAME_OPENED or FRAME_TRACE_DATA with an error. */
+int pending_reply_fault(struct connection *connection, unsigned type, uint64_t sequence, const struct fault *fault);
+/* The connection's last frame, an Error, which is not queued yet. NULL without memory. */
+struct pending_reply *pending_reply_last(struct connection *connection, const struct fault *fault);
 
 /* Drops all pending replies, which are never sent. False: the budget has ended before all are dropped. */
 bool pending_reply_cancel_some(struct connection *connection);

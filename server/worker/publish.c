@@ -55,7 +55,7 @@ static void publish_saved(struct state_wait *wait, const struct fault *fault) {
     struct publish *publish = (struct publish *)((char *)wait - offsetof(struct publish, saved));
     if (fault)
         cause_set(&publish->failure, fault);
-    pending_reply_published(publish->pending, fault ? &publish->failure : NULL);
+    pending_reply_done(publish->pending, fault ? &publish->failure : NULL);
 }
 
 static void publish_let_go(struct publish *publish) {
@@ -86,7 +86,7 @@ static void publish_end(struct publish *publish, const struct fault *fault) {
     if (!publish->failed && names_wait(&connection->service->names, connection->principal->key, &publish->saved))
         pending_reply_changed(publish->pending, connection->principal->key);
     else
-        pending_reply_published(publish->pending, publish->failed ? &publish->failure : NULL);
+        pending_reply_done(publish->pending, publish->failed ? &publish->failure : NULL);
 }
 
 /* False: the budget has ended before all are named. */

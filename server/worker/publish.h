@@ -14,7 +14,7 @@ struct publish *publish_create(struct pending_reply *pending, const Tensord__Pub
  * memory yet. */
 int publish_hold_some(struct publish *publish);
 /* One of the steps is done that the Publish waits for: all values have been asked for, or one value is computed. After
- * the last step it binds the names, and then calls pending_reply_published(), possibly before this returns. */
+ * the last step it binds the names, and then calls pending_reply_done(), possibly before this returns. */
 void publish_step(struct publish *publish);
 /* Continues to bind names, as far as the budget allows. */
 void publish_turn(struct service *service);

@@ -329,7 +329,7 @@ static int request_wait(struct connection *connection, const struct frame_header
     if (id != 0)
         return pending_reply_wait(connection, header->sequence, id);
     fault_set(&unknown, STATUS_UNKNOWN_ID, "0 is no tensor's id");
-    return pending_reply_fault(connection, FRAME_DONE, header->sequence, &unknown) ? STATUS_OK : STATUS_NO_HOST_MEMORY;
+    return pending_reply_fault(connection, FRAME_DONE, header->sequence, &unknown);
 }
 
 static int request_sync(struct connection *connection, const struct frame_header *header,
@@ -392,8 +392,7 @@ static int request_trace_start(struct connection *connection, const struct frame
     (void)sink, (void)fault;
     if (trace_feed_start(connection, header->sequence, start->milliseconds, start->session, &refused) == STATUS_OK)
         return STATUS_OK;
-    return pending_reply_fault(connection, FRAME_TRACE_DATA, header->sequence, &refused) ? STATUS_OK
-                                                                                         : STATUS_NO_HOST_MEMORY;
+    return pending_reply_fault(connection, FRAME_TRACE_DATA, header->sequence, &refused);
 }
 
 /* ---- dispatch ---- */

@@ -14,7 +14,7 @@ static int request_done(struct connection *connection, uint64_t sequence, const 
     const Tensord__Done done = TENSORD__DONE__INIT;
     if (!wrong)
         return pending_reply_message(connection, FRAME_DONE, sequence, &done.base);
-    return pending_reply_fault(connection, FRAME_DONE, sequence, wrong) ? STATUS_OK : STATUS_NO_HOST_MEMORY;
+    return pending_reply_fault(connection, FRAME_DONE, sequence, wrong);
 }
 
 int request_publish(struct connection *connection, const struct frame_header *header, const ProtobufCMessage *message,
@@ -46,8 +46,7 @@ int request_open_name(struct connection *connection, const struct frame_header *
     if (error == STATUS_AGAIN)
         return request_later(connection, error);
     if (error)
-        return pending_reply_fault(connection, FRAME_NAME_OPENED, header->sequence, &wrong) ? STATUS_OK
-                                                                                            : STATUS_NO_HOST_MEMORY;
+        return pending_reply_fault(connection, FRAME_NAME_OPENED, header->sequence, &wrong);
     const struct tensor_type *type = held_type(held);
     opened.dtype = type->dtype;
     opened.n_shape = (size_t)type->rank;
