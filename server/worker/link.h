@@ -32,6 +32,7 @@ struct link_destination;
 struct link_route;
 
 LIST_HEAD(link_copies, copy_in);
+LIST_HEAD(link_ins, link_in);
 LIST_HEAD(link_outs, link_out);
 LIST_HEAD(link_routes, link_route);
 LIST_HEAD(link_destinations, link_destination);
@@ -40,8 +41,8 @@ TAILQ_HEAD(link_route_queue, link_route);
 TAILQ_HEAD(link_turns, connection);
 
 struct link_table {
-    struct copy_in *copies;
-    struct link_in *links;
+    struct link_copies copies;
+    struct link_ins links;
     struct link_out_queue wanted;          /* copies for which the front has been asked for a link */
     struct link_turns turns;               /* connections with copies for which the front may be asked now */
     struct link_destinations destinations; /* of copies without a link */
@@ -59,7 +60,9 @@ struct link_ends {
 };
 
 static inline void link_table_init(struct link_table *table) {
-    *table = (struct link_table){0};
+    *table = (struct link_table){.n_copies = 0};
+    LIST_INIT(&table->copies);
+    LIST_INIT(&table->links);
     TAILQ_INIT(&table->wanted);
     TAILQ_INIT(&table->turns);
     LIST_INIT(&table->destinations);

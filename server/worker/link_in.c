@@ -21,8 +21,8 @@ enum {
 
 /* A CopyIn: an id that is bound and waits for its bytes. */
 struct copy_in {
-    struct copy_in *next, **previous;
-    LIST_ENTRY(copy_in) own; /* of the connection's */
+    LIST_ENTRY(copy_in) all; /* in the table's list */
+    LIST_ENTRY(copy_in) own; /* in the connection's list */
     struct connection *connection;
     struct link_in *link; /* NULL: the link has not come yet */
     struct upload upload;
@@ -34,7 +34,7 @@ struct copy_in {
 
 /* The destination's end of a link. */
 struct link_in {
-    struct link_in *next, **previous;
+    LIST_ENTRY(link_in) all; /* in the table's list */
     struct service *service;
     struct copy_in *copy; /* NULL: its CopyIn has not come yet */
     uv_poll_t poll;
@@ -64,9 +64,7 @@ static void link_in_destroy(struct link_in *link) {
         table->n_idle--;
     else
         link->copy->link = NULL;
-    *link->previous = link->next;
-    if (link->next)
-        link->next->previous = link->previous;
+    LIST_REMOVE(link, all);
     frame_reader_finish(&link->reader);
     uv_close((uv_handle_t *)&link->poll, link_in_closed);
     close(link->fd);
@@ -77,9 +75,7 @@ static void copy_in_finish(struct copy_in *copy, const struct failure *cause) {
     struct link_table *table = &copy->connection->service->links;
     if (copy->link)
         link_in_destroy(copy->link);
-    *copy->previous = copy->next;
-    if (copy->next)
-        copy->next->previous = copy->previous;
+    LIST_REMOVE(copy, all);
     LIST_REMOVE(copy, own);
     table->n_copies--;
     host_give(copy->connection->session, sizeof *copy);
@@ -260,11 +256,7 @@ static struct link_in *link_in_create(struct service *service, const char *devic
     snprintf(link->device, sizeof link->device, "%s", device[0] ? device : "the source device");
     snprintf(link->principal, sizeof link->principal, "%s", principal);
     memcpy(link->ticket, ticket, LINK_TICKET_BYTES);
-    link->next = table->links;
-    link->previous = &table->links;
-    if (link->next)
-        link->next->previous = &link->next;
-    table->links = link;
+    LIST_INSERT_HEAD(&table->links, link, all);
     table->n_idle++;
     return link;
 }
@@ -273,7 +265,7 @@ static struct link_in *link_in_create(struct service *service, const char *devic
  * principal's links do not keep out those of others. */
 static bool link_in_has_room(const struct link_table *table, const char *principal) {
     unsigned own = 0;
-    for (const struct link_in *link = table->links; link; link = link->next)
+    for (const struct link_in *link = LIST_FIRST(&table->links); link; link = LIST_NEXT(link, all))
         own += !link->copy && !strcmp(link->principal, principal);
     return table->n_idle < LINK_IDLE_MAX && own < LINK_IDLE_MAX / LINK_PRINCIPAL_PART;
 }
@@ -281,11 +273,11 @@ static bool link_in_has_room(const struct link_table *table, const char *princip
 void link_in_accept(struct service *service, const char *device, const char *principal,
                     const uint8_t ticket[LINK_TICKET_BYTES], int fd) {
     struct link_table *table = &service->links;
-    struct copy_in *copy = table->copies;
+    struct copy_in *copy = LIST_FIRST(&table->copies);
     struct link_in *link = NULL;
     struct fault fault;
     while (copy && (copy->link || !link_ticket_equal(copy->ticket, ticket)))
-        copy = copy->next;
+        copy = LIST_NEXT(copy, all);
     if (fd >= 0 && (copy || link_in_has_room(table, principal)))
         link = link_in_create(service, device, principal, ticket, fd);
     if (link && copy)
@@ -306,8 +298,8 @@ void link_in_peer_lost(struct service *service, const char *device) {
     struct copy_in *next;
     struct fault fault;
     fault_set(&fault, STATUS_DEVICE_LOST, "%s was lost before it had sent its tensor", device);
-    for (struct copy_in *copy = service->links.copies; copy; copy = next) {
-        next = copy->next;
+    for (struct copy_in *copy = LIST_FIRST(&service->links.copies); copy; copy = next) {
+        next = LIST_NEXT(copy, all);
         if (!copy->link && !strcmp(copy->source, device))
             copy_in_fail(copy, &fault);
     }
@@ -327,18 +319,14 @@ static int copy_in_check(const struct connection *connection, const uint8_t *tic
                          LINK_COPIES_MAX / LINK_PRINCIPAL_PART, connection->principal->name);
     if (table->n_copies >= LINK_COPIES_MAX)
         return fault_set(fault, STATUS_LIMIT, "%d copies to this device are under way already", LINK_COPIES_MAX);
-    for (const struct copy_in *other = table->copies; other; other = other->next)
+    for (const struct copy_in *other = LIST_FIRST(&table->copies); other; other = LIST_NEXT(other, all))
         if (link_ticket_equal(other->ticket, ticket))
             return fault_set(fault, STATUS_INVALID_ARGUMENT, "the ticket of this copy is in use");
     return STATUS_OK;
 }
 
 static void copy_in_list(struct link_table *table, struct copy_in *copy) {
-    copy->next = table->copies;
-    copy->previous = &table->copies;
-    if (copy->next)
-        copy->next->previous = &copy->next;
-    table->copies = copy;
+    LIST_INSERT_HEAD(&table->copies, copy, all);
     table->n_copies++;
     host_note(copy->connection->session, sizeof *copy);
     LIST_INSERT_HEAD(&copy->connection->links.copies, copy, own);
@@ -372,7 +360,7 @@ int link_in_expect(struct connection *connection, const struct upload_request *r
         link_in_deadline(service, connection->lease.granted ? connection->principal->limits.session_lease : 0);
     memcpy(copy->ticket, ticket, LINK_TICKET_BYTES);
     copy_in_list(table, copy);
-    for (struct link_in *link = table->links; link; link = link->next)
+    for (struct link_in *link = LIST_FIRST(&table->links); link; link = LIST_NEXT(link, all))
         if (!link->copy && link_ticket_equal(link->ticket, ticket)) {
             link_in_match(link, copy);
             break;
@@ -405,8 +393,8 @@ void link_in_tick(struct service *service, uint64_t now_ms) {
     struct copy_in *next_copy;
     struct link_in *next_link;
     struct fault fault;
-    for (struct copy_in *copy = service->links.copies; copy; copy = next_copy) {
-        next_copy = copy->next;
+    for (struct copy_in *copy = LIST_FIRST(&service->links.copies); copy; copy = next_copy) {
+        next_copy = LIST_NEXT(copy, all);
         if (copy->link || now_ms < copy->deadline_ms)
             continue; /* the copy has begun, or its client may still ask the source: see link_in_extend() */
         fault_set(&fault, STATUS_TIMED_OUT, "the source of this copy did not come within %u ms%s",
@@ -414,8 +402,8 @@ void link_in_tick(struct service *service, uint64_t now_ms) {
                   copy->connection->lease.granted ? " and the session's lease" : "");
         copy_in_fail(copy, &fault);
     }
-    for (struct link_in *link = service->links.links; link; link = next_link) {
-        next_link = link->next;
+    for (struct link_in *link = LIST_FIRST(&service->links.links); link; link = next_link) {
+        next_link = LIST_NEXT(link, all);
         if (link_in_over(service, link, now_ms))
             link_in_destroy(link);
     }
@@ -439,6 +427,6 @@ bool link_in_drop_connection(struct connection *connection) {
 }
 
 void link_in_finish(struct service *service) {
-    while (service->links.links)
-        link_in_destroy(service->links.links);
+    while (!LIST_EMPTY(&service->links.links))
+        link_in_destroy(LIST_FIRST(&service->links.links));
 }

@@ -369,7 +369,7 @@ void state_tick(struct state *state) {
 /* ---- the end ---- */
 
 static bool state_has_work(const struct state *state) {
-    if (state->saves)
+    if (state->n_saves)
         return true;
     for (const struct name_owner *owner = state->service->names.owners; owner; owner = owner->next)
         if (state_due(state, owner, 0))

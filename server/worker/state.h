@@ -61,8 +61,7 @@ struct state {
     bool paused;  /* several changes belong together: no save begins between them */
     bool closing; /* all that is left is saved now, and failures are not tried again */
     struct disk disk;
-    struct save *saves; /* in progress */
-    unsigned n_saves;
+    unsigned n_saves;             /* in progress */
     unsigned turns;               /* number of jobs that the disk has been given */
     unsigned dirty;               /* owners with changes that are not on the disk; */
     _Atomic uint32_t *dirty_page; /* the same number on the stats page; NULL: there is no page */

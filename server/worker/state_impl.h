@@ -138,7 +138,6 @@ struct save {
     struct disk_job job;
     struct state *state;
     struct name_owner *owner;
-    struct save *next, **previous;
     enum { SAVE_PLAN, SAVE_WRITE, SAVE_COMMIT, SAVE_ABANDON } phase; /* the disk's next job, */
     bool ready;                                                      /* which can begin */
     bool inside;                                                     /* save_advance() is running */

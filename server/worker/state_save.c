@@ -57,9 +57,6 @@ static void save_close_value(struct save *save) {
 static void save_destroy(struct save *save) {
     save_close_value(save);
     session_destroy(save->session);
-    *save->previous = save->next;
-    if (save->next)
-        save->next->previous = save->previous;
     save->state->n_saves--;
     save->owner->disk->save = NULL;
     save_let_entries_go(save);
@@ -366,11 +363,6 @@ struct save *save_create(struct state *state, struct name_owner *owner) {
     disk->bytes = 0;
     disk->hurried = false;
     disk->save = save;
-    save->next = state->saves;
-    save->previous = &state->saves;
-    if (save->next)
-        save->next->previous = &save->next;
-    state->saves = save;
     state->n_saves++;
     return save;
 }
