@@ -9,6 +9,8 @@
 #include "engine/cpu/team.h"
 #include "engine/device/device_impl.h"
 
+extern const struct device_vtable cpu_device_vtable;
+
 /* What one thread does in a nanosecond. */
 struct cpu_rates {
     double bytes;

@@ -1,7 +1,12 @@
 /* Makes row functions out of expressions. Only for sources compiled once for each vector level. */
 #pragma once
 
-#include "engine/cpu/half.h"
+#include "engine/cpu/vector_math.h"
+
+/* The formulas, with this backend's functions of real numbers: vector_math.h for f32, libm for f64, whose results are within 1 ulp. */
+#define FORMULA_MATH_f32(function) vector_##function
+#define FORMULA_FMA_f32(a, b, c) CPU_FMA(a, b, c)
+#include "engine/device/formula.h"
 
 /* z = expression of a. The contiguous loop apart, since the compiler vectorises only that one well. */
 #define ROW1(name, T, R, expression)                                                                                   \
@@ -62,8 +67,8 @@
 /* Runs an f32 row on halves, block by block through buffers. `half` names the conversions; a comparison's result is
  * written in place, any other is converted back. */
 #define HALF_ROWS_THROUGH(half)                                                                                        \
-    __attribute__((noinline, unused)) static void rows_through_##half(                                                 \
-        const struct cpu_row *row, int inputs, cpu_row_function *compute, bool comparison) {                           \
+    __attribute__((noinline, unused)) static void rows_through_##half(const struct cpu_row *row, int inputs,           \
+                                                                      cpu_row_function *compute, bool comparison) {    \
         float buffer[3][CPU_BLOCK];                                                                                    \
         for (int64_t i = 0; i < row->n; i += CPU_BLOCK) {                                                              \
             int64_t n = row->n - i < CPU_BLOCK ? row->n - i : CPU_BLOCK;                                               \

@@ -1,6 +1,5 @@
 /* Elementwise rows: one function for each formula (engine/device/formula.h) and dtype, with loops of their own for the layouts that
  * matter. Which there are, and which of them computes an operation, says the list made of its description. */
-#include "engine/cpu/formulas.h"
 #include "engine/cpu/rows.h"
 
 #define ROW_OF_1(name, T, R, formula) ROW1(name, T, R, formula(a))
