@@ -1,8 +1,8 @@
 /* Trains a small network on Fashion-MNIST through a tensord daemon: 784 → 256 (relu) → 10 (softmax).
  *
- * How it goes: the images are uploaded once, as bytes, and stay on the device. Every training step enqueues some forty
- * operations and returns at once; the host runs ahead of the device and learns how it goes from a wait every
- * STEPS_AHEAD steps and a fetch at the end of each epoch. The gradients are written out by hand. */
+ * The images are uploaded once, as bytes, and stay on the device. Every training step enqueues some forty operations and
+ * returns at once: the host runs ahead of the device. Every STEPS_AHEAD steps it waits, and at the end of each epoch it
+ * fetches the loss. The gradients are written by hand. */
 #include <getopt.h>
 #include <math.h>
 #include <stdint.h>
@@ -18,15 +18,15 @@ enum { PIXELS = 28 * 28, HIDDEN = 256, CLASSES = 10, STEPS_AHEAD = 20, TEST_BATC
 
 static const double learning_rate = 0.05, momentum = 0.9;
 
-/* ---- errors: one way out. The daemon frees what a program that ends has left on the device. ---- */
+/* ---- errors: the program ends, and the daemon frees what it has left on the device ---- */
 
 static _Noreturn void die(const char *what, const char *why) {
     fprintf(stderr, "\nfashion_mnist: %s: %s\n", what, why);
     exit(EXIT_FAILURE);
 }
 
-/* For each call that returns a code. Operations need none: one that fails returns NULL, or poisons its result, and what is
- * computed from that does the same. So the fetch at the end says what went wrong first, with its operation and label. */
+/* Checks a call that returns a code. Operations need no check: an operation that fails returns NULL or poisons its result, and so
+ * does every operation that uses that result. So the fetch at the end reports the first cause, with its operation and label. */
 static void check(int code) {
     if (code != TD_OK)
         die(td_strerror(code), td_last_error()->message);
@@ -34,7 +34,7 @@ static void check(int code) {
 
 /* ---- the data: gzip'ed IDX files: a magic number, the extents (both big-endian), and bytes ---- */
 
-/* On the device: u8 (count, 784) and u8 (count). */
+/* Images and labels on the device: u8 (count, 784) and u8 (count). */
 struct dataset {
     td_device *device;
     td_tensor *images, *labels;
@@ -87,7 +87,7 @@ static struct dataset upload_dataset(td_device *device, const char *folder, cons
         die(folder, "holds another number of labels than of images");
     td_label(name);
     set.labels = td_upload(device, TD_U8, TD_SHAPE(set.count), labels);
-    free(images); /* td_upload needs them no more */
+    free(images); /* td_upload() does not need them any more */
     free(labels);
     return set;
 }
@@ -124,7 +124,7 @@ static struct network network_make(td_device *device, double batch, uint64_t see
     return net;
 }
 
-/* Bytes of an image to logits; `hidden` and `x` are what the gradients need. */
+/* From the bytes of images to logits; the gradients need `hidden` and `x`. */
 static td_tensor *forward(const struct network *net, td_tensor *images, td_tensor **x, td_tensor **hidden) {
     td_tensor *const *p = net->parameter;
     *x = td_multiply(td_cast(images, TD_F32), net->scale);
@@ -133,7 +133,7 @@ static td_tensor *forward(const struct network *net, td_tensor *images, td_tenso
     return td_linear(*hidden, p[W2], p[B2], TD_ACTIVATION_NONE);
 }
 
-/* Swaps a handle that outlives the step for its successor. */
+/* Replaces a handle that outlives the step. */
 static void replace(td_tensor **kept, td_tensor *with) {
     td_release(*kept);
     *kept = td_keep(with);
@@ -176,7 +176,7 @@ static double seconds(void) {
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
-/* On a terminal only, on standard error: the results on standard output stay clean. */
+/* Shows progress on standard error, if that is a terminal: standard output has only the results. */
 static void progress(long epoch, long done, long steps, double rate) {
     static const char full[] = "##############################";
     int filled = (int)(BAR * done / steps);
@@ -201,17 +201,17 @@ static td_tensor *shuffled(td_device *device, int32_t *order, uint32_t count, un
 static double train_epoch(struct network *net, const struct dataset *set, td_tensor *order, long epoch, long batch,
                           double *rate) {
     td_tensor *loss_sum = number(set->device, 0), *mark = NULL;
-    long steps = set->count / batch; /* what is left over has its turn in another epoch */
+    long steps = set->count / batch; /* the images that are left over come in another epoch, whose order differs */
     double start = seconds();
     float loss;
 
     for (long step = 0; step < steps; ++step) {
-        td_scope_begin("train"); /* frees the handles of the step; what outlives it is td_keep's */
+        td_scope_begin("train"); /* its end frees the handles of the step, except those passed to td_keep() */
         td_tensor *chosen = td_slice(order, 0, step * batch, (step + 1) * batch, 1);
         train_step(net, td_take(set->images, chosen, 0), td_take(set->labels, chosen, 0), &loss_sum);
         td_scope_end();
-        /* Without this the host would enqueue the whole epoch ahead of the device, and once the queue is full, calls
-         * fail with TD_E_AGAIN. Waiting for where the loss stood STEPS_AHEAD steps ago leaves the device work to do. */
+        /* Without this the host would enqueue the whole epoch at once, and calls would fail with TD_E_AGAIN when the queue
+         * is full. It waits for the loss of STEPS_AHEAD steps ago, so the device still has work meanwhile. */
         if ((step + 1) % STEPS_AHEAD == 0) {
             long done = step + 1 - STEPS_AHEAD;
             if (done > 0) {
@@ -229,7 +229,7 @@ static double train_epoch(struct network *net, const struct dataset *set, td_ten
     return loss / (double)(steps * batch);
 }
 
-/* The share of images whose largest logit is their label's. */
+/* The share of images whose largest logit is the one of their label. */
 static double test(const struct network *net, const struct dataset *set) {
     int64_t correct;
 
@@ -332,6 +332,6 @@ int main(int argc, char **argv) {
     check(td_connect(options.url, NULL, &connection));
     check(td_device_open(connection, options.device, &device));
     run(device, &options);
-    td_close(connection); /* frees what is left on the device, too */
+    td_close(connection); /* also frees what is left on the device */
     return EXIT_SUCCESS;
 }

@@ -1,4 +1,4 @@
-/* A kernel of one's own: z = 2 x + y, on a CUDA device whose operator allows it (tensord --user-kernels all). */
+/* A user kernel: z = 2 x + y, on a CUDA device whose operator allows it (tensord --user-kernels all). */
 #include <stdio.h>
 
 #include "client/tensord.h"

@@ -84,7 +84,7 @@ const char *command_kill_check(const struct tensorctl *ctl) {
     return ctl->n_words ? NULL : "which session? the number of a session is missing (or --user NAME)";
 }
 
-/* All sessions that a user has now. One that ends meanwhile has not to be ended. */
+/* Ends all sessions that a user has now. A session that ends by itself meanwhile is no failure. */
 static int kill_user(struct tensorctl *ctl, const char *reason, struct fault *fault) {
     Tensord__Status *status;
     struct fault one;
@@ -97,21 +97,21 @@ static int kill_user(struct tensorctl *ctl, const char *reason, struct fault *fa
             continue;
         error = control_kill(ctl->control, status->sessions[i]->id, reason, &one);
         ended += error == STATUS_OK;
-        if (error == STATUS_INVALID_ARGUMENT) /* it is gone */
+        if (error == STATUS_INVALID_ARGUMENT) /* the session has ended by itself */
             error = STATUS_OK;
         if (error)
             *fault = one;
     }
     tensord__status__free_unpacked(status, NULL);
     if (ended || !error) {
-        char shown[256]; /* the name may come from a client, by way of a shell */
+        char shown[256]; /* a client may have chosen the name, and a shell passed it on */
         utf8_clean(shown, sizeof shown, ctl->user);
         printf("%u session%s of %s ended\n", ended, ended == 1 ? "" : "s", shown);
     }
     return error ? error : command_flushed(fault);
 }
 
-/* Each of them is tried; the first failure is told. */
+/* Tries to end each session; returns the first failure. */
 int command_kill(struct tensorctl *ctl, struct fault *fault) {
     const char *reason = ctl->reason ? ctl->reason : "";
     int first = STATUS_OK;
@@ -174,7 +174,7 @@ static void config_write_json(FILE *out, const Tensord__Config *config) {
     fputc('\n', out);
 }
 
-/* As a configuration file, which it may be made into: values that are not set are comments. */
+/* In the form of a configuration file, so that it can be used as one: keys without a value are comments. */
 static void config_write(FILE *out, const Tensord__Config *config) {
     char value[4 * TABLE_CELL_MAX];
     for (size_t i = 0; i < config->n_rows; i++) {

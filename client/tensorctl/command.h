@@ -1,4 +1,4 @@
-/* tensorctl's commands: what the command line has said, and what each of them does with it. One thread. */
+/* tensorctl's commands, and what the command line has said to them. One thread. */
 #pragma once
 
 #include "client/lib/control.h"
@@ -33,26 +33,26 @@ struct tensorctl {
     const char *url;
     bool json, replace;
     bool all;            /* names */
-    const char *to;      /* the same */
+    const char *to;      /* names; NULL: not said */
     double watch_s;      /* 0: once */
     const char *reason;  /* kill */
     const char *user;    /* kill, names */
     double interval_s;   /* top; 0: not said */
-    bool batch;          /* the same */
-    uint64_t session;    /* trace: its number; 0: all */
+    bool batch;          /* top */
+    uint64_t session;    /* trace: the session's number; 0: all */
     unsigned long count; /* top --batch, ping; 0: not said */
     double seconds;      /* trace, bench; 0: not said */
     const char *output;  /* trace; NULL: not said */
-    const char **words;  /* behind the command */
+    const char **words;  /* the words behind the command */
     int n_words;
-    unsigned given; /* options, as bits */
+    unsigned given; /* the options that were given, as bits of COMMAND_TAKES() */
 };
 
 struct command {
     const char *name;
-    const char *arguments; /* behind the name, in its usage; "" for none */
+    const char *arguments; /* shown behind the name in its usage; "": none */
     const char *summary;   /* one line of `tensorctl --help` */
-    const char *text;      /* what else its own --help says; lines of at most 80 columns; NULL: nothing */
+    const char *text;      /* further text of the command's own --help, in lines of at most 80 columns; NULL: none */
     unsigned options;      /* bits of COMMAND_TAKES() */
     int words_min, words_max;
     const char *missing;                               /* said where there are fewer words */
@@ -64,13 +64,13 @@ struct command {
     unsigned timeout_ms; /* of each request; 0: CONTROL_TIMEOUT_MS */
 };
 
-/* tensorctl.c. A control connection for the command; ctl->control is NULL before, and where there is none. */
+/* tensorctl.c. Makes ctl->control, a control connection for the command. It is NULL before, and after a failure. */
 int tensorctl_connect(struct tensorctl *ctl, struct fault *fault);
 
 /* command_view.c */
 int command_view(struct tensorctl *ctl, struct fault *fault);
 int command_operations(struct tensorctl *ctl, struct fault *fault);
-/* What was printed has gone out; else STATUS_INTERNAL. */
+/* Flushes standard output; STATUS_INTERNAL if something could not be written. */
 int command_flushed(struct fault *fault);
 
 /* command.c */
@@ -100,9 +100,9 @@ int tensorctl_list_names(td_device *device, td_name_info **infos, size_t *count,
 /* The library's last error as a fault. */
 int tensorctl_library_fault(struct fault *fault);
 
-/* command_line.c: what stands on the command line. */
+/* ---- command_line.c ---- */
 
 enum { COMMAND_USAGE_EXIT = 2 };
 
-/* Fills *ctl. -1: go on; else the exit status, with everything said that there is to say. */
+/* Reads the command line into *ctl. -1: run the command; otherwise the exit status, and the help or the error was printed. */
 int command_line_read(struct tensorctl *ctl, int argc, char **argv, const struct command *commands, size_t n_commands);

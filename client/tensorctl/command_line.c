@@ -1,5 +1,5 @@
-/* Options are one table and commands are another one: which options a command takes, what --help says of them, and what is
- * refused follow from both. */
+/* The command line. There is one table of options and one of commands: they say which options a command takes, what --help
+ * prints, and what is refused. */
 #include <errno.h>
 #include <getopt.h>
 #include <stdlib.h>
@@ -91,10 +91,10 @@ static bool take_session(struct tensorctl *ctl, const char *value) {
 static const struct option_row {
     const char *name;
     int letter;                                             /* 0: none */
-    int argument;                                           /* as getopt_long() has it */
-    const char *shown;                                      /* its argument, in help */
-    bool (*take)(struct tensorctl *ctl, const char *value); /* false: the value is wrong, */
-    const char *takes;                                      /* and this would be right */
+    int argument;                                           /* as in struct option of getopt_long() */
+    const char *shown;                                      /* the argument's name in help */
+    bool (*take)(struct tensorctl *ctl, const char *value); /* false: the value is wrong */
+    const char *takes;                                      /* says which values are right */
     const char *help;
 } option_rows[COMMAND_OPTIONS] = {
     [COMMAND_JSON] = {"json", 0, no_argument, "", take_json, NULL, "JSON, not text"},
@@ -171,11 +171,11 @@ static void help_print_command(const struct command *command) {
     }
 }
 
-/* ---- what is wrong ---- */
+/* ---- errors ---- */
 
 static int usage_error(const struct command *command, const char *problem, const char *word) {
     char shown[256] = "";
-    if (word) /* it may come from a client's name, by way of a shell */
+    if (word) /* a client may have chosen it as a name, and a shell passed it on */
         utf8_clean(shown, sizeof shown, word);
     fprintf(stderr, "tensorctl: %s%s%s; see tensorctl %s%s--help\n", problem, word ? ": " : "", shown,
             command ? command->name : "", command ? " " : "");
@@ -218,7 +218,7 @@ static int option_take(struct tensorctl *ctl, unsigned option, char **argv) {
     const struct option_row *row = &option_rows[option];
     const char *value = optarg;
     char problem[96];
-    /* "--watch 2", too */
+    /* "--watch 2" is the same as "--watch=2". */
     if (row->argument == optional_argument && !value && argv[optind] && *argv[optind] &&
         strchr("0123456789.", *argv[optind]))
         value = argv[optind++];
@@ -229,8 +229,8 @@ static int option_take(struct tensorctl *ctl, unsigned option, char **argv) {
     return usage_error(NULL, problem, value && *value ? value : "\"\"");
 }
 
-/* What is wrong with the option that getopt_long() has stopped at: `found` is what it returned. A letter may stand in the
- * middle of a word; --help has the one of -h. */
+/* Says what is wrong with the option at which getopt_long() has stopped; `found` is what it returned. A letter may stand in the
+ * middle of a word. The letter h is excluded, because --help has it as its value. */
 static void option_problem(char *text, size_t size, const struct option *options, int found, char **argv) {
     bool letter = optopt && optopt < LINE_URL && optopt != 'h';
     const char *word = argv[optind - 1], *name = word + (letter ? 0 : 2);
@@ -268,7 +268,7 @@ int command_line_read(struct tensorctl *ctl, int argc, char **argv, const struct
     for (int i = 0; i < COMMAND_OPTIONS; i++)
         options[3 + i] = (struct option){option_rows[i].name, option_rows[i].argument, NULL, LINE_FIRST + i};
     bool help = false;
-    char problem[192] = ""; /* the first one: it is told when the command is known */
+    char problem[192] = ""; /* the first problem; it is printed when the command is known */
     opterr = 0;
     for (int option, code; (option = getopt_long(argc, argv, ":ho:", options, NULL)) != -1;) {
         if (option == 'o')

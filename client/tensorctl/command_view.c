@@ -1,4 +1,4 @@
-/* What the daemon says of itself: once, or again and again. */
+/* Commands that show the daemon's status: once, or with --watch again and again. */
 #include <errno.h>
 #include <math.h>
 #include <signal.h>
@@ -20,7 +20,7 @@ int command_flushed(struct fault *fault) {
     return fault_set(fault, STATUS_INTERNAL, "cannot write the output: %s", strerror(errno));
 }
 
-/* Whether the command line names this device, or none. */
+/* Whether the command line names this device, or no device at all. */
 static bool view_wants(const struct tensorctl *ctl, const char *device) {
     for (int i = 0; i < ctl->n_words; i++)
         if (!strcmp(ctl->words[i], device))
@@ -46,7 +46,7 @@ static int view_check_names(const struct tensorctl *ctl, const Tensord__Status *
     return error;
 }
 
-/* Leaves the devices that the command line names, if it names some. */
+/* Removes the devices that the command line does not name, if it names any. */
 static int view_filter(const struct tensorctl *ctl, Tensord__Status *status, struct fault *fault) {
     int error = view_check_names(ctl, status, fault);
     size_t kept = 0;
@@ -83,7 +83,7 @@ static int view_show(struct tensorctl *ctl, struct fault *fault) {
 
 /* ---- --watch ---- */
 
-/* The alternate screen without cursor and without wrapping, and back. */
+/* Enters the alternate screen, without cursor and without wrapping, and leaves it. */
 static const char watch_enter[] = "\033[?1049h\033[?25l\033[?7l", watch_leave[] = "\033[?7h\033[?25h\033[?1049l";
 
 static void watch_end(int signal) {
@@ -101,7 +101,7 @@ static void watch_begin(void) {
     fputs(watch_enter, stdout);
 }
 
-/* Draws over what is there, line by line, so that nothing flickers; what the terminal has no lines for is left out. */
+/* Draws over the old text, line by line, so that nothing flickers. Lines that do not fit on the terminal are left out. */
 static void watch_draw(const char *text) {
     struct winsize size;
     int rows = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_row > 1 ? size.ws_row - 1 : 24;
@@ -119,7 +119,7 @@ static int watch_once(struct tensorctl *ctl, bool terminal, struct fault *fault)
     int error = control_status(ctl->control, &status, fault);
     if (error)
         return error;
-    text_columns_find(STDOUT_FILENO); /* it may have become another one */
+    text_columns_find(STDOUT_FILENO); /* the terminal's width may have changed */
     FILE *memory = open_memstream(&text, &size);
     if (memory && ctl->json)
         tensorctl_json_write(memory, status, TENSORCTL_STATUS, false);
@@ -136,8 +136,8 @@ static int watch_once(struct tensorctl *ctl, bool terminal, struct fault *fault)
     return error ? error : command_flushed(fault);
 }
 
-/* The daemon is gone, or does not answer. On a terminal that is said below the last figures, until it is there again; for
- * a program that reads them it is the end. */
+/* The daemon is gone, or does not reply. A terminal shows this below the last figures until the daemon is back. Without a
+ * terminal the command ends instead. */
 static void watch_wait(struct tensorctl *ctl, const struct fault *why) {
     char text[sizeof why->message + 64], shown[sizeof text];
     struct winsize size;

@@ -1,5 +1,5 @@
-/* tensorctl: asks a running daemon how it is, and tells it what to do. Most commands talk to the front alone, so that they
- * are answered while a device is busy or hung; those of tensorctl_device.h talk to a device. */
+/* tensorctl: shows the state of a running daemon, and tells it what to do. Most commands talk only to the front, which replies
+ * even while a device is busy or hung. The commands with `device` open a session on a device. */
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -80,7 +80,7 @@ static bool is_installed(void) {
     return false;
 }
 
-/* Where it could be right: nobody listens at a socket of this host, where the user may make one. */
+/* Nobody listens at the socket. Tells the user how to start a daemon, if the socket is on this host and the user may start one. */
 static void tell_how_to_start(const char *given) {
     char text[CONTROL_URL_MAX], folder[sizeof((struct url *)0)->path];
     struct url url;

@@ -46,12 +46,12 @@ int tensorctl_contracts_write(FILE *out, const char *const names[], int n_names,
 /* ---- traces ---- */
 
 struct control;
-/* Records what runs on these devices (none: all that are ready) for so long, and writes it to a file for Perfetto. */
 struct trace_wish {
     double seconds;
-    uint64_t session; /* this one alone; 0: all */
+    uint64_t session; /* only this session; 0: all */
     const char *path; /* "-": standard output */
 };
+/* Records what runs on these devices (none named: all that are ready) for some seconds, and writes a file for Perfetto. */
 int tensorctl_trace(struct control *control, const char *url, const struct trace_wish *wish,
                     const char *const devices[], int n_devices, struct fault *fault);
 
@@ -59,36 +59,36 @@ int tensorctl_trace(struct control *control, const char *url, const struct trace
 
 enum { TEXT_COLUMNS = 80, TEXT_COLUMNS_LEAST = 40, TEXT_UNIT_MAX = 32 };
 
-/* How wide lines may be: TEXT_COLUMNS, until text_columns_find() has looked where they go. A terminal has its width; where
- * there is none, in a pipe or a file, nothing is cut and nothing is broken. */
+/* How wide lines may be: TEXT_COLUMNS, until text_columns_find() has found out where they go. On a terminal it is the
+ * terminal's width. In a pipe or a file lines are neither cut nor broken. */
 unsigned text_columns(void);
 void text_columns_find(int fd);
 void text_columns_set(unsigned columns);
 
-/* Copies `text` to `out` so that it is safe to show and at most `columns` wide: control characters become '?', and what
- * does not fit gives way to "…". Returns the width. */
+/* Copies `text` to `out` so that it is safe to show and at most `columns` wide: control characters become '?', and "…"
+ * replaces the part that does not fit. Returns the width. */
 unsigned text_fit(char *out, size_t size, const char *text, unsigned columns);
 unsigned text_width(const char *text);
 /* Prints one line, cut at text_columns(). */
 void text_line(FILE *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Prints `text` broken at spaces into lines of text_columns(), the first one after `head` (short, ASCII), the others
- * indented as far. */
+/* Prints `text`, broken at spaces into lines of text_columns(). The first line begins with `head` (short, ASCII), the others
+ * are indented by as many columns. */
 void text_wrap(FILE *out, const char *head, const char *text);
 
-/* These write to and return `out`: "12.5 MiB", "3.2 min", "1.23M" (thousands k, M, G). */
+/* These write to `out` and return it: "12.5 MiB", "3.2 min", "1.23M" (units of thousands: k, M, G). */
 const char *text_bytes(char out[TEXT_UNIT_MAX], double bytes);
 const char *text_duration(char out[TEXT_UNIT_MAX], double seconds);
 const char *text_count(char out[TEXT_UNIT_MAX], double count);
 
-/* A table whose columns are as wide as their cells need. Where the sum is too much, the widest flexible columns give; where
- * that is not enough, the columns that matter least are left out. */
+/* A table whose columns are as wide as their cells need. If the line is too short for that, the widest flexible columns shrink;
+ * if that is not enough, the columns that matter least are left out. */
 enum { TABLE_COLUMNS_MAX = 16, TABLE_CELL_MAX = 96 };
 
 struct table_column {
     const char *title;
     bool right;     /* aligned to the right */
-    bool flexible;  /* may be cut */
-    unsigned spare; /* may be left out, those with the greatest number first; 0: never */
+    bool flexible;  /* its cells may be cut */
+    unsigned spare; /* the column may be left out, the one with the greatest number first; 0: never */
 };
 struct table {
     const struct table_column *columns; /* borrowed */
@@ -99,7 +99,7 @@ struct table {
     bool hidden[TABLE_COLUMNS_MAX];
 };
 
-/* With empty cells; false: out of memory. */
+/* All cells are empty at first. False out of memory. */
 bool table_init(struct table *table, const struct table_column *columns, unsigned n_columns, size_t n_rows);
 void table_finish(struct table *table);
 void table_set(struct table *table, size_t row, unsigned column, const char *text);

@@ -1,6 +1,6 @@
-/* How fast a daemon is from here, as redis-benchmark tells it of Redis: what a program that starts now would see, with whatever
- * else runs on the device meanwhile. Each row repeats its work for a while and shows the median, and the slowest in a
- * hundred where there are enough of them. */
+/* How fast a daemon is from here, as redis-benchmark measures Redis: what a program would see that starts now, while other
+ * programs use the device. Each row repeats its work for some time and shows the median, and the time of the slowest run in a
+ * hundred if there are enough runs. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,14 +30,14 @@ static double bench_now(void) {
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
-/* ---- the work of each row; the library's code ---- */
+/* ---- the work of each row; each function returns a code of the library ---- */
 
 static int bench_round_trip(struct bench *bench) {
     float got[BENCH_SMALL];
     return td_fetch(bench->small, got, sizeof got);
 }
 
-/* A queue that is full is waited for. */
+/* If the queue is full, it waits. */
 static td_tensor *bench_add(struct bench *bench, td_tensor *x) {
     for (;;) {
         td_tensor *sum = td_add(x, bench->small);
@@ -87,7 +87,7 @@ static int bench_product(struct bench *bench) {
 static const struct bench_row {
     const char *key, *what;
     int (*run)(struct bench *bench);
-    double amount; /* of `unit`, in one run; 0: the time is what counts */
+    double amount; /* of `unit` in one run; 0: only the time is shown */
     const char *unit;
 } bench_rows[] = {
     {"round_trip", "fetch of 16 floats", bench_round_trip, 0, "s"},
@@ -104,7 +104,7 @@ enum { BENCH_ROWS = sizeof bench_rows / sizeof *bench_rows };
 
 struct bench_result {
     size_t samples;
-    double median_s, slow_s; /* `slow_s`: 99 % take no longer; 0: too few to tell */
+    double median_s, slow_s; /* `slow_s`: 99 % of the runs take no longer; 0: there are too few runs */
 };
 
 static int bench_compare(const void *a, const void *b) {
@@ -112,7 +112,7 @@ static int bench_compare(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
-/* One run first that does not count. */
+/* The first run does not count. */
 static int bench_measure(struct bench *bench, const struct bench_row *row, double seconds, double *times,
                          struct bench_result *result) {
     int code = row->run(bench);
@@ -132,7 +132,7 @@ static int bench_measure(struct bench *bench, const struct bench_row *row, doubl
     return 0;
 }
 
-/* ---- what is shown ---- */
+/* ---- output ---- */
 
 static void bench_print(const struct bench_row *row, const struct bench_result *result) {
     char rate[TEXT_UNIT_MAX], time[TEXT_UNIT_MAX], slow[TEXT_UNIT_MAX];
@@ -194,13 +194,13 @@ static int bench_run_all(struct bench *bench, const struct tensorctl *ctl, struc
     return code;
 }
 
-/* 320 MiB on the device at most, and 64 here. */
+/* Takes at most 320 MiB on the device, and 64 MiB here. */
 int tensorctl_bench(struct tensorctl *ctl, struct fault *fault) {
     struct bench bench = {.bulk = malloc(BENCH_BULK_BYTES)};
     td_connection *connection = NULL;
     if (!bench.bulk)
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for the data");
-    memset(bench.bulk, 0x3f, BENCH_BULK_BYTES); /* pages of its own, and numbers near 0.75 */
+    memset(bench.bulk, 0x3f, BENCH_BULK_BYTES); /* so that it has pages of its own, and numbers near 0.75 */
     int code = tensorctl_open(ctl, &connection, &bench.device, fault);
     if (!code) {
         bench.small = td_full(bench.device, TD_F32, TD_SHAPE(BENCH_SMALL), 1);

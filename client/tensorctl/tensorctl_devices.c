@@ -11,13 +11,13 @@ static const Tensord__Device *tensorctl_device(const Tensord__DeviceStatus *devi
     return device->device ? device->device : &unknown;
 }
 
-/* ---- a GPU: what nvidia-smi and torch.cuda would say ---- */
+/* ---- a GPU: the facts that nvidia-smi and torch.cuda show ---- */
 
 enum { GPU_TEXT_MAX = 256 };
 
 static const char gpu_unknown[] = "not available";
 
-/* "37 %"; "not available" where there is no reading. */
+/* "37 %"; "not available" if there is no reading. */
 static const char *gpu_number(char text[TEXT_UNIT_MAX], const Tensord__Reading *reading, const char *unit) {
     if (!reading)
         return gpu_unknown;
@@ -112,7 +112,8 @@ static void gpu_write(FILE *out, const Tensord__DeviceStatus *device) {
 
 /* ---- a device as a block ---- */
 
-/* "[####===.....]": in tensors, reserved by the pool and unused, free. What is there at all shows. */
+/* "[####===.....]": '#' is in tensors, '=' is reserved by the pool and unused, '.' is free. Any live memory shows as one '#' at
+ * least. */
 static void tensorctl_bar(char *bar, unsigned width, const Tensord__DeviceStatus *device) {
     double total = device->memory_total ? (double)device->memory_total : 1;
     double live = (double)device->memory_live / total * width,
@@ -140,7 +141,7 @@ static void tensorctl_memory(FILE *out, const Tensord__DeviceStatus *device) {
     text_wrap(out, "          ", text);
 }
 
-/* What is beside the pool, where there is any. */
+/* Memory beside the pool, and calls that take memory, if there are any. */
 static void tensorctl_beside(FILE *out, const Tensord__DeviceStatus *device) {
     char used[TEXT_UNIT_MAX], limit[TEXT_UNIT_MAX], pinned[TEXT_UNIT_MAX], total[TEXT_UNIT_MAX], held[TEXT_UNIT_MAX];
     char takes[TEXT_UNIT_MAX], pins[TEXT_UNIT_MAX], grows[TEXT_UNIT_MAX], waiting[TEXT_UNIT_MAX], text[512];
@@ -166,7 +167,7 @@ static void tensorctl_beside(FILE *out, const Tensord__DeviceStatus *device) {
     }
 }
 
-/* "12 tensors, 3.2 GiB (uid:1000: 8, 2.1 GiB; uid:0: 4, 1.1 GiB); 3 unsaved for 2.0 min", where there are any. */
+/* "12 tensors, 3.2 GiB (uid:1000: 8, 2.1 GiB; uid:0: 4, 1.1 GiB); 3 unsaved for 2.0 min", if there are any. */
 static void tensorctl_names(FILE *out, const Tensord__DeviceStatus *device) {
     char text[1024], bytes[TEXT_UNIT_MAX], count[TEXT_UNIT_MAX];
     size_t used;
@@ -255,7 +256,7 @@ static void tensorctl_work(FILE *out, const Tensord__DeviceStatus *device) {
         text_wrap(out, "  worker  ", text);
 }
 
-/* One line, or two where the name is long. */
+/* One line, or two lines if the name is long. */
 static void tensorctl_title(FILE *out, const Tensord__DeviceStatus *device) {
     const Tensord__Device *about = tensorctl_device(device);
     char age[TEXT_UNIT_MAX], title[256], worker[256];

@@ -58,15 +58,15 @@ enum { SAVE_CHUNK_BYTES = 8 << 20 };
 
 struct save {
     td_device *device;
-    struct safetensors_entry *entries; /* their `tensor` is a handle */
+    struct safetensors_entry *entries; /* the member `tensor` of each is a handle */
     size_t count;
     uint8_t *chunk;
     struct progress progress;
 };
 
-static struct new_file save_file; /* for the handler */
+static struct new_file save_file; /* global, because the signal handler needs it */
 
-/* What has been written so far goes with the program. */
+/* The program ends: removes what has been written so far. */
 static void save_interrupted(int number) {
     unlink(save_file.temporary);
     _exit(128 + number);
@@ -76,7 +76,7 @@ static void save_catch(bool on) {
     static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
     for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
         signal(signals[i], on ? save_interrupted : SIG_DFL);
-    signal(SIGXFSZ, SIG_IGN); /* a write beyond the limit shall fail, and say so */
+    signal(SIGXFSZ, SIG_IGN); /* so that a write beyond the limit of file sizes fails with an error */
 }
 
 /* ---- what is saved ---- */
@@ -95,7 +95,7 @@ static int save_open_one(struct save *save, const char *name, struct fault *faul
                      (size_t)td_tensor_rank(tensor), fault);
 }
 
-/* These names, or all there are. Of those a name that goes meanwhile is left out. */
+/* Opens the names of the command line, or all names. In the list of all names, a name that disappears meanwhile is left out. */
 static int save_open_all(struct save *save, const struct tensorctl *ctl, struct fault *fault) {
     td_name_info *infos = NULL;
     size_t count = (size_t)ctl->n_words - 2;
@@ -113,7 +113,7 @@ static int save_open_all(struct save *save, const struct tensorctl *ctl, struct 
 
 /* ---- the data ---- */
 
-/* A named value is contiguous, so that none of this copies on the device. */
+/* A named value is contiguous, so neither reshape nor slice copies on the device. */
 static int save_piece(struct save *save, td_tensor *flat, int64_t start, int64_t stop, struct fault *fault) {
     td_tensor *piece = td_slice(flat, 0, start, stop, 1);
     size_t bytes = td_tensor_bytes(piece);
@@ -149,7 +149,7 @@ static int save_write(struct save *save, struct fault *fault) {
     return code;
 }
 
-/* As the old file, or as the user has files made. */
+/* The mode of the old file, or the mode that the user's umask gives to a new file. */
 static mode_t save_mode(const char *path) {
     struct stat old;
     mode_t mask = umask(0);
@@ -199,7 +199,7 @@ int tensorctl_save(struct tensorctl *ctl, struct fault *fault) {
  * The command uploads all tensors of the file, and then names them in one step. It maps the file, so the file is read piece by
  * piece as the socket takes the bytes. */
 
-/* Of names in one step: what fits a message, and leaves room for other limits of the daemon. */
+/* Bytes of names in one step: they fit a message, and other limits of the daemon. */
 enum { LOAD_STEP_BYTES = 768 << 10 };
 
 struct load {
@@ -211,7 +211,7 @@ struct load {
     struct progress progress;
 };
 
-/* A mapped file that another program cuts off meanwhile, or a disk that fails. Nothing has been named by then. */
+/* Another program has cut off the mapped file, or the disk has failed. No tensor has been named yet. */
 static void load_lost(int number) {
     static const char words[] = "tensorctl: the file can no longer be read\n";
     (void)number;
@@ -240,7 +240,7 @@ static int load_map(struct load *load, const char *path, struct fault *fault) {
     return code ? fault_set(fault, (enum status)code, "%.120s: %.130s", path, cause.message) : STATUS_OK;
 }
 
-/* The send queue may be full of what was uploaded before. */
+/* If the send queue is full of earlier uploads, it waits. */
 static td_tensor *load_upload(struct load *load, const struct safetensors_entry *entry) {
     for (;;) {
         td_tensor *tensor = td_upload(load->device, (td_dtype)entry->type.dtype, entry->type.rank, entry->type.shape,
@@ -265,7 +265,7 @@ static int load_upload_all(struct load *load, struct fault *fault) {
     return STATUS_OK;
 }
 
-/* As many from `first` on as go in one step. */
+/* The number of entries from `first` on that go in one step. */
 static size_t load_step(const struct load *load, size_t first) {
     size_t bytes = 0, i = first;
     while (i < load->file.count && bytes < LOAD_STEP_BYTES)

@@ -1,4 +1,4 @@
-/* The names of tensors on a device. */
+/* tensorctl names: lists, removes and moves named tensors. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -131,7 +131,7 @@ static int names_list(td_device *device, bool all, td_name_info **infos, size_t 
     *count = 0;
     if (list(device, NULL, 0, count))
         return tensorctl_library_fault(fault);
-    do { /* there may be more of them by the next look */
+    do { /* more names may appear between two calls */
         capacity = *count + 16;
         free(*infos);
         *infos = calloc(capacity, sizeof **infos);
@@ -147,7 +147,7 @@ int tensorctl_list_names(td_device *device, td_name_info **infos, size_t *count,
     return names_list(device, false, infos, count, fault);
 }
 
-/* Of one user alone. */
+/* Keeps the names of one user only; NULL: all. */
 static void names_select(struct names_found *found, const char *user) {
     size_t kept = 0;
     for (size_t i = 0; user && i < found->count; i++)
@@ -169,7 +169,7 @@ static int names_look(const struct tensorctl *ctl, td_connection *connection, st
     return code;
 }
 
-/* The devices that can be asked, or the one that is named. */
+/* The device that the command line names, or all devices that are ready. */
 static int names_devices(const struct tensorctl *ctl, td_connection *connection, struct names_found **found,
                          size_t *devices, struct fault *fault) {
     static td_device_info infos[NAMES_DEVICES_MAX];
@@ -210,7 +210,7 @@ static int names_show(const struct tensorctl *ctl, td_connection *connection, st
 
 /* ---- changes ---- */
 
-/* Each of them, or all together. */
+/* Removes or moves each name, or all names at once. */
 static int names_change(const struct tensorctl *ctl, td_connection *connection, struct fault *fault) {
     bool remove = !strcmp(ctl->words[0], "rm");
     const char *new_name = !remove && !ctl->to ? ctl->words[3] : NULL;

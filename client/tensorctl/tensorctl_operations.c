@@ -1,4 +1,4 @@
-/* Operations: which devices have them, and the contract of each. */
+/* Operations: which devices have them, and the contract of each one. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,7 +21,7 @@ static bool operations_has(const uint32_t *dtypes, size_t n, uint32_t dtype) {
     return false;
 }
 
-/* Those of `of` that `except` does not have, in words: "f16 bf16". Returns how many. */
+/* The dtypes of `of` that are not in `except`, as text: "f16 bf16". Returns their number. */
 static size_t operations_list(const Tensord__OperationList *list, const uint32_t *of, size_t n_of,
                               const uint32_t *except, size_t n_except, char *text, size_t size) {
     size_t n = 0, used = 0;
@@ -55,7 +55,7 @@ static void operations_dtypes(const Tensord__OperationList *list, const Tensord_
         operations_list(list, operation->taken, operation->n_taken, NULL, 0, text, size);
 }
 
-/* What device `d` lacks of it; returns how many dtypes. */
+/* The dtypes of the operation that device `d` lacks; returns their number. */
 static size_t operations_missing(const Tensord__OperationList *list, const Tensord__Operation *operation, size_t d,
                                  char *text, size_t size) {
     const Tensord__OperationSupport *support = d < operation->n_support ? operation->support[d] : NULL;
@@ -99,7 +99,7 @@ static void operations_table(FILE *out, const Tensord__OperationList *list) {
     table_finish(&table);
 }
 
-/* One device in a line, and what it lacks with the reasons in those below. */
+/* One line about a device, and one line with the reason for each operation that it lacks. */
 static void operations_device(FILE *out, const Tensord__OperationList *list, size_t d) {
     const Tensord__OperationDevice *device = list->devices[d];
     char text[2 * OPERATIONS_TEXT_MAX], missing[OPERATIONS_TEXT_MAX], head[64];
@@ -140,7 +140,7 @@ static const struct operation_contract *contract_find(const char *name) {
     return NULL;
 }
 
-/* A list, one entry a line. */
+/* Prints a list, one entry on each line. */
 static void contract_list(FILE *out, const char *head, const char *list) {
     char entry[512];
     while (*list) {

@@ -35,7 +35,7 @@ enum session_column {
     SESSION_COLUMNS
 };
 
-/* "gpu7 (10.0.0.7:40212)": a name that a client claims stands beside the address that it has. */
+/* "gpu7 (10.0.0.7:40212)": the name that a client claims, and its address. */
 static void tensorctl_session_from(char *out, size_t size, const Tensord__SessionStatus *session) {
     if (*session->host)
         snprintf(out, size, "%s (%s)", session->host, session->peer);
@@ -113,7 +113,7 @@ static int tensorctl_by_live(const void *a, const void *b) {
     return x->id < y->id ? -1 : x->id > y->id;
 }
 
-/* Puts the message's sessions in order, too. */
+/* Also sorts the sessions in the message. */
 static void tensorctl_sessions(FILE *out, const Tensord__Status *status) {
     static const struct table_column columns[SESSION_COLUMNS] = {
         [SESSION_ID] = {"ID", .right = true, .flexible = true},
@@ -152,7 +152,7 @@ static void tensorctl_sessions(FILE *out, const Tensord__Status *status) {
 
 /* ---- principals ---- */
 
-/* "3/64", or "3" where there is no limit. */
+/* "3/64", or "3" if there is no limit. */
 static const char *principals_of(char out[2 * TEXT_UNIT_MAX], const char *used, const char *limit, uint64_t of) {
     snprintf(out, 2 * TEXT_UNIT_MAX, "%s%s%s", used, of ? "/" : "", of ? limit : "");
     return out;
@@ -188,7 +188,7 @@ static void principals_row(struct table *table, size_t row, const Tensord__Princ
     table_set(table, row, 11, text);
 }
 
-/* Those that only ask for a status have no row. */
+/* A table of each principal on each device. A principal that only asks for a status has no row. */
 static void tensorctl_principals(FILE *out, const Tensord__Status *status) {
     static const struct table_column columns[] = {{"USER", .flexible = true},
                                                   {"CONN", .right = true, .spare = 3},
@@ -235,7 +235,7 @@ void tensorctl_limits_write(FILE *out, const char *head, Tensord__LimitCount *co
         text_wrap(out, head, text);
 }
 
-/* A line where some failed. */
+/* A line about logins, if some failed. */
 static void tensorctl_logins(FILE *out, const Tensord__LoginStatus *logins) {
     uint64_t denied = logins ? logins->no_token + logins->malformed + logins->unknown + logins->wrong : 0;
     if (denied || (logins && logins->turned_away))

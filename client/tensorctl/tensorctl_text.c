@@ -42,13 +42,14 @@ static bool rune_in(uint32_t rune, const struct rune_range *ranges, size_t count
     return false;
 }
 
-/* Names come from clients: what could move the cursor, hide, or reverse text must not reach an operator's terminal. One
- * column stands for each, so that tables stay tables. */
+/* Names come from clients: characters that could move the cursor, hide text or reverse it must not reach an operator's terminal.
+ * Each is shown as one column, so that tables stay aligned. */
 static uint32_t rune_shown(uint32_t rune) {
     return utf8_is_unsafe(rune) ? '?' : rune;
 }
 
-/* Columns on a terminal. Combining characters count as 1, so a width is at times too large, never too small. */
+/* The columns that a character takes on a terminal. Combining characters count as 1, so a width may be too large, but never too
+ * small. */
 static unsigned rune_width(uint32_t rune) {
     static const struct rune_range wide[] = {
         {0x1100, 0x115f}, {0x231a, 0x231b}, {0x23e9, 0x23f3},   {0x25fd, 0x27bf},   {0x2b1b, 0x2b55},
@@ -71,7 +72,7 @@ unsigned text_fit(char *out, size_t size, const char *text, unsigned columns) {
     unsigned width = 0, room = cut && columns ? columns - 1 : columns;
     size_t used = 0;
 
-    while (*text && used + 4 + 3 < size) { /* the widest code point, and the ellipsis, still fit */
+    while (*text && used + 4 + 3 < size) { /* room for the longest code point and the ellipsis */
         uint32_t rune = rune_shown(utf8_next(&text));
         if (width + rune_width(rune) > room)
             break;
@@ -120,8 +121,8 @@ void text_line(FILE *out, const char *format, ...) {
         free(text);
 }
 
-/* The end of the longest piece of `text` that is at most `columns` wide and ends before a space; of one that ends
- * anywhere, if a word is longer than that. */
+/* The end of the longest piece of `text` that is at most `columns` wide and ends before a space. If a word is longer than that,
+ * the piece ends within the word. */
 static const char *text_break(const char *text, unsigned columns) {
     const char *space = NULL, *next = text;
 
@@ -148,7 +149,7 @@ void text_wrap(FILE *out, const char *head, const char *text) {
 
 /* ---- numbers with units ---- */
 
-/* Three digits and a unit: the first one that keeps the number below `step`, or the last one. */
+/* Three digits and a unit: the first unit for which the number is below `step`, or the last unit. */
 static const char *text_scaled(char out[TEXT_UNIT_MAX], double value, double step, const char *const units[],
                                int last) {
     int unit = 0;
@@ -191,7 +192,7 @@ const char *text_duration(char out[TEXT_UNIT_MAX], double seconds) {
 
 /* ---- tables ---- */
 
-enum { TABLE_LEAST = 10 /* a flexible column keeps so much, while others can be left out */ };
+enum { TABLE_LEAST = 10 /* a flexible column stays as wide as this, as long as other columns can be left out */ };
 
 bool table_init(struct table *table, const struct table_column *columns, unsigned n_columns, size_t n_rows) {
     *table = (struct table){.columns = columns, .n_columns = n_columns, .n_rows = n_rows};
@@ -214,7 +215,7 @@ static const char *table_cell(const struct table *table, size_t row, unsigned co
 void table_set(struct table *table, size_t row, unsigned column, const char *text) {
     char **cell = &table->cells[row * table->n_columns + column];
     free(*cell);
-    *cell = strdup(text); /* without memory it is empty */
+    *cell = strdup(text); /* out of memory the cell is empty */
 }
 
 static unsigned table_width(const struct table *table) {
@@ -226,7 +227,7 @@ static unsigned table_width(const struct table *table) {
     return width + (shown - 1) * table->gap;
 }
 
-/* Takes a column off the widest flexible one; false when none can give any more. */
+/* Makes the widest flexible column narrower by one; false if none can shrink any more. */
 static bool table_shrink(struct table *table, unsigned least) {
     unsigned *widest = NULL;
     for (unsigned i = 0; i < table->n_columns; ++i)
@@ -238,7 +239,7 @@ static bool table_shrink(struct table *table, unsigned least) {
     return true;
 }
 
-/* Leaves out what matters least; false: all that is left stays. */
+/* Leaves out the column that matters least; false: no other column may be left out. */
 static bool table_hide(struct table *table) {
     unsigned worst = table->n_columns;
     for (unsigned i = 0; i < table->n_columns; ++i)
@@ -271,7 +272,7 @@ static void table_layout(struct table *table) {
         if (table_shrink(table, TABLE_LEAST))
             continue;
         if (table_hide(table))
-            table_natural(table); /* the others may have room again */
+            table_natural(table); /* the other columns may have room again */
         else if (!table_shrink(table, 2))
             break;
     }
@@ -290,7 +291,7 @@ static void table_print(const struct table *table, const char *const cells[], FI
         unsigned fill = table->widths[i] > width ? table->widths[i] - width : 0;
         unsigned before = gap + (table->columns[i].right ? fill : 0), after = fill + gap - before;
         first = false;
-        if (before >= room) /* no more than the line has room for, whatever the cells need */
+        if (before >= room) /* the line is full, whatever the cells need */
             break;
         fprintf(out, "%*s", (int)before, "");
         room -= before;

@@ -1,3 +1,4 @@
+/* tensorctl trace: receives the traces of devices and writes them to a file. */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -12,17 +13,17 @@
 enum {
     TRACE_DEVICES_MAX = 64,
     TRACE_OPEN_MS = 10000,
-    TRACE_GRACE_MS = 10000, /* for the last frame, after the time is up */
+    TRACE_GRACE_MS = 10000, /* how long to wait for the last frame after the end of the trace */
 };
 
-/* One device, and what comes from it. */
+/* One device, and the trace that comes from it. */
 struct source {
     char name[64];
     unsigned number;
-    struct transport transport; /* without descriptor: it has ended */
+    struct transport transport; /* its descriptor is -1 when the trace has ended */
     struct frame_reader reader;
     uint8_t *payload;         /* FRAME_CHUNK bytes */
-    Tensord__TraceData *data; /* of the frame in hand */
+    Tensord__TraceData *data; /* the message of the present frame */
     uint64_t dropped;
     struct trace_file *file;
 };
@@ -34,7 +35,7 @@ static void trace_interrupt(int number) {
     trace_interrupted = 1;
 }
 
-/* ---- what comes ---- */
+/* ---- frames of a device ---- */
 
 static int source_fault(const Tensord__Error *error, struct fault *fault) {
     enum status code = error->code > 0 && error->code < STATUS_COUNT ? (enum status)error->code : STATUS_INTERNAL;
@@ -48,7 +49,7 @@ static int source_error(const struct frame_header *header, const uint8_t *messag
     return code;
 }
 
-/* The end is told as STATUS_CANCELLED without words. */
+/* The frame is complete. STATUS_CANCELLED without a message: it was the last frame. */
 static int source_end(struct source *source, struct fault *fault) {
     bool last = source->data->last;
     source->dropped = source->data->dropped;
@@ -88,7 +89,7 @@ static int source_on_payload(void *owner, const struct frame_header *header, str
 
 static const struct frame_handler source_handler = {source_on_message, source_on_payload};
 
-/* STATUS_CANCELLED at the end. */
+/* Reads once; STATUS_CANCELLED at the end. */
 static int source_read(struct source *source, struct fault *fault) {
     uint8_t *place;
     size_t want;
@@ -126,7 +127,7 @@ static int source_ask(struct source *source, const struct trace_wish *wish, stru
     tensord__trace_start__pack(&start, bytes + FRAME_HEADER_BYTES);
     ssize_t n = FRAME_HEADER_BYTES + (ssize_t)header.message_bytes;
     struct iovec part = {bytes, (size_t)n};
-    /* It fits, for nothing else is under way. */
+    /* It fits the socket, because nothing else is being sent. */
     if (transport_write(&source->transport, &part, 1) != n || transport_flush(&source->transport))
         return fault_set(fault, STATUS_CONNECTION, "cannot send to the daemon: %s", strerror(errno));
     return STATUS_OK;
@@ -171,7 +172,7 @@ static int source_open(struct source *source, const char *url, struct tls_contex
     return code;
 }
 
-/* ---- all of them ---- */
+/* ---- all devices ---- */
 
 struct tracing {
     struct source sources[TRACE_DEVICES_MAX];
@@ -227,7 +228,7 @@ static void tracing_read(struct tracing *tracing, struct source *source) {
     int code;
     do
         code = source_read(source, &fault);
-    while (code == STATUS_OK && transport_more(&source->transport)); /* of what no poll will tell */
+    while (code == STATUS_OK && transport_more(&source->transport)); /* poll() does not report data that TLS has read */
     if (code == STATUS_OK)
         return;
     if (code != STATUS_CANCELLED || *fault.message)
@@ -239,7 +240,7 @@ static void tracing_read(struct tracing *tracing, struct source *source) {
     source_close(source);
 }
 
-/* Until all have ended, the user has had enough, or the time is up by far. */
+/* Runs until all traces have ended, the user interrupts, or the time is long over. */
 static void tracing_run(struct tracing *tracing, double seconds) {
     int64_t deadline_ms = control_now_ms() + (int64_t)(seconds * 1e3) + TRACE_GRACE_MS;
     while (!trace_interrupted) {
@@ -279,7 +280,7 @@ static int tracing_do(struct tracing *tracing, const char *url, struct tls_conte
     const char *path = wish->path;
     sigaction(SIGINT, &(struct sigaction){.sa_handler = trace_interrupt}, NULL);
     tracing_open(tracing, text, tls, list, names, n_names, wish);
-    if (tracing->n == 0 && tracing->first.code) { /* an older file stays */
+    if (tracing->n == 0 && tracing->first.code) { /* there is no trace: an older file stays as it is */
         *fault = tracing->first;
         return (int)fault->code;
     }

@@ -27,7 +27,8 @@ double top_session_rate(const struct top *top, const Tensord__SessionStatus *ses
     return rate ? rate->per_s : 0;
 }
 
-/* Devices stay what and where they are while a daemon runs; of another one all trails begin anew. */
+/* Adds the newest figures to the trails. A daemon's devices do not change while it runs; with another daemon the trails begin
+ * again. */
 static bool top_follow(struct top *top, const Tensord__Status *status) {
     if (top->n_trails != status->n_devices) {
         struct top_trail *trails = calloc(status->n_devices + 1, sizeof *trails);
@@ -104,7 +105,7 @@ void top_sort(struct top *top) {
             top->cursor = i;
             return;
         }
-    if (top->cursor >= status->n_sessions) /* it has ended: the one that is in its place now */
+    if (top->cursor >= status->n_sessions) /* the selected session has ended: select the one at its place */
         top->cursor = status->n_sessions - 1;
     top->selected = status->sessions[top->cursor]->id;
 }
@@ -137,7 +138,7 @@ static enum top_wish key_confirm(struct top *top, int key) {
     return key == 'y' || key == 'Y' ? TOP_KILL : TOP_GO_ON;
 }
 
-/* The session that is ended is the one that was selected when the question was asked, wherever it moves meanwhile. */
+/* The victim is the session that is selected when the question is asked, even if the selection moves before the user's reply. */
 static void key_kill(struct top *top) {
     if (!top->selected || !top->status || !top->status->n_sessions)
         return;
@@ -248,13 +249,13 @@ static void top_kill(struct top *top, struct link *link) {
     else
         snprintf(top->message, sizeof top->message, "session %llu ends", session);
     if (error == STATUS_CONNECTION || error == STATUS_PROTOCOL || error == STATUS_TIMED_OUT)
-        link_lose(link); /* a late answer would be taken for another one's */
+        link_lose(link); /* a late reply would be taken for the reply to another request */
     top_refresh(top, link);
 }
 
 /* ---- loops ---- */
 
-/* The signal that ended it; 0: the user. */
+/* Returns the signal that ended the program; 0: the user quit. */
 static int top_interact(struct top *top, struct link *link, double interval_s) {
     int64_t interval_ms = (int64_t)(interval_s * 1e3), next_ms = 0;
     for (int what = 0;;) {
@@ -281,7 +282,7 @@ static int top_interact(struct top *top, struct link *link, double interval_s) {
     }
 }
 
-/* As plain text: a line at a time, filled up with spaces to where the next text belongs. */
+/* Plain text: line by line, with spaces before each text. */
 struct sheet {
     unsigned row, column;
 };
@@ -337,7 +338,7 @@ int top_run(struct control *control, const struct top_options *options, struct f
     top_finish(&top);
     control_close(link.control);
     tls_context_release(link.tls);
-    if (number && number != SIGINT) { /* as if nobody had asked for the terminal back */
+    if (number && number != SIGINT) { /* ends as if there were no signal handler */
         signal(number, SIG_DFL);
         raise(number);
         exit(128 + number);

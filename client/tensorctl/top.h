@@ -14,17 +14,17 @@
 struct control;
 
 enum {
-    TOP_TIMEOUT_MS = 2000,  /* for an answer: so long keys may have to wait */
-    TOP_BATCH_COLUMNS = 200 /* where lines have no end: room for all that there is */
+    TOP_TIMEOUT_MS = 2000,  /* for a reply: a key may have to wait so long */
+    TOP_BATCH_COLUMNS = 200 /* where lines have no limit: room for all columns */
 };
 
 struct top_options {
     const char *url;
     double interval_s;
     bool batch;          /* frames as plain text, one after the other */
-    unsigned long count; /* of frames; 0: no end */
+    unsigned long count; /* number of frames; 0: no limit */
 };
-/* Runs until the user quits, a signal ends it, or, in a batch, the daemon is gone. Takes over the control connection. */
+/* Runs until the user quits, a signal comes, or in a batch the daemon is gone. Takes over the control connection. */
 int top_run(struct control *control, const struct top_options *options, struct fault *fault);
 
 /* ---- what is shown ---- */
@@ -56,7 +56,7 @@ struct top_rate {
     double per_s;
 };
 
-/* How busy a device was at the last looks, for a line of sparks. */
+/* How busy a device was at the last refreshes, for a line of sparks. */
 enum { TOP_TRAIL = 30 };
 struct top_trail {
     char device[64];
@@ -64,40 +64,40 @@ struct top_trail {
 };
 
 struct top {
-    struct top_trail *trails; /* of the devices, in the order of the status */
+    struct top_trail *trails; /* one for each device, in the order of the status */
     size_t n_trails;
     Tensord__Status *status; /* the newest; its sessions are in the order that is shown. NULL: none yet */
-    struct top_rate *rates;  /* of these, by number */
+    struct top_rate *rates;  /* one for each session, ordered by number */
     size_t n_rates;
     int64_t taken_ms;
     bool batch;
-    char trouble[256]; /* with the connection; "" */
-    char message[320]; /* what became of the user's last wish; "" */
+    char trouble[256]; /* what is wrong with the connection; "": nothing */
+    char message[320]; /* the result of the user's last command; "": none */
     enum top_column sort;
     bool reverse;
-    uint64_t selected; /* session; 0: none */
-    size_t cursor;     /* its place */
+    uint64_t selected; /* the selected session; 0: none */
+    size_t cursor;     /* its place in the list */
     size_t first, first_device;
-    size_t page; /* sessions that the last frame had room for */
+    size_t page; /* the number of sessions for which the last frame had room */
     enum top_mode mode;
-    uint64_t victim; /* TOP_CONFIRM: session that is to be ended */
+    uint64_t victim; /* TOP_CONFIRM: the session that the user wants to end */
 };
 
-/* Takes over the status, which came at this time (control_now_ms()). False: no memory; the old one stays. */
+/* Takes over the status, which came at this time (control_now_ms()). False out of memory: the old status stays. */
 bool top_take(struct top *top, Tensord__Status *status, int64_t now_ms);
 void top_finish(struct top *top);
-/* Operations per second of a session since the figures before. */
+/* Operations per second of a session since the status before. */
 double top_session_rate(const struct top *top, const Tensord__SessionStatus *session);
-/* Puts the sessions in order and keeps the selected one selected. */
+/* Sorts the sessions; the selected session stays selected. */
 void top_sort(struct top *top);
 
 /* ---- columns ---- */
 
 struct top_column_info {
     const char *title;
-    char key;           /* that sorts by it */
-    unsigned width;     /* 0: what is left */
-    unsigned important; /* the least goes first where a line is too short */
+    char key;           /* the key that sorts by this column */
+    unsigned width;     /* 0: the rest of the line */
+    unsigned important; /* if a line is too short, the column with the least number is left out first */
     bool right;
 };
 const struct top_column_info *top_column_info(enum top_column column);
@@ -110,7 +110,7 @@ int top_column_compare(const struct top *top, const Tensord__SessionStatus *a, c
 
 enum top_style { TOP_PLAIN, TOP_BOLD, TOP_TITLES, TOP_SELECTED, TOP_BAR, TOP_WARNING };
 
-/* Texts are put from left to right and from top to bottom, lie within the canvas and are safe to show. */
+/* top_draw() puts texts from left to right and from top to bottom. They lie within the canvas and are safe to show. */
 struct top_canvas {
     unsigned rows, columns;
     void (*put)(void *owner, unsigned row, unsigned column, enum top_style style, const char *text);
@@ -128,9 +128,9 @@ enum top_wish top_key(struct top *top, int key);
 
 enum top_event { TOP_EVENT_KEY, TOP_EVENT_TIME, TOP_EVENT_RESIZE, TOP_EVENT_SIGNAL };
 
-/* Takes the terminal of standard input and output over; says why not. */
+/* Takes over the terminal of standard input and output; the fault says why that is not possible. */
 int top_terminal_open(struct fault *fault);
 void top_terminal_close(void);
 void top_terminal_show(struct top *top);
-/* Waits for something to happen until `deadline_ms`; *what: the key, or the signal that asks for the end. */
+/* Waits for an event until `deadline_ms`; *what: the key, or the signal that ends the program. */
 enum top_event top_terminal_wait(int64_t deadline_ms, int *what);

@@ -128,7 +128,7 @@ void top_column_text(const struct top *top, const Tensord__SessionStatus *sessio
     }
 }
 
-/* The largest number first, texts by the alphabet; equals by the session's number. */
+/* The largest number first, texts in alphabetical order; equal values by the session's number. */
 int top_column_compare(const struct top *top, const Tensord__SessionStatus *a, const Tensord__SessionStatus *b,
                        enum top_column column) {
     int order = 0;
@@ -144,7 +144,7 @@ int top_column_compare(const struct top *top, const Tensord__SessionStatus *a, c
 /* ---- the pen ---- */
 
 enum {
-    DRAW_WIDE = 110, /* columns from which a device has one line */
+    DRAW_WIDE = 110, /* with so many columns a device has one line */
     DRAW_TEXT_MAX = 512,
     DRAW_FIELD_MAX = 128,
     DRAW_BAR_MAX = 24,
@@ -181,7 +181,7 @@ static void pen_line(struct pen *pen) {
     pen->column = 0;
 }
 
-/* A text in a field of this width, and a space. */
+/* Puts a text into a field of this width, and a space behind it. */
 static void pen_field(struct pen *pen, enum top_style style, const char *text, unsigned width, bool right) {
     char line[DRAW_TEXT_MAX + DRAW_FIELD_MAX], cell[DRAW_TEXT_MAX];
     if (width >= DRAW_FIELD_MAX)
@@ -199,7 +199,7 @@ static double reading(const Tensord__Reading *reading, double otherwise) {
     return reading ? (double)reading->value : otherwise;
 }
 
-/* "[####==oo....]": in tensors, reserved by the pool and unused, others', free. */
+/* "[####==oo....]": '#' is in tensors, '=' is reserved by the pool and unused, 'o' is used by other processes, '.' is free. */
 static void draw_memory_bar(struct pen *pen, const Tensord__DeviceStatus *device, unsigned width) {
     const Tensord__DeviceReadings *readings = device->readings;
     double others = readings ? reading(readings->memory_others, 0) : 0;
@@ -211,7 +211,7 @@ static void draw_memory_bar(struct pen *pen, const Tensord__DeviceStatus *device
     double live = (double)device->memory_live / total * width, kept = (double)device->memory_reserved / total * width,
            end = kept + others / total * width;
     if (live > 0 && live < 1)
-        live = 1; /* what is there at all shows */
+        live = 1; /* any live memory shows */
     for (unsigned i = 0; i < width; i++)
         bar[i] = i + 0.5 < live ? '#' : i + 0.5 < kept ? '=' : i + 0.5 < end ? 'o' : '.';
     bar[width] = 0;
@@ -238,7 +238,7 @@ static void draw_memory(struct pen *pen, const Tensord__DeviceStatus *device, un
     pen_field(pen, TOP_PLAIN, text, 17, true);
 }
 
-/* What NVML tells; nothing for a CPU. */
+/* Readings of NVML; nothing for a CPU. */
 static void draw_readings(struct pen *pen, const Tensord__DeviceStatus *device, unsigned width) {
     const Tensord__DeviceReadings *readings = device->readings;
     if (!readings)
@@ -253,7 +253,7 @@ static void draw_readings(struct pen *pen, const Tensord__DeviceStatus *device, 
         pen_print(pen, TOP_PLAIN, "%.0f W ", reading(readings->power_draw, 0) / 1e3);
 }
 
-/* "▁▁▃█": the last looks, where a device has been busy at any of them. */
+/* "▁▁▃█": how busy the device was at the last refreshes. */
 static void draw_trail(struct pen *pen, const struct top_trail *trail) {
     static const char *const sparks[] = {" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
     char line[TOP_TRAIL * 3 + 1] = "";
@@ -306,7 +306,7 @@ static void draw_device(struct pen *pen, const struct top *top, size_t number, u
     pen_line(pen);
 }
 
-/* In at most half of the screen. Where there are too many, those from first_device on. */
+/* Draws the devices, in at most half of the screen; if there are too many, the ones from first_device on. */
 static void draw_devices(struct pen *pen, struct top *top) {
     size_t count = top->status->n_devices, room = pen->canvas->rows > 3 ? (pen->canvas->rows - 2) / 2 : 0;
     unsigned lines = pen->canvas->columns >= DRAW_WIDE || count * 2 > room ? 1 : 2;
@@ -329,7 +329,7 @@ struct draw_layout {
     unsigned width[TOP_COLUMNS];
 };
 
-/* Drops the least important columns until a line has room for the others. The one that orders them stays. */
+/* Drops the least important columns until a line has room for the others. The column that sorts the sessions stays. */
 static void draw_lay_out(const struct top *top, unsigned columns, struct draw_layout *layout) {
     unsigned sum = 0;
     for (unsigned i = 0; i < TOP_COLUMNS; i++) {
@@ -446,7 +446,7 @@ static void draw_foot(struct pen *pen, const struct top *top) {
 }
 
 void top_draw(struct top *top, const struct top_canvas *canvas) {
-    bool foot = !top->batch && canvas->rows > 1; /* the last line, which the others leave alone */
+    bool foot = !top->batch && canvas->rows > 1; /* the last line is for the foot alone */
     struct top_canvas above = {canvas->rows - foot, canvas->columns, canvas->put, canvas->owner};
     struct pen pen = {.canvas = &above}, last = {.canvas = canvas, .row = canvas->rows - 1};
     draw_head(&pen, top);

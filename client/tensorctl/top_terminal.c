@@ -15,8 +15,8 @@
 enum { PAIR_BAR = 1, PAIR_WARNING };
 
 static SCREEN *terminal;
-static sigset_t terminal_signals, terminal_before; /* that are taken in top_terminal_wait() alone */
-static volatile sig_atomic_t terminal_ended;       /* by this signal */
+static sigset_t terminal_signals, terminal_before; /* handled only in top_terminal_wait(); and the mask before */
+static volatile sig_atomic_t terminal_ended;       /* the signal that ends the program; 0: none */
 
 static void terminal_end(int number) {
     terminal_ended = number;
@@ -26,14 +26,14 @@ static void terminal_winch(int number) {
     (void)number;
 }
 
-/* All text is UTF-8, whatever the environment says of the rest. */
+/* All text is UTF-8, whatever locale the environment sets. */
 static void terminal_set_locale(void) {
     setlocale(LC_CTYPE, "");
     if (strcmp(nl_langinfo(CODESET), "UTF-8") != 0)
         setlocale(LC_CTYPE, "C.UTF-8");
 }
 
-/* Blocked but while it waits, so that none comes between a look and the wait. */
+/* Signals are blocked except during the wait, so that none comes between the check of terminal_ended and the wait. */
 static void terminal_take_signals(void) {
     static const int ends[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
     struct sigaction action = {.sa_handler = terminal_end};
@@ -123,7 +123,7 @@ static int terminal_key(int key) {
     }
 }
 
-/* A resize that curses has not been told of, since the signal is ours. */
+/* Whether the terminal has another size. curses does not know it, because this program handles SIGWINCH. */
 static bool terminal_resized(void) {
     int rows = LINES, columns = COLS;
     struct winsize size;

@@ -17,19 +17,19 @@ bool trace_file_open(struct trace_file *file, const char *path) {
     return file->out;
 }
 
-/* Begins an event; the caller goes on with `, "key": …}`. Numbers of processes and threads begin at 1. */
+/* Begins an event; the caller continues with `, "key": …}`. Numbers of processes and threads begin at 1. */
 static void file_event(struct trace_file *file, const char *phase, unsigned device) {
     fprintf(file->out, "%s\n{\"ph\": \"%s\", \"pid\": %u", file->any ? "," : "", phase, device + 1);
     file->any = true;
 }
 
-/* As a string. */
+/* Writes a text as a JSON string. */
 static void file_text(struct trace_file *file, const char *text) {
     struct json json = {.out = file->out, .first = true};
     json_text(&json, NULL, text);
 }
 
-/* Microseconds, with all nanoseconds. */
+/* Writes a time in microseconds, with three decimals for the nanoseconds. */
 static void file_time(struct trace_file *file, const char *key, uint64_t ns) {
     fprintf(file->out, ", \"%s\": %" PRIu64 ".%03u", key, ns / 1000, (unsigned)(ns % 1000));
 }
@@ -41,7 +41,7 @@ void trace_file_device(struct trace_file *file, unsigned device, const char *nam
     fputs("}}", file->out);
 }
 
-/* The newest of this number; NULL: nothing is known of it. */
+/* The newest session with this number; NULL: there is none. */
 static const struct trace_session *file_session(const struct trace_file *file, uint64_t number) {
     for (size_t i = file->n_sessions; i-- > 0;)
         if (file->sessions[i].number == number)
@@ -62,7 +62,7 @@ static void file_add_session(struct trace_file *file, const Tensord__TraceSessio
     file->sessions[file->n_sessions++] = (struct trace_session){session->session, words};
 }
 
-/* The number of the thread that a track is, and of that for what is enqueued there. */
+/* The number of a track's thread, or of the thread with its enqueued operations. */
 static size_t track_thread(size_t number, bool enqueued) {
     return 2 * number + (enqueued ? 2 : 1);
 }
@@ -100,7 +100,7 @@ static bool track_is(const struct trace_track *track, const struct trace_track *
            track->role == wanted->role;
 }
 
-/* The track's place; a new one is named in the file. */
+/* The index of the track. A new track gets its name in the file. */
 static size_t file_track(struct trace_file *file, const struct trace_track *wanted) {
     if (file->n_tracks && track_is(&file->tracks[file->last_track], wanted))
         return file->last_track;
@@ -119,7 +119,8 @@ static size_t file_track(struct trace_file *file, const struct trace_track *want
     return file->last_track;
 }
 
-/* "f32 (64, 784)", of the operand whose extents begin there; what comes from elsewhere may be short. */
+/* "f32 (64, 784)": the operand whose extents begin at `extent`; returns where the next ones begin. The message comes from
+ * elsewhere and may have too few extents. */
 static size_t file_operand(struct trace_file *file, const Tensord__TraceEvent *event, size_t operand, size_t extent) {
     uint32_t dtype = event->dtypes[operand], rank = event->ranks[operand];
     fprintf(file->out, "%s (", dtype < DTYPE_COUNT ? dtype_name((enum dtype)dtype) : "unknown");
@@ -138,7 +139,7 @@ static void file_operands(struct trace_file *file, const Tensord__TraceEvent *ev
     fputs(n ? "\"" : "", file->out);
 }
 
-/* A slice on one of the track's threads; the caller goes on with `, "args": {…}}`. */
+/* A slice on one of the track's threads; the caller continues with `, "args": {…}}`. */
 static void file_span(struct trace_file *file, size_t track, bool enqueued, const char *category, const char *name,
                       uint64_t at_ns, uint64_t ns) {
     file_event(file, "X", file->tracks[track].device);
@@ -148,7 +149,7 @@ static void file_span(struct trace_file *file, size_t track, bool enqueued, cons
     file_time(file, "dur", ns);
 }
 
-/* An end of the newest arrow, which belongs to the slice that was begun there at that time. */
+/* One end of the newest arrow; it belongs to the slice that begins on that thread at that time. */
 static void file_arrow(struct trace_file *file, size_t track, bool enqueued, uint64_t at_ns) {
     file_event(file, enqueued ? "s" : "f", file->tracks[track].device);
     fprintf(file->out, ", \"tid\": %zu, \"cat\": \"queue\", \"name\": \"queued\", \"bp\": \"e\", \"id\": %" PRIu64,
@@ -157,7 +158,7 @@ static void file_arrow(struct trace_file *file, size_t track, bool enqueued, uin
     fputs("}", file->out);
 }
 
-/* From when it was enqueued, which is one slice for all that has the same time, to its own slice. */
+/* An arrow to the launch's slice from the slice of its enqueuing. Launches that were enqueued at the same time share that slice. */
 static void file_queued(struct trace_file *file, size_t number, const Tensord__TraceEvent *event) {
     struct trace_track *track = &file->tracks[number];
     uint64_t enqueued_ns = event->begin_ns - event->queued_ns;
@@ -228,7 +229,7 @@ void trace_file_dropped(struct trace_file *file, unsigned device, uint64_t dropp
 
 /* ---- the end ---- */
 
-/* When it began by the daemon's wall clock, and which moment that is here, for who compares it with a log. */
+/* The moment of the beginning by the daemon's wall clock and by the clock of this file, to compare the trace with a log. */
 static void file_started(const struct trace_file *file) {
     time_t seconds = (time_t)(file->wall_ns / 1000000000);
     struct tm utc;

@@ -10,7 +10,7 @@
 
 #include "proto/wire/tensord.pb-c.h"
 
-/* Whose a session is. */
+/* The program and the owner of a session. */
 struct trace_session {
     uint64_t number;
     char *words; /* "fashion_mnist (alice)" */
@@ -21,26 +21,26 @@ struct trace_track {
     uint32_t stream;
     uint64_t session;
     int32_t role;
-    uint64_t enqueued_ns; /* of the last slice on the track beside it; 0: there is none */
+    uint64_t enqueued_ns; /* the time of the last slice of enqueued operations beside this track; 0: there is none */
 };
 
 struct trace_file {
     FILE *out;
-    bool any; /* something is written: a comma is due */
+    bool any; /* an event has been written: the next one needs a comma before it */
     struct trace_track *tracks;
     size_t n_tracks, last_track;
     struct trace_session *sessions;
     size_t n_sessions;
-    uint64_t at_ns, wall_ns; /* a moment at the beginning by both clocks; 0: not told */
+    uint64_t at_ns, wall_ns; /* one moment at the beginning, by both clocks; 0: not known */
     uint64_t events, arrows;
     bool no_memory;
 };
 
-/* False where the file cannot be made (errno). */
+/* False with errno if the file cannot be made. */
 bool trace_file_open(struct trace_file *file, const char *path);
 void trace_file_device(struct trace_file *file, unsigned device, const char *name);
 void trace_file_add(struct trace_file *file, unsigned device, const Tensord__TraceEvents *events);
 /* Notes that `dropped` events of the device are missing. */
 void trace_file_dropped(struct trace_file *file, unsigned device, uint64_t dropped);
-/* Ends the file; false where not all could be written (errno). */
+/* Ends the file; false with errno if not everything could be written. */
 bool trace_file_close(struct trace_file *file);

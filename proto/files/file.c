@@ -41,7 +41,7 @@ static int new_file_fault(const struct new_file *file, const char *what, struct 
     return fault_set(fault, STATUS_INVALID_ARGUMENT, "%.150s: %s%s%.60s", file->path, what, *what ? ": " : "", reason);
 }
 
-/* Bytes of the path that are its directory, with the slash. */
+/* The length of the path's directory, with the slash. */
 static size_t directory_bytes(const char *path) {
     const char *slash = strrchr(path, '/');
     return slash ? (size_t)(slash - path) + 1 : 0;
@@ -72,7 +72,7 @@ int new_file_write(struct new_file *file, const void *data, size_t bytes, struct
     return whole_write(file->fd, data, bytes) ? STATUS_OK : new_file_fault(file, "cannot be written", fault);
 }
 
-/* So that the rename is on the disk. */
+/* Syncs the directory, so that the rename is on the disk. */
 static int sync_directory(struct new_file *file, struct fault *fault) {
     char directory[NEW_FILE_PATH_MAX];
     size_t bytes = directory_bytes(file->path);

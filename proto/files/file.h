@@ -8,13 +8,13 @@
 
 #include "proto/ops/status.h"
 
-/* False with errno: some of them could not be written. */
+/* Writes all bytes, with as many system calls as that takes. False with errno: some could not be written. */
 bool whole_write(int fd, const void *data, size_t bytes);
-/* From a place in the file. False with errno; 0: the file ends before. */
+/* Reads all bytes from the place `at` on. False with errno; errno 0: the file ends too early. */
 bool whole_read(int fd, void *to, size_t bytes, uint64_t at);
 
-/* A file that takes the place of another one in one step: it is written beside it under another name, brought to the disk,
- * and renamed. Until then, and on any failure, the old one stays as it was. */
+/* A new file that replaces an old one in one step: it is written beside the old file under another name, synced to the disk,
+ * and renamed. Until then, and on any failure, the old file stays as it was. */
 
 enum { NEW_FILE_PATH_MAX = 4096 };
 
@@ -23,11 +23,11 @@ struct new_file {
     char path[NEW_FILE_PATH_MAX], temporary[NEW_FILE_PATH_MAX];
 };
 
-/* STATUS_INVALID_ARGUMENT begins with the path and says why not. All of them do. */
+/* All of these functions fail with STATUS_INVALID_ARGUMENT; the message begins with the path and says why. */
 int new_file_open(struct new_file *file, const char *path, mode_t mode, struct fault *fault);
 int new_file_write(struct new_file *file, const void *data, size_t bytes, struct fault *fault);
-/* On failure the old file is there (the new one only where it cannot be said that it outlasts a crash of the host), and
- * new_file_abandon() is still to be called. */
+/* On failure the old file is still there, unless only the sync of the folder has failed: then the new file is there, but may
+ * be lost in a crash of the host. Call new_file_abandon() also after a failure. */
 int new_file_commit(struct new_file *file, struct fault *fault);
 /* Removes what has been written. Does nothing after a commit, or for a file that was not opened. */
 void new_file_abandon(struct new_file *file);

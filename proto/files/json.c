@@ -66,7 +66,7 @@ void json_integer(struct json *json, const char *key, uint64_t value) {
     fprintf(json->out, "%" PRIu64, value);
 }
 
-/* JSON has no NaN and no infinity. No program here calls setlocale(), so the decimal point is a point. */
+/* JSON has no NaN and no infinity. No program here sets LC_NUMERIC, so the decimal point is a point. */
 void json_real(struct json *json, const char *key, double value) {
     json_key(json, key);
     if (isfinite(value))

@@ -1,9 +1,9 @@
-/* Texts in JSON, also for files that read it with jansson, with whose names json.h cannot be included. */
+/* Texts in JSON. A header of its own, because files that include jansson.h cannot include json.h: some names are in both. */
 #pragma once
 
 #include <stdio.h>
 
-/* A text by itself, in quotes. */
+/* Writes a text in quotes. */
 void json_quote(FILE *out, const char *text);
-/* A parser's words have a piece of the file in them: makes them fit to be shown. */
+/* Makes a parser's message safe to show, because it may have a piece of the parsed file in it. */
 void json_clean(char *words);

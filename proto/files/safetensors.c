@@ -7,8 +7,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "proto/files/json_text.h"
 #include "proto/files/file.h"
+#include "proto/files/json_text.h"
 #include "proto/ops/cleanup.h"
 #include "proto/wire/check.h"
 
@@ -101,7 +101,7 @@ static int entry_parse(struct safetensors_entry *entry, const char *name, const 
     return code == STATUS_OK ? entry_offsets(entry, value, fault) : code;
 }
 
-/* Texts by names. What they say is the business of whoever wrote them. */
+/* Metadata is an object of texts. Their content is not used. */
 static int metadata_check(const json_t *metadata, struct fault *fault) {
     const char *key;
     json_t *value;
@@ -121,7 +121,7 @@ static int compare_places(const void *a, const void *b) {
     return x->end < y->end ? -1 : x->end > y->end;
 }
 
-/* The tensors lie one after the other, and the last one ends where the file does. */
+/* Checks that the tensors lie one after the other, and that the last one ends at the end of the file. */
 static int safetensors_check_places(const struct safetensors *file, uint64_t file_bytes, struct fault *fault) {
     uint64_t end = 0, data_bytes = file_bytes - file->data;
     for (size_t i = 0; i < file->count; i++) {
@@ -264,7 +264,7 @@ static void print_head(FILE *out, const struct safetensors_entry *entries, size_
         print_entry(out, &entries[i]);
     }
     fputc('}', out);
-    while (ftell(out) % SAFETENSORS_LENGTH_BYTES) /* the data is aligned, too */
+    while (ftell(out) % SAFETENSORS_LENGTH_BYTES) /* so that the data is aligned, too */
         fputc(' ', out);
 }
 

@@ -8,7 +8,7 @@
 #include "proto/files/json.h"
 #include "proto/ops/status.h"
 
-/* ---- worked out of the figures ---- */
+/* ---- computed figures ---- */
 
 enum { FIGURES_BEYOND = 2 /* samples */ };
 
@@ -64,7 +64,7 @@ static void status_json_memory(struct json *json, const Tensord__DeviceStatus *d
     json_close(json, '}');
 }
 
-/* null: not available. */
+/* Writes null if there is no reading. */
 static void json_reading(struct json *json, const char *key, const Tensord__Reading *reading, double unit) {
     if (!reading)
         json_real(json, key, NAN);
@@ -107,7 +107,7 @@ static void status_json_readings(struct json *json, const Tensord__DeviceReading
     json_close(json, '}');
 }
 
-/* null: no limit of its own. */
+/* Writes null if there is no limit. */
 static void json_limit(struct json *json, const char *key, uint64_t limit) {
     if (limit)
         json_integer(json, key, limit);

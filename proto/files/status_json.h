@@ -1,5 +1,5 @@
-/* The daemon's figures as JSON: one shape for tensorctl's --json and the daemon's own /status.json. Bytes are integers,
- * null is what is not available. */
+/* A status of the daemon as JSON, in the same form for tensorctl's --json and the daemon's /status.json, and figures that are
+ * computed from a status. Bytes are integers; null means that a value is not available. */
 #pragma once
 
 #include <stdbool.h>
@@ -12,15 +12,16 @@ enum status_json_view { STATUS_JSON_ALL, STATUS_JSON_DEVICES, STATUS_JSON_SESSIO
 
 /* One JSON value and a newline, over several indented lines if `pretty`. */
 void status_json_write(FILE *out, const Tensord__Status *status, enum status_json_view view, bool pretty);
-/* The same for the table of operations and what each device has of it; always pretty. */
+/* The same for the table of operations, and which of them each device has; always pretty. */
 void status_json_write_operations(FILE *out, const Tensord__OperationList *list);
 
-/* What is worked out of the figures in a status, the same for whoever shows them. */
+/* ---- figures that are computed from a status ---- */
 
-/* The bound below which this part of all times lies, in seconds; infinite among the longest ones, which have none. NaN where
- * fewer than two of the measured times lie beyond it, so that it says nothing. NULL has no times. */
+/* A bound in seconds below which this part of all times lies; infinite if it lies among the longest times, which have no bound.
+ * NaN if fewer than two of the measured times lie beyond the bound, because the bound is then not reliable. NULL: no times. */
 double figures_quantile(const Tensord__Histogram *histogram, double part);
+/* The number of times. */
 uint64_t figures_count(const Tensord__Histogram *histogram);
 
-/* The program's name, of a client that says "name libtensord/1.2". `size` of 64 is enough for the one of a session. */
+/* The program's name, for a client "name libtensord/1.2". A `size` of 64 is enough for the client of a session. */
 void figures_program(const char *client, char *program, unsigned size);

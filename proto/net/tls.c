@@ -10,20 +10,20 @@
 
 #include "proto/net/tls_impl.h"
 
-/* OpenSSL reads from the socket, and writes to it; what it does not take goes to `out`, which has room for a record. So
- * what has been encrypted has been taken, and no write must be repeated as it was. */
+/* OpenSSL reads from the socket and writes to it. Bytes that the socket does not take go to `out`, which has room for a record.
+ * So every byte that OpenSSL has encrypted has been taken, and no caller must repeat a write with the same bytes. */
 struct tls {
     struct tls_context *context;
     SSL *ssl;
     int fd;
-    pthread_mutex_t lock; /* for all of it */
+    pthread_mutex_t lock; /* for all members */
     atomic_uint waiting;  /* threads that want the lock */
-    uint8_t *out;         /* [TLS_OUT_BYTES], of which [sent, filled) must be sent; NULL: nothing must */
+    uint8_t *out;         /* [TLS_OUT_BYTES]; the bytes [sent, filled) are not sent yet. NULL: there are none */
     size_t sent, filled;
     bool corked; /* another record follows at once */
-    bool met;    /* the first byte that came is of TLS */
+    bool met;    /* the first byte that came begins a TLS record */
     bool eof;    /* the socket has ended */
-    int error;   /* of the socket's, or EPROTO: nothing is read or written any more; 0: none */
+    int error;   /* an errno of the socket, or EPROTO: nothing is read or written any more; 0: none */
     bool ended;
     struct fault fault;
     atomic_bool ready, over, more, unsent; /* the handshake is done, or has failed */
@@ -59,7 +59,7 @@ static void out_give(struct tls *tls) {
     atomic_store_explicit(&tls->unsent, false, memory_order_relaxed);
 }
 
-/* 0: all is sent. */
+/* 0: everything has been sent. Otherwise an errno. */
 static int out_flush(struct tls *tls) {
     while (tls->sent < tls->filled) {
         ssize_t sent = send(tls->fd, tls->out + tls->sent, tls->filled - tls->sent, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -76,7 +76,7 @@ static int out_flush(struct tls *tls) {
     return 0;
 }
 
-/* What the socket takes of it; where it is broken, the flush of the rest tells. */
+/* The number of bytes that the socket takes. If the socket is broken this is 0, and out_flush() reports the error. */
 static size_t send_some(const struct tls *tls, const char *bytes, size_t n) {
     int flags = MSG_NOSIGNAL | MSG_DONTWAIT | (tls->corked ? MSG_MORE : 0);
     ssize_t sent;
@@ -107,7 +107,8 @@ static int socket_write(BIO *bio, const char *bytes, int n) {
     return (int)(sent + kept);
 }
 
-/* Types of records are 20 to 23 (RFC 8446, 5.1). */
+/* Reads from the socket. Before the first byte it only peeks: a TLS record begins with its type, 20 to 23 (RFC 8446, 5.1), and
+ * anything else stays in the socket. */
 static ssize_t receive(struct tls *tls, char *place, size_t n) {
     ssize_t got;
     do {
@@ -176,7 +177,7 @@ static bool set_side(struct tls *tls) {
     SSL_set_connect_state(tls->ssl);
     pthread_mutex_lock(&context->lock);
     if (context->session) {
-        SSL_set_session(tls->ssl, context->session); /* where it is of no use any more, there is a whole handshake */
+        SSL_set_session(tls->ssl, context->session); /* if the server does not accept it, there is a full handshake */
     }
     pthread_mutex_unlock(&context->lock);
     return set_host(tls);
@@ -222,7 +223,7 @@ void tls_destroy(struct tls *tls) {
     if (!tls) {
         return;
     }
-    /* Without this, OpenSSL takes the session for one that failed, and will not resume it. */
+    /* Without this OpenSSL thinks that the session has failed, and does not resume it. */
     if (tls->ssl && !tls->error) {
         SSL_set_shutdown(tls->ssl, SSL_SENT_SHUTDOWN | SSL_RECEIVED_SHUTDOWN);
     }
@@ -263,7 +264,7 @@ static void explain(struct tls *tls) {
     }
 }
 
-/* What a call that returned `result` means: 0: the orderly end; EAGAIN; or why there will be no more calls. */
+/* The meaning of a call of OpenSSL that returned `result`: 0: the orderly end; EAGAIN; or the errno that ends the connection. */
 static int note(struct tls *tls, int result) {
     int kind = SSL_get_error(tls->ssl, result);
     if (kind == SSL_ERROR_WANT_READ || kind == SSL_ERROR_WANT_WRITE) {
@@ -312,7 +313,7 @@ static int step(struct tls *tls) {
         fault_set(&tls->fault, STATUS_CONNECTION, "TLS: the other side ended the handshake");
     }
     tls->over = error && error != EAGAIN;
-    out_flush(tls); /* an alert, too; where the socket is full or broken, the next call sees it again */
+    out_flush(tls); /* also sends an alert; if the socket is full or broken, the next call will notice it */
     return error;
 }
 
@@ -359,9 +360,9 @@ ssize_t tls_read(struct tls *tls, void *place, size_t bytes) {
         error = read_some(tls, place, bytes, &got);
     }
     if (tls->filled > tls->sent) {
-        out_flush(tls); /* what reading had OpenSSL answer */
+        out_flush(tls); /* reading may make OpenSSL send something, such as a change of keys */
     }
-    /* With the place full nobody has looked further; and after an end nothing more tells of it. */
+    /* If the place is full, OpenSSL may have more; and poll() does not report an end that has been read already. */
     atomic_store_explicit(&tls->more, got > 0 && (got == bytes || error != EAGAIN), memory_order_relaxed);
     unlock(tls);
     if (got > 0 || !error) {
@@ -382,7 +383,8 @@ struct source {
     size_t n, skip; /* of the first part */
 };
 
-/* The next record's bytes: where they lie, if one part fills it or is the last, else put together in `place`. */
+/* The bytes of the next record. If one part fills the record, or is the last part, they stay where they lie; otherwise they are
+ * copied together into `place`. */
 static const uint8_t *source_peek(const struct source *source, uint8_t place[TLS_RECORD], size_t *bytes) {
     const uint8_t *first = (const uint8_t *)source->parts->iov_base + source->skip;
     size_t left = source->parts->iov_len - source->skip, filled = 0, skip = source->skip;
@@ -409,7 +411,7 @@ static void source_skip(struct source *source, size_t bytes) {
     }
 }
 
-/* One record, which the socket or the buffer takes whole. */
+/* Writes one record; the socket and the buffer together take all of it. */
 static int write_record(struct tls *tls, struct source *source, size_t *taken) {
     uint8_t place[TLS_RECORD];
     size_t bytes, n = 0;
@@ -435,7 +437,7 @@ ssize_t tls_write(struct tls *tls, const struct iovec *parts, size_t n) {
         }
         if (taken >= share && atomic_load_explicit(&tls->waiting, memory_order_relaxed)) {
             unlock(tls);
-            sched_yield(); /* a mutex has no queue: let the reader in */
+            sched_yield(); /* a mutex has no queue: give the reader a chance to take it */
             lock(tls);
             share = taken + TLS_SHARE;
         }
@@ -473,7 +475,7 @@ void tls_end(struct tls *tls) {
     unlock(tls);
 }
 
-/* ---- who, and how ---- */
+/* ---- the peer and the cipher ---- */
 
 const char *tls_peer_name(const struct tls *tls) {
     return tls->name;

@@ -1,9 +1,10 @@
-/* TLS 1.3 over a connected socket, with OpenSSL. Callers see it through transport.h; only those who make contexts and
- * connections need this.
+/* TLS 1.3 over a connected socket, with OpenSSL. Most callers use it through transport.h; only code that makes contexts needs
+ * this header.
  *
- * A context is what connections share: certificates, keys, whom to trust. It is counted, constant once made, and may be
- * used by any thread. A connection has a lock of its own around OpenSSL's calls, which is never held while waiting, so
- * that one thread may read while another writes. The socket is non-blocking; nothing here ever waits for it. */
+ * A context has what connections share: certificates, keys, and the authorities to trust. It is reference-counted, does not
+ * change once it is made, and may be used by any thread. A connection has a lock of its own around OpenSSL's calls. No thread
+ * waits for the socket while it holds this lock, so one thread may read while another writes. The socket is non-blocking;
+ * no function here waits for it. */
 #pragma once
 
 #include <stdbool.h>
@@ -21,39 +22,39 @@ struct tls;
 
 enum tls_client_auth {
     TLS_CLIENT_NONE,     /* clients are not asked for a certificate */
-    TLS_CLIENT_OPTIONAL, /* one that they present must be good */
+    TLS_CLIENT_OPTIONAL, /* if a client presents a certificate, it must be valid */
     TLS_CLIENT_REQUIRED,
 };
 
-/* Keys that encrypt session tickets. All processes that serve one listener have the same, so that a client resumes
- * wherever it comes. The first makes new tickets, both open old ones. */
+/* Keys that encrypt session tickets. All processes that serve one listener have the same keys, so that a client can resume its
+ * TLS session with any of them. The first key makes new tickets; both keys open tickets. */
 enum { TLS_TICKET_KEYS = 2, TLS_TICKET_LIFETIME_S = 2 * 3600 };
 struct tls_ticket_key {
     uint8_t name[16], cipher[32], mac[32];
 };
 
 struct tls_server_options {
-    const char *certificate; /* PEM texts: the certificate and what leads from it to the root, */
-    const char *key;         /* its key, */
-    const char *client_ca;   /* and the CAs of clients' certificates; NULL with TLS_CLIENT_NONE */
+    const char *certificate; /* PEM text: the certificate, and the chain of certificates from it to the root */
+    const char *key;         /* PEM text: its key */
+    const char *client_ca;   /* PEM text: the CAs of clients' certificates; NULL with TLS_CLIENT_NONE */
     enum tls_client_auth client_auth;
     struct tls_ticket_key tickets[TLS_TICKET_KEYS];
 };
-/* STATUS_INVALID_ARGUMENT says which text is no good, and why: malformed, a key with a passphrase, or of another
- * certificate. */
+/* STATUS_INVALID_ARGUMENT says which text is refused, and why: it is malformed, the key has a passphrase, or the key belongs
+ * to another certificate. */
 int tls_server_create(const struct tls_server_options *options, struct tls_context **context, struct fault *fault);
-/* Why the server's certificate is of no use to clients at this time of day; "" where it is. */
+/* Says why clients refuse the server's certificate now: it is not valid yet, or has expired; "": its dates are valid. */
 void tls_server_check_dates(const struct tls_context *context, char *text, size_t size);
-/* A key that nobody can guess. */
+/* Makes a random key. */
 int tls_ticket_key_make(struct tls_ticket_key *key, struct fault *fault);
 
 struct tls_client_options {
-    const char *host;        /* that the server's certificate must be for: a name or an IP address */
-    const char *ca;          /* PEM file of those to trust; NULL: the system's */
-    const char *certificate; /* PEM file to present to servers that ask; NULL: none */
-    const char *key;         /* its key's file; NULL: in the same file */
+    const char *host;        /* the server's certificate must be for this host: a name or an IP address */
+    const char *ca;          /* PEM file of the authorities to trust; NULL: the system's */
+    const char *certificate; /* PEM file to present to a server that asks; NULL: none */
+    const char *key;         /* PEM file of its key; NULL: the key is in the certificate's file */
 };
-/* For connections to one server: they resume one another's sessions. */
+/* A context for connections to one server: each connection resumes the TLS session of an earlier one. */
 int tls_client_create(const struct tls_client_options *options, struct tls_context **context, struct fault *fault);
 
 struct tls_context *tls_context_hold(struct tls_context *context);
@@ -62,44 +63,45 @@ void tls_context_release(struct tls_context *context);
 
 /* ---- connections ---- */
 
-/* Over `fd`, which stays the caller's. Nothing is sent before the first call below, each of which drives the handshake
- * as far as it goes. */
+/* A connection over `fd`, which stays the caller's. Nothing is sent before the first call below. Each of these calls continues
+ * the handshake as far as the socket allows. */
 int tls_create(struct tls_context *context, int fd, struct tls **tls, struct fault *fault);
-/* `fd` is another number of the same socket. Not while another thread reads or writes. */
+/* `fd` is a new number for the same socket. Call it only while no other thread reads or writes. */
 void tls_move(struct tls *tls, int fd);
-/* Says nothing to the peer. Takes NULL. */
+/* Sends nothing to the peer. Takes NULL. */
 void tls_destroy(struct tls *tls);
 
-/* 0: done. EAGAIN: wait for the socket, to write where tls_unsent(). Another errno: tls_fault() tells. What a server
- * answers in place of a TLS record is left in the socket, for who understands it. */
+/* 0: done. EAGAIN: wait until the socket is readable, or also writable if tls_unsent(). Another errno: tls_fault() has the
+ * reason. Bytes that a server sends instead of a TLS record stay in the socket, so that the caller can read them. */
 int tls_handshake(struct tls *tls);
 bool tls_ready(const struct tls *tls);
-/* Neither done nor failed. */
+/* Whether the handshake is neither done nor failed. */
 bool tls_opening(const struct tls *tls);
 
-/* As recv(): some bytes, 0 at the orderly end, -1 with errno. EPROTO: tls_fault() tells, of an end without close_notify
- * too. As many bytes as there are, up to a share, and tls_more() says whether that was all. */
+/* As recv(): the number of bytes, 0 at the orderly end, -1 with errno. EPROTO: tls_fault() has the reason; an end without
+ * close_notify is such a failure. One call reads the bytes that have come, up to a limit; tls_more() says whether there are more. */
 ssize_t tls_read(struct tls *tls, void *place, size_t bytes);
-/* Bytes may be here already that the socket will not tell of: read again without waiting for it. */
+/* OpenSSL may have read more bytes already, which poll() does not report: read again without waiting for the socket. */
 bool tls_more(const struct tls *tls);
 
-/* As writev(): how many bytes have been taken, or -1 with errno. They may change afterwards, but lie here in part until
- * tls_flush() has returned 0. */
+/* As writev(): the number of bytes that were taken, or -1 with errno. The caller may change these bytes afterwards. A part of
+ * them may stay in a buffer here until tls_flush() has returned 0. */
 ssize_t tls_write(struct tls *tls, const struct iovec *parts, size_t n);
-/* 0: all has gone to the socket. EAGAIN: it is full. Else an errno. */
+/* 0: all bytes have gone to the socket. EAGAIN: the socket is full. Otherwise an errno. */
 int tls_flush(struct tls *tls);
 bool tls_unsent(const struct tls *tls);
-/* Tells the peer that nothing more will come, as far as the socket takes that. */
+/* Tells the peer that nothing more will come, if the socket takes that. */
 void tls_end(struct tls *tls);
 
-/* What ended the connection; code STATUS_OK where nothing has. */
+/* What has ended the connection; code STATUS_OK: nothing has. */
 void tls_fault(struct tls *tls, struct fault *fault);
 
-/* After the handshake. The peer's name by its certificate: the subject's CN (of several the last, which is the most
- * specific), else its first DNS name, address of mail or URI, as "dns:gpu1", "email:a@b" or "uri:…", which no user's name
- * can be; "" where it showed none. At most TLS_NAME_MAX bytes of UTF-8 without control characters, commas and spaces at
- * its ends: a certificate with another name is refused in the handshake. */
-enum { TLS_NAME_MAX = 70 }; /* X.520 allows a CN 64, and before other names stands their kind */
+/* After the handshake: the peer's name by its certificate. It is the subject's CN (of several CNs the last one, which is the most
+ * specific); without a CN the first DNS name, mail address or URI, as "dns:gpu1", "email:a@b" or "uri:…", forms that no
+ * user's name can have. "": the peer has shown no certificate. The name has at most TLS_NAME_MAX bytes of UTF-8, without
+ * control characters or commas, and without a space at its beginning or end: the handshake refuses a certificate with any
+ * other name. */
+enum { TLS_NAME_MAX = 70 }; /* X.520 allows 64 bytes for a CN; the other names have their kind before them */
 const char *tls_peer_name(const struct tls *tls);
 /* "TLS_AES_128_GCM_SHA256" */
 const char *tls_cipher(const struct tls *tls);

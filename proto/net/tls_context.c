@@ -1,4 +1,4 @@
-/* Contexts of TLS: what connections of a server or a client share, and the name of a client by its certificate. */
+/* TLS contexts: what the connections of a server or of a client share. Also the name of a client by its certificate. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -13,8 +13,8 @@
 
 #include "proto/net/tls_impl.h"
 
-/* Which processors encrypt AES by instructions decides what is asked for first. Of the AES suites the 128-bit one comes
- * first: as good as broken by nobody, and it needs 10 rounds in the place of 14. */
+/* The order of the cipher suites depends on the processor: AES comes first if the processor has instructions for it. Of the AES
+ * suites the 128-bit one comes first: nobody can break it, and it needs 10 rounds instead of 14. */
 static const char suites_aes[] = "TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256";
 static const char suites_chacha[] = "TLS_CHACHA20_POLY1305_SHA256:TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384";
 
@@ -36,7 +36,7 @@ static bool have_aes(void) {
 
 /* ---- a client's name by its certificate ---- */
 
-/* Lists of principals have commas between them; logs and tables show names. */
+/* Whether a text can be a principal's name: lists of principals have commas between the names, and logs and tables show names. */
 static bool usable(const unsigned char *text, size_t bytes) {
     if (bytes == 0 || bytes > TLS_NAME_MAX || text[0] == ' ' || text[bytes - 1] == ' ') {
         return false;
@@ -49,7 +49,7 @@ static bool usable(const unsigned char *text, size_t bytes) {
     return true;
 }
 
-/* False: the text is no name that can be used. */
+/* Writes `kind` and the text to `name`. False: the text cannot be a name. */
 static bool take(const ASN1_STRING *string, const char *kind, char name[TLS_NAME_MAX + 1]) {
     unsigned char *text = NULL;
     int bytes = string ? ASN1_STRING_to_UTF8(&text, string) : -1;
@@ -81,7 +81,7 @@ static bool take_alternative(X509 *certificate, char name[TLS_NAME_MAX + 1]) {
     return found;
 }
 
-/* Of several CNs the last one is the most specific (RFC 4514 writes it first). */
+/* Of several CNs the last one is the most specific; RFC 4514 writes it first. */
 bool tls_certificate_name(X509 *certificate, char name[TLS_NAME_MAX + 1]) {
     X509_NAME *subject = X509_get_subject_name(certificate);
     int at = -1;
@@ -103,14 +103,14 @@ static int set_common(struct tls_context *context, struct fault *fault) {
         !SSL_CTX_set_ciphersuites(ssl, have_aes() ? suites_aes : suites_chacha)) {
         return tls_explain(fault, STATUS_UNSUPPORTED, "TLS 1.3");
     }
-    /* Idle connections keep no buffers. A partial write returns what it took, and its retry may come with other bytes'
-     * address. */
+    /* Idle connections keep no buffers. A partial write returns the number of bytes that it took, and a retry may come from
+     * another address. */
     SSL_CTX_set_mode(ssl,
                      SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
     SSL_CTX_set_options(ssl, SSL_OP_CIPHER_SERVER_PREFERENCE | SSL_OP_NO_RENEGOTIATION);
     SSL_CTX_set_max_early_data(ssl, 0);
     SSL_CTX_set_timeout(ssl, TLS_TICKET_LIFETIME_S);
-    /* Several records with one read of the socket. */
+    /* One read of the socket may bring several records. */
     SSL_CTX_set_read_ahead(ssl, 1);
     SSL_CTX_set_default_read_buffer_len(ssl, TLS_READ_AHEAD);
     SSL_CTX_set_app_data(ssl, context);
@@ -118,7 +118,7 @@ static int set_common(struct tls_context *context, struct fault *fault) {
 }
 
 static int make(bool server, struct tls_context **out, struct fault *fault) {
-    /* The program may end while a thread of the library still uses a connection: no cleaning up behind its back. */
+    /* The program may end while a thread of the library still uses a connection: OpenSSL must not clean up then. */
     OPENSSL_init_ssl(OPENSSL_INIT_NO_ATEXIT, NULL);
     ERR_clear_error();
     struct tls_context *context = calloc(1, sizeof(*context));
@@ -186,7 +186,7 @@ static int use_chain(SSL_CTX *ssl, const char *text, struct fault *fault) {
         }
     }
     BIO_free(bio);
-    /* The end of the text shows as an error, too. */
+    /* At the end of the text OpenSSL also notes an error, PEM_R_NO_START_LINE. */
     if (good && ERR_GET_REASON(ERR_peek_last_error()) != PEM_R_NO_START_LINE) {
         good = !ERR_peek_last_error();
     }
@@ -243,13 +243,13 @@ static const struct tls_ticket_key *find_ticket_key(const struct tls_context *co
     return NULL;
 }
 
-/* OpenSSL asks for the keys of a ticket that it makes, or of one that a client shows. */
+/* OpenSSL calls this for the keys of a ticket: of a new one, or of one that a client shows. */
 static int use_ticket_key(SSL *ssl, unsigned char name[16], unsigned char *iv, EVP_CIPHER_CTX *cipher, EVP_MAC_CTX *mac,
                           int making) {
     const struct tls_context *context = SSL_CTX_get_app_data(SSL_get_SSL_CTX(ssl));
     const struct tls_ticket_key *key = making ? &context->tickets[0] : find_ticket_key(context, name);
     if (!key) {
-        return 0; /* forgotten: the client makes a new session */
+        return 0; /* the key is too old: the client makes a new TLS session */
     }
     OSSL_PARAM parameters[] = {
         OSSL_PARAM_construct_octet_string(OSSL_MAC_PARAM_KEY, (void *)(uintptr_t)key->mac, sizeof(key->mac)),
@@ -266,10 +266,10 @@ static int use_ticket_key(SSL *ssl, unsigned char name[16], unsigned char *iv, E
         EVP_MAC_CTX_set_params(mac, parameters) != 1) {
         return -1;
     }
-    return making ? 1 : 2; /* 2: and give the client a new one, since each should be shown once */
+    return making ? 1 : 2; /* 2: also give the client a new ticket, because each ticket should be used only once */
 }
 
-/* A session's client is not looked at again, so it ends with the certificate. */
+/* A resumed TLS session does not check the client's certificate again, so this refuses it once the certificate has expired. */
 static SSL_TICKET_RETURN accept_ticket(SSL *ssl, SSL_SESSION *session, const unsigned char *name, size_t bytes,
                                        SSL_TICKET_STATUS status, void *user) {
     (void)ssl;
@@ -286,7 +286,7 @@ static SSL_TICKET_RETURN accept_ticket(SSL *ssl, SSL_SESSION *session, const uns
     return SSL_TICKET_RETURN_USE_RENEW;
 }
 
-/* A client is its certificate's name, so one without is nobody. */
+/* The certificate's name is the client's name, so a certificate without a name is refused. */
 static int check_client(int good, X509_STORE_CTX *store) {
     char name[TLS_NAME_MAX + 1];
     if (!good || X509_STORE_CTX_get_error_depth(store) > 0 ||
@@ -315,7 +315,7 @@ static int set_server(struct tls_context *context, const struct tls_server_optio
     }
     context->client_auth = options->client_auth;
     memcpy(context->tickets, options->tickets, sizeof(context->tickets));
-    SSL_CTX_set_session_cache_mode(ssl, SSL_SESS_CACHE_OFF); /* tickets carry all, to any process */
+    SSL_CTX_set_session_cache_mode(ssl, SSL_SESS_CACHE_OFF); /* a ticket has everything that any process needs */
     SSL_CTX_set_num_tickets(ssl, 1);
     if (SSL_CTX_set_session_id_context(ssl, name, sizeof(name) - 1) != 1 ||
         SSL_CTX_set_tlsext_ticket_key_evp_cb(ssl, use_ticket_key) != 1 ||
@@ -359,7 +359,7 @@ int tls_ticket_key_make(struct tls_ticket_key *key, struct fault *fault) {
 
 /* ---- clients ---- */
 
-/* A ticket has come. The newest is kept for the next connection. */
+/* A ticket has come: keeps the newest one for the next connection. */
 static int keep_session(SSL *ssl, SSL_SESSION *session) {
     struct tls_context *context = SSL_CTX_get_app_data(SSL_get_SSL_CTX(ssl));
     pthread_mutex_lock(&context->lock);
@@ -374,7 +374,7 @@ static int file_fault(struct fault *fault, const char *what, const char *file) {
     char text[200];
     int fd = open(file, O_RDONLY | O_CLOEXEC);
     snprintf(text, sizeof(text), "%s %.120s", what, file);
-    if (fd < 0) { /* of which OpenSSL says "system lib" */
+    if (fd < 0) { /* OpenSSL would only say "system lib" */
         int error = errno;
         ERR_clear_error();
         return fault_set(fault, STATUS_INVALID_ARGUMENT, "%s: %s", text,

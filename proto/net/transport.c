@@ -12,12 +12,12 @@
 /* ---- the socket ---- */
 
 enum {
-    /* Large buffers are worth a factor in throughput between processes that take turns on a core. */
+    /* A large buffer multiplies the throughput between processes that take turns on one core. */
     UNIX_BYTES = 4 << 20,
-    /* TCP sizes its buffers by the way that bytes have to go. On one host there is none, and what lies in a socket of
-     * some megabytes has left the processor's caches when the other end reads it. */
+    /* TCP chooses large buffers for long distances. Within a host they only do harm: bytes that wait in a buffer of some
+     * megabytes have left the processor's caches when the other end reads them. */
     LOCAL_SEND_BYTES = 256 << 10,
-    /* A host that vanishes without a word is noticed after half a minute. */
+    /* The end of a host that disappears without a message is noticed after half a minute. */
     KEEPALIVE_IDLE_S = 15,
     KEEPALIVE_INTERVAL_S = 5,
     KEEPALIVE_COUNT = 3,
@@ -28,7 +28,7 @@ static void set(int fd, int level, int option, int value) {
 }
 
 static void tune_unix(int fd) {
-    /* FORCE passes net.core.wmem_max, for who may. */
+    /* With CAP_NET_ADMIN, SO_SNDBUFFORCE may exceed net.core.wmem_max. */
     int bytes = UNIX_BYTES;
     if (setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &bytes, sizeof bytes))
         set(fd, SOL_SOCKET, SO_SNDBUF, bytes);
@@ -62,7 +62,7 @@ void socket_tune(int fd) {
         tune_unix(fd);
 }
 
-/* The bytes of an address without its port; 0: of another family. */
+/* The bytes of an address without its port, and their number; 0: another family. */
 static size_t host_of(const struct sockaddr_storage *address, const void **bytes) {
     if (address->ss_family == AF_INET) {
         *bytes = &((const struct sockaddr_in *)address)->sin_addr;

@@ -1,5 +1,5 @@
-/* The bytes of a connection, in the clear or over TLS: what reads and writes frames does not tell the two apart. As
- * tls.h says, one thread may read while another writes. */
+/* The bytes of a connection, in the clear or over TLS: code that reads and writes frames works with both. One thread may read
+ * while another writes. */
 #pragma once
 
 #include <stdbool.h>
@@ -8,10 +8,10 @@
 
 #include "proto/net/tls.h"
 
-/* ---- the socket, connected ---- */
+/* ---- the connected socket ---- */
 
-/* Unix and TCP sockets; other families stay as they are. A setting that the system refuses is left: each only makes the
- * socket faster, or the end of its peer known sooner. */
+/* Sets options of Unix and TCP sockets; sockets of other families stay as they are. An option that the system refuses stays as
+ * it is: the options only make the socket faster, or show the end of the peer sooner. */
 void socket_tune(int fd);
 
 bool socket_is_tcp(int fd);
@@ -25,12 +25,12 @@ struct transport {
     struct tls *tls; /* NULL: in the clear */
 };
 
-/* Takes over `fd`. With a context, TLS begins with the first call. */
+/* Takes over `fd` on success. With a context, TLS begins with the first call. */
 int transport_init(struct transport *transport, int fd, struct tls_context *context, struct fault *fault);
-/* Goes on over the other one's connection, under its own socket's number, so that whoever polls that in another thread
- * sees the old end or the new beginning. Nobody may be reading or writing. `fresh` is finished. */
+/* Takes the connection of `fresh`, and keeps its own descriptor number for the socket, so that a thread that polls this number
+ * sees the end of the old connection or the beginning of the new one. No thread may read or write meanwhile. Finishes `fresh`. */
 void transport_replace(struct transport *transport, struct transport *fresh);
-/* Closes the socket. Says nothing before that; see transport_end(). */
+/* Closes the socket. Sends nothing before that; see transport_end(). */
 void transport_finish(struct transport *transport);
 
 /* Whether a handshake must be done before bytes can go either way. Reading and writing continue the handshake, too, but
@@ -38,17 +38,18 @@ void transport_finish(struct transport *transport);
 static inline bool transport_opening(const struct transport *transport) {
     return transport->tls && tls_opening(transport->tls);
 }
-/* 0: done. EAGAIN: when the socket is readable, or writable where transport_unsent(). Else an errno. */
+/* 0: done. EAGAIN: call again when the socket is readable, or, if transport_unsent(), writable. Otherwise an errno. */
 int transport_handshake(struct transport *transport);
 
-/* As recv() and sendmsg() with MSG_DONTWAIT and without signals. EPROTO: transport_fault() tells why. */
+/* As recv() and sendmsg() with MSG_DONTWAIT and without signals. EPROTO: transport_reason() has the reason. */
 ssize_t transport_read(struct transport *transport, void *place, size_t bytes);
 ssize_t transport_write(struct transport *transport, const struct iovec *parts, size_t n);
-/* Bytes may be here already that no poll will tell of: read again. */
+/* TLS may have read more bytes already, which poll() does not report: read again. */
 static inline bool transport_more(const struct transport *transport) {
     return transport->tls && tls_more(transport->tls);
 }
-/* What was written may lie here still. 0: it has all gone. EAGAIN: when the socket is writable. Else an errno. */
+/* Written bytes may still lie in a buffer here. 0: all have gone to the socket. EAGAIN: call again when the socket is writable.
+ * Otherwise an errno. */
 static inline int transport_flush(struct transport *transport) {
     return transport->tls ? tls_flush(transport->tls) : 0;
 }
@@ -56,15 +57,16 @@ static inline bool transport_unsent(const struct transport *transport) {
     return transport->tls && tls_unsent(transport->tls);
 }
 
-/* Nothing more will be written: the peer reads an orderly end. */
+/* Ends writing: the peer reads an orderly end. */
 void transport_end(struct transport *transport);
-/* The same, and nothing will be read: also whoever waits for the socket in another thread sees the end. */
+/* Ends writing and reading: a thread that waits for the socket sees the end, too. */
 void transport_hang_up(struct transport *transport);
 
-/* Words for a failed call with this errno: what TLS knows of it, or the error's own text. */
+/* The reason of a call that failed with this errno: the fault of TLS if there is one, otherwise the text of the errno. */
 const char *transport_reason(struct transport *transport, int error, struct fault *fault);
-/* Who the peer is by its certificate; "" in the clear, before the handshake's end, and where it has shown none. */
+/* The peer's name by its certificate; "" in the clear, before the end of the handshake, or if it has shown no certificate. */
 const char *transport_peer_name(const struct transport *transport);
-/* "TLS_AES_128_GCM_SHA256"; "" in the clear. And whether the session had begun on another connection. */
+/* "TLS_AES_128_GCM_SHA256"; "" in the clear. */
 const char *transport_cipher(const struct transport *transport);
+/* Whether the TLS session began on another connection. */
 bool transport_resumed(const struct transport *transport);

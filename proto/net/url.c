@@ -44,7 +44,7 @@ static bool parse_port(const char *text, uint16_t *port) {
     return value <= UINT16_MAX;
 }
 
-/* Finds the host in "host:port" or "[host]:port" and what follows its colon; NULL where there is none. */
+/* Finds the host in "host:port" or "[host]:port"; returns the text after its colon, or NULL if there is no colon. */
 static const char *split_host(const char *rest, const char **host, size_t *host_length) {
     const char *end;
     if (rest[0] == '[') {
@@ -101,7 +101,7 @@ int url_parse(const char *text, struct url *url, struct fault *fault) {
 
 int url_default(char *text, size_t size, struct fault *fault) {
     const char *directory = getenv("XDG_RUNTIME_DIR");
-    if (!directory || directory[0] != '/') { /* the XDG specification: a relative path is to be ignored */
+    if (!directory || directory[0] != '/') { /* the XDG specification says that a relative path must be ignored */
         directory = geteuid() == 0 ? "/run/tensord" : NULL;
     }
     if (!directory) {

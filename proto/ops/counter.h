@@ -9,7 +9,7 @@ static inline uint64_t counter_since(uint64_t before, uint64_t now) {
     return now > before ? now - before : 0;
 }
 
-/* Per second; 0 where no time has passed. */
+/* Events per second; 0 if no time has passed. */
 static inline double counter_rate(uint64_t before, uint64_t now, double seconds) {
     return seconds > 0 ? (double)counter_since(before, now) / seconds : 0;
 }

@@ -17,7 +17,7 @@ const uint8_t dtype_sizes[DTYPE_COUNT] = {
 #undef X
 };
 
-/* One row for each dtype, columns in the order of DTYPE_TABLE; symmetric, as a test checks. What is not listed is
+/* One row for each dtype, columns in the order of DTYPE_TABLE. The table is symmetric; a test checks that. Missing entries are
  * DTYPE_INVALID. */
 #define ROW(a, ...) [DTYPE_##a] = {DTYPE_INVALID, __VA_ARGS__}
 #define B DTYPE_BOOL
@@ -57,13 +57,13 @@ enum dtype_kind dtype_kind(enum dtype dtype) {
     return dtype_valid((int)dtype) ? (enum dtype_kind)dtype_rows[dtype].kind : DTYPE_KIND_NONE;
 }
 
-/* IEEE 754 formats: bits of the significand with the one that is not stored, and the smallest normal exponent. */
+/* IEEE 754 formats: the bits of the significand, including the bit that is not stored, and the smallest normal exponent. */
 static const struct {
     int bits, least;
 } dtype_formats[DTYPE_COUNT] = {
     [DTYPE_F16] = {11, -14}, [DTYPE_BF16] = {8, -126}, [DTYPE_F32] = {24, -126}, [DTYPE_F64] = {53, -1022}};
 
-/* The distance of values around x. */
+/* The distance between two values near x. */
 static double dtype_step(enum dtype dtype, double x) {
     int least = dtype_formats[dtype].least, exponent = x != 0 ? ilogb(x) : least;
     return ldexp(1, (exponent > least ? exponent : least) - dtype_formats[dtype].bits + 1);
@@ -84,7 +84,7 @@ double dtype_below(enum dtype dtype, double x) {
     if (value < x) {
         return value;
     }
-    /* Below a power of two the steps are half as large, but for the smallest ones. */
+    /* Below a power of two the steps are half as large, except among the smallest values. */
     return x > 0 && x / step == ldexp(1, dtype_formats[dtype].bits - 1) ? x - dtype_step(dtype, x / 2) : x - step;
 }
 

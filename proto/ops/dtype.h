@@ -31,32 +31,32 @@ enum dtype {
 enum dtype_kind { DTYPE_KIND_NONE, DTYPE_KIND_BOOL, DTYPE_KIND_INT, DTYPE_KIND_FLOAT };
 
 bool dtype_valid(int dtype);
-/* Bytes of one element; 0 for a number that is no dtype. A bool is one byte, 0 or 1. */
+/* Bytes of one element; 0 if no dtype has this number. A bool is one byte, 0 or 1. */
 extern const uint8_t dtype_sizes[DTYPE_COUNT];
 static inline size_t dtype_size(enum dtype dtype) {
     return (unsigned)dtype < DTYPE_COUNT ? dtype_sizes[dtype] : 0;
 }
-/* "f32"; "invalid" for a number that is no dtype. */
+/* "f32"; "invalid" if no dtype has this number. */
 const char *dtype_name(enum dtype dtype);
 enum dtype_kind dtype_kind(enum dtype dtype);
 
-/* The two formats of 8 bits (engine/device/formula_f8.h). They are stored, moved, cast, and multiplied as matrices with a
- * result in f32; op_infer() refuses them for everything else. */
+/* The two formats of 8 bits (engine/device/formula_f8.h). Operations store, move and cast them, and multiply matrices of them
+ * with a result in f32; op_infer() refuses them for all other operations. */
 static inline bool dtype_is_f8(enum dtype dtype) {
     return dtype == DTYPE_F8E4M3 || dtype == DTYPE_F8E5M2;
 }
 
-/* For f16, bf16, f32 and f64: the largest finite value of the dtype; for |x| up to that, the dtype's smallest value
- * that is not below x, and its largest value below x. */
+/* For f16, bf16, f32 and f64: the largest finite value of the dtype; and for |x| up to that value, the dtype's smallest value
+ * that is not below x, and the dtype's largest value below x. */
 double dtype_largest(enum dtype dtype);
 double dtype_not_below(enum dtype dtype, double x);
 double dtype_below(enum dtype dtype, double x);
 /* Whether an integer is a value of a bool or integer dtype. */
 bool dtype_holds(enum dtype dtype, int64_t value);
 
-/* Array API promotion within a kind (u8 with i8 is i16, f16 with bf16 is f32). Where the standard leaves a mix of kinds
- * open, the higher kind wins with its own dtype, as in PyTorch and JAX: bool < int < float (i64 with f16 is f16). The
- * f8 formats promote with nothing but themselves, as in both: DTYPE_INVALID. */
+/* Promotion as in the Array API standard within a kind (u8 with i8 is i16, f16 with bf16 is f32). The standard does not define
+ * promotion between kinds: there the dtype of the higher kind wins, as in PyTorch and JAX: bool < int < float (i64 with f16 is
+ * f16). Each f8 format promotes only with itself, as in PyTorch and JAX; otherwise the result is DTYPE_INVALID. */
 enum dtype dtype_promote(enum dtype a, enum dtype b);
-/* The floating dtype in which exp, mean and the like compute: a float stays what it is, all else is f32. */
+/* The floating dtype in which exp, mean and similar operations compute: the dtype itself if it is a float, otherwise f32. */
 enum dtype dtype_to_float(enum dtype dtype);

@@ -1,4 +1,4 @@
-/* Launches of user kernels, as both sides describe them. */
+/* Launches of user kernels: what client and server share. */
 #pragma once
 
 #include <stdbool.h>
@@ -6,22 +6,22 @@
 
 enum {
     KERNEL_ARGUMENTS_MAX = 64,
-    KERNEL_NAME_MAX = 255,      /* bytes of a name or an expression for one */
-    KERNEL_LOG_MAX = 256 << 10, /* bytes of a compiler's log that travel */
+    KERNEL_NAME_MAX = 255,      /* bytes of a name, or of an expression that names a kernel */
+    KERNEL_LOG_MAX = 256 << 10, /* bytes of a compiler's log that the daemon sends */
 };
 
-/* What a kernel's parameter is given. Wire values. */
+/* The argument for a kernel's parameter. Wire values. */
 enum kernel_argument {
-    KERNEL_INPUT = 1,  /* the address of a tensor's elements: contiguous, row-major, not to be written */
-    KERNEL_OUTPUT = 2, /* of a new tensor's, zero in the beginning */
-    /* Of a new tensor's, in the beginning a copy of another one. If the launch releases the other one and nobody else uses its
-     * memory, the new tensor takes that memory. */
+    KERNEL_INPUT = 1,  /* the address of a tensor's elements: contiguous, row-major; the kernel must not write there */
+    KERNEL_OUTPUT = 2, /* the address of a new tensor's elements, which are zero at first */
+    /* The address of a new tensor's elements, which are a copy of an input at first. If the launch releases the input and nothing
+     * else uses its memory, the new tensor takes that memory. */
     KERNEL_UPDATE = 3,
-    KERNEL_BITS32 = 4, /* a number of four bytes, */
-    KERNEL_BITS64 = 5, /* or of eight */
+    KERNEL_BITS32 = 4, /* a number of four bytes */
+    KERNEL_BITS64 = 5, /* a number of eight bytes */
 };
 
-/* Whether the argument is one of the operation's inputs, and whether it is one of its outputs. */
+/* Whether the argument takes one of the operation's inputs, and whether it makes one of its outputs. */
 static inline bool kernel_reads(int64_t kind) {
     return kind == KERNEL_INPUT || kind == KERNEL_UPDATE;
 }

@@ -1,4 +1,4 @@
-/* What operations cost, as their descriptions say. */
+/* The work of operations, as their descriptions say. */
 #include "proto/ops/op.h"
 
 double op_work(const struct op_info *info, const struct tensor_type *const inputs[], const struct tensor_type *out) {

@@ -1,10 +1,10 @@
-/* Rules of operations without inputs: all that they know is attributes, and any of those may be absurd. */
+/* Rules of operations without inputs. They only have attributes, and any attribute may have an absurd value. */
 #include "proto/ops/op_rules.h"
 
 #include <inttypes.h>
 #include <math.h>
 
-/* Floating dtypes take any. */
+/* Floating dtypes take any value. */
 static int check_value(int64_t value, enum dtype dtype, struct fault *fault) {
     if (dtype_holds(dtype, value)) {
         return STATUS_OK;
@@ -28,7 +28,7 @@ static int arange_integer_count(const struct arange_attributes *given, int64_t *
         *count = 0;
         return STATUS_OK;
     }
-    /* Distances of int64_t need 64 bits without sign; unsigned arithmetic gives them modulo 2^64, which is exact. */
+    /* The distance of two int64_t needs 64 bits without a sign; unsigned arithmetic, modulo 2^64, gives it exactly. */
     uint64_t distance = step > 0 ? (uint64_t)stop - (uint64_t)start : (uint64_t)start - (uint64_t)stop;
     uint64_t stride = step > 0 ? (uint64_t)step : 0 - (uint64_t)step;
     uint64_t steps = (distance - 1) / stride;
@@ -66,7 +66,7 @@ int op_rule_arange(const struct op_call *call, struct tensor_type *out, struct f
 }
 
 int op_rule_eye(const struct op_call *call, struct tensor_type *out, struct fault *fault) {
-    /* So that kernels can compute row + diagonal without a thought. */
+    /* So that row + diagonal does not overflow in kernels. */
     int64_t bound = INT64_C(1) << 62;
     struct eye_attributes attributes;
     eye_attributes_read(call->attributes, &attributes);
@@ -104,7 +104,7 @@ static int check_distribution(unsigned opcode, enum dtype dtype, double first, d
     return status;
 }
 
-/* uniform and normal have the same attributes but for the names of the two numbers. */
+/* uniform and normal have the same attributes, except for the names of the two numbers. */
 int op_rule_random(const struct op_call *call, struct tensor_type *out, struct fault *fault) {
     struct uniform_attributes attributes;
     uniform_attributes_read(call->attributes, &attributes);

@@ -3,7 +3,7 @@
 
 #include <inttypes.h>
 
-/* No index is in range of an empty axis, and nothing would be launched that could find out. */
+/* An empty axis has no valid index. It is refused here, because a launch on an empty input could not find that out. */
 static int check_axis(const struct tensor_type *x, int axis, const struct tensor_type *out, struct fault *fault) {
     if (x->shape[axis] == 0 && type_elements(out) > 0) {
         char text[SHAPE_TEXT_MAX];

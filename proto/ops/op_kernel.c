@@ -1,11 +1,11 @@
-/* The rule of launches of clients' kernels: the arguments say what the outputs are. */
+/* The rule for launches of clients' kernels: the arguments give the types of the outputs. */
 #include "proto/ops/kernel.h"
 
 #include <inttypes.h>
 
 #include "proto/ops/op_rules.h"
 
-/* How many of the operation's inputs, numbers and outputs its arguments take. */
+/* How many inputs, numbers and outputs the arguments take. */
 struct argument_counts {
     unsigned inputs, numbers, outputs;
 };
@@ -52,7 +52,7 @@ static int check_counts(const struct op_call *call, const struct kernel_attribut
     return STATUS_OK;
 }
 
-/* The next of the new tensors' types. */
+/* Takes the type of the next new tensor from the list. */
 static int take_result(struct op_ints *left, struct tensor_type *out, struct fault *fault) {
     if (left->count < 2 || left->values[1] < 0 || left->values[1] > left->count - 2) {
         return fault_set(fault, STATUS_INVALID_ARGUMENT, "the list results ends within a type");

@@ -1,4 +1,4 @@
-/* Rules of products: matmul, and linear after torch.nn.functional.linear. */
+/* Rules of products: matmul, and linear, which follows torch.nn.functional.linear. */
 #include "proto/ops/op_rules.h"
 
 static int refuse_matmul(const struct op_call *call, const char *why, struct fault *fault) {

@@ -38,7 +38,7 @@ int op_rule_reduce(const struct op_call *call, struct tensor_type *out, struct f
     return STATUS_OK;
 }
 
-/* max, min and their positions have no value for no elements: a result may be empty, but not made of nothing. */
+/* max, min and their positions need at least one element: the result may be empty, but no element of it may come from no elements. */
 static int reduce_nothing(const struct op_call *call, struct fault *fault) {
     char text[SHAPE_TEXT_MAX];
     return fault_set(fault, STATUS_SHAPE, "there are no elements to choose from: the input is %s",
@@ -61,7 +61,7 @@ int op_rule_reduce_position(const struct op_call *call, struct tensor_type *out,
         return fault_set(fault, STATUS_INVALID_ARGUMENT, "takes one axis or none, not %u", attributes.axes.count);
     }
     int status = op_rule_reduce_something(call, out, fault), axis;
-    /* As in NumPy: along an axis of no elements there is no position, also where there are no results. */
+    /* As in NumPy: along an axis without elements there is no position, even if the result is empty, too. */
     if (status == STATUS_OK && attributes.axes.count == 1 &&
         shape_axis(attributes.axes.values[0], x->rank, &axis, fault) == STATUS_OK && x->shape[axis] == 0) {
         return reduce_nothing(call, fault);

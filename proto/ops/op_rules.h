@@ -16,12 +16,12 @@ struct op_call {
     unsigned n_outputs; /* where the row says that they vary */
 };
 
-/* What both promote to. The failure names them, where there is no such dtype. */
+/* The dtype to which both promote. If there is none, the failure names both. */
 int op_promote(enum dtype a, enum dtype b, enum dtype *out, struct fault *fault);
-/* The extents of another type; its dtype stays. */
+/* Copies the shape of another type; the dtype of `out` stays. */
 static inline void op_copy_shape(struct tensor_type *out, const struct tensor_type *from) {
     enum dtype dtype = out->dtype;
-    *out = *from; /* all of it: a fixed count is a few vector moves */
+    *out = *from; /* the whole struct: a fixed size is a few vector moves */
     out->dtype = dtype;
 }
 

@@ -1,4 +1,4 @@
-/* Rules of operations that put the elements of an axis in order. */
+/* Rules of operations that sort the elements of an axis. */
 #include "proto/ops/op_rules.h"
 
 #include <inttypes.h>

@@ -1,4 +1,4 @@
-/* Rules of views: other extents over the same elements. */
+/* Rules of views, which have the same elements in another shape. */
 #include "proto/ops/op_rules.h"
 
 #include <inttypes.h>
@@ -12,7 +12,7 @@ static int refuse_reshape(const struct op_call *call, const struct op_ints *shap
                      shape_text(&wanted, to));
 }
 
-/* Product of the extents but for a -1, whose place is told; negative: there are two, or other negative extents. */
+/* The product of the extents except a -1, whose place is *open. Negative: there are two of -1, or other negative extents. */
 static int64_t reshape_product(const struct op_ints *shape, int *open) {
     int64_t product = 1;
     bool empty = false;
@@ -49,7 +49,7 @@ int op_rule_reshape(const struct op_call *call, struct tensor_type *out, struct 
     return STATUS_OK;
 }
 
-/* An axis of a list of which each is named once at most. */
+/* The next axis of a list that may name each axis only once. */
 static int next_axis(int64_t value, int rank, uint32_t *seen, int *axis, struct fault *fault) {
     int status = shape_axis(value, rank, axis, fault);
     if (status == STATUS_OK && (*seen & 1U << *axis)) {
@@ -93,7 +93,7 @@ int op_rule_matrix_transpose(const struct op_call *call, struct tensor_type *out
     return STATUS_OK;
 }
 
-/* A bound of a slice as an index from `low` to `high`; negative ones count from the end, as in Python. */
+/* A bound of a slice as an index from `low` to `high`; a negative bound counts from the end, as in Python. */
 static int64_t slice_bound(int64_t bound, int64_t extent, int64_t low, int64_t high) {
     if (bound < 0) {
         bound += extent; /* no overflow: the signs differ */

@@ -26,8 +26,8 @@ int type_check(const struct tensor_type *type, struct fault *fault) {
     int64_t bytes = (int64_t)dtype_size(type->dtype);
     bool good = bytes > 0 && type->rank >= 0 && type->rank <= SHAPE_RANK_MAX;
     for (int i = 0; good && i < type->rank; i++) {
-        /* Zero extents count as one: then also what remains of a shape when its empty axes are reduced or broadcast
-         * away has a product that fits, and strides never overflow. */
+        /* Zero extents count as one: then the product still fits when the empty axes of a shape are reduced or broadcast
+         * away, and strides never overflow. */
         int64_t extent = type->shape[i];
         good = extent >= 0 && !__builtin_mul_overflow(bytes, extent ? extent : 1, &bytes);
     }

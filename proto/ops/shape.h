@@ -10,17 +10,17 @@
 
 enum { SHAPE_RANK_MAX = 8 };
 
-/* What client and server both know of a tensor before it exists. Extents are >= 0, and the product of element size and
- * extents, zeros counted as ones, fits in int64_t: type_check() establishes that, everything after relies on it. */
+/* Client and server both know the type of a tensor before the tensor exists. Extents are >= 0, and the product of element size and
+ * extents, zeros counted as ones, fits in int64_t: type_check() checks that, and all later code relies on it. */
 struct tensor_type {
     enum dtype dtype;
     int rank;
     int64_t shape[SHAPE_RANK_MAX]; /* entries from `rank` on are unspecified */
 };
 
-/* Only the rank is relied on to be readable: entries up to `rank`, where that is at most SHAPE_RANK_MAX. */
+/* Reads the extents up to `rank`, if the rank is at most SHAPE_RANK_MAX; all values may be wrong. */
 int type_check(const struct tensor_type *type, struct fault *fault);
-/* Checks a dtype and `rank` extents that came from outside and makes a type of them. */
+/* Checks a dtype and `rank` extents that came from outside, and makes a type of them. */
 int type_make(struct tensor_type *type, int64_t dtype, const int64_t *shape, size_t rank, struct fault *fault);
 int64_t type_elements(const struct tensor_type *type);
 static inline int64_t type_bytes(const struct tensor_type *type) {

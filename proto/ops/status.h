@@ -1,6 +1,6 @@
 /* Status codes and the fault that carries one.
  *
- * One numbering from the kernel that fails to the `int` that the client's call returns: the public header's TD_E_*
+ * There is one numbering, from the kernel that fails to the `int` that the client's call returns: the public header's TD_E_*
  * constants have these values (client/lib/error.c asserts it), and so has the `code` field on the wire. */
 #pragma once
 
@@ -40,19 +40,19 @@ enum status {
         STATUS_COUNT
 };
 
-/* A failure with its words. `message` is for people: it names the values that did not fit. */
+/* A failure with its message. `message` is for people: it names the values that did not fit. */
 struct fault {
     enum status code;
     char message[256];
 };
 
-/* The general text of a code; never NULL, also for a number that is no code. */
+/* The general text of a code; never NULL, even if no code has this number. */
 const char *status_text(int code);
 /* The constant's name without prefix, "OUT_OF_MEMORY"; never NULL. */
 const char *status_name(int code);
 
-/* Fills `fault` (may be NULL) and returns `code`, so that a check is one line: `return fault_set(fault, …)`. What others
- * have named may stand in a message, which terminals and logs show: it is escaped here (utf8_clean()). */
+/* Fills `fault` (may be NULL) and returns `code`, so that a check is one line: `return fault_set(fault, …)`. A message may
+ * contain names that others have chosen, and terminals and logs show it: so it is escaped here (utf8_clean()). */
 int fault_set(struct fault *fault, enum status code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 int fault_set_list(struct fault *fault, enum status code, const char *format, va_list arguments)
     __attribute__((format(printf, 3, 0)));

@@ -51,12 +51,12 @@ bool utf8_is_unsafe(uint32_t rune) {
         uint32_t first, last;
     } ranges[] = {
         {0, 0x1f},        {0x7f, 0x9f},       /* control characters */
-        {0xad, 0xad},     {0x34f, 0x34f},     /* soft hyphen, joiner: not seen */
-        {0x61c, 0x61c},   {0x115f, 0x1160},   /* turns text; fillers of Hangul */
-        {0x180b, 0x180f}, {0x200b, 0x200f},   /* of no width, and marks of direction */
-        {0x2028, 0x202e}, {0x2060, 0x206f},   /* lines, paragraphs, direction */
-        {0x3164, 0x3164}, {0xfe00, 0xfe0f},   /* filler; selectors of variants */
-        {0xfeff, 0xfeff}, {0xffa0, 0xffa0},   /* order of bytes; filler */
+        {0xad, 0xad},     {0x34f, 0x34f},     /* soft hyphen, joiner: invisible */
+        {0x61c, 0x61c},   {0x115f, 0x1160},   /* a mark of direction; fillers of Hangul */
+        {0x180b, 0x180f}, {0x200b, 0x200f},   /* characters without width, marks of direction */
+        {0x2028, 0x202e}, {0x2060, 0x206f},   /* ends of lines and paragraphs, directions */
+        {0x3164, 0x3164}, {0xfe00, 0xfe0f},   /* a filler; selectors of variants */
+        {0xfeff, 0xfeff}, {0xffa0, 0xffa0},   /* byte order mark; a filler */
         {0xfff0, 0xfffb}, {0xe0000, 0xe0fff}, /* annotations, tags */
     };
     if (rune >= 0x20 && rune < 0x7f)

@@ -19,8 +19,8 @@ static bool message_varint(const uint8_t **at, const uint8_t *end, uint64_t *val
     return false;
 }
 
-/* Steps over one field of a message. True: the descriptor says that the field is a text, which is [*text, *at). Where the
- * message is malformed *at becomes the end. */
+/* Steps over one field of a message. True: the descriptor says that the field is a text, which is [*text, *at). If the message
+ * is malformed, *at becomes the end. */
 static bool message_field(const ProtobufCMessageDescriptor *descriptor, const uint8_t **at, const uint8_t *end,
                           const uint8_t **text) {
     enum { VARINT = 0, FIXED64 = 1, LENGTH = 2, FIXED32 = 5 };

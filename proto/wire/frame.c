@@ -15,7 +15,7 @@ const char *frame_type_name(unsigned type) {
     return name ? name : "unknown";
 }
 
-/* Little-endian numbers at any address. Compilers make one move of each. */
+/* Little-endian numbers at any address. Compilers turn each call into one move. */
 static void put(uint8_t *out, unsigned bytes, uint64_t value) {
     for (unsigned i = 0; i < bytes; i++) {
         out[i] = (uint8_t)(value >> (8 * i));
@@ -101,7 +101,8 @@ bool preamble_resumes(const uint8_t preamble[PREAMBLE_BYTES]) {
     return preamble[5] & PREAMBLE_RESUMES;
 }
 
-/* A browser, openssl s_client and their like begin with a record of type handshake, version 3.something. */
+/* A TLS client without our preamble, such as a browser or openssl s_client, begins with a record of type handshake and version
+ * 3.x. */
 static bool looks_like_tls(const uint8_t in[PREAMBLE_BYTES]) {
     return in[0] == 0x16 && in[1] == 3;
 }
@@ -146,7 +147,7 @@ void frame_reader_finish(struct frame_reader *reader) {
     reader->capacity = reader->begin = reader->end = 0;
 }
 
-/* Unread bytes to the front. What is left between two reads is less than one header or message, unless paused. */
+/* Moves unread bytes to the front. Between two reads these are less than one header or message, unless the reader is paused. */
 static void compact(struct frame_reader *reader) {
     if (reader->begin > 0) {
         memmove(reader->buffer, reader->buffer + reader->begin, reader->end - reader->begin);
@@ -168,12 +169,12 @@ uint64_t frame_reader_payload_begun(const struct frame_reader *reader) {
     return reader->state == FRAME_READER_PAYLOAD ? reader->header.payload_bytes - reader->payload_left : 0;
 }
 
-/* Bytes of the frame in hand that wait in the buffer. */
+/* The bytes of the present frame that wait in the buffer. */
 static uint64_t buffered(const struct frame_reader *reader) {
     uint64_t bytes = reader->end - reader->begin;
     uint64_t due = reader->header.message_bytes + reader->header.payload_bytes;
     if (reader->state != FRAME_READER_MESSAGE) {
-        return 0; /* of a payload everything is handled at once */
+        return 0; /* payload bytes never wait in the buffer */
     }
     return bytes < due ? bytes : due;
 }
@@ -256,14 +257,14 @@ void frame_reader_want(struct frame_reader *reader, uint8_t **place, size_t *byt
         compact(reader);
         *place = reader->buffer + reader->end;
         *bytes = reader->capacity - reader->end;
-        /* A large value comes in parts, and what is read ahead of a part is copied twice. */
+        /* A large value comes in parts; bytes of a part that are read ahead would be copied twice. */
         if (reader->bulk && reader->state == FRAME_READER_HEADER && *bytes > FRAME_BULK_AHEAD) {
             *bytes = FRAME_BULK_AHEAD;
         }
     }
 }
 
-/* Steps give 1: go on, 0: more bytes are needed, -1: the reader has stopped, see reader->stopped. */
+/* A step returns 1: continue; 0: more bytes are needed; -1: the reader has stopped, see reader->stopped. */
 static int stop(struct frame_reader *reader, int status) {
     reader->stopped = status;
     return -1;
@@ -322,7 +323,7 @@ static int payload_done(struct frame_reader *reader, const struct frame_handler 
     return status == STATUS_OK ? 1 : stop(reader, status);
 }
 
-/* Payload bytes that came with the buffer. */
+/* Takes the payload bytes that are in the buffer. */
 static int step_payload(struct frame_reader *reader, const struct frame_handler *handler, void *owner,
                         struct fault *fault) {
     size_t bytes = reader->end - reader->begin;
@@ -342,7 +343,7 @@ static int run(struct frame_reader *reader, const struct frame_handler *handler,
     int more = 1;
     while (more > 0) {
         switch (reader->state) {
-        case FRAME_READER_HEADER: /* a pause lets the frame that is under way end, and no other begin */
+        case FRAME_READER_HEADER: /* during a pause the present frame may end, but no other frame begins */
             more = reader->paused ? 0 : step_header(reader, fault);
             break;
         case FRAME_READER_MESSAGE:

@@ -1,17 +1,17 @@
-/* Frames: a fixed little-endian header, a protobuf message, a raw payload. And the preamble before the first one.
+/* Frames: a fixed little-endian header, a protobuf message, a raw payload. And the preamble before the first frame.
  *
  *   offset  0  u32  magic 0x31445354 ("TSD1")
  *           4  u16  type (enum frame_type)
- *           6  u16  flags (0 today; a reader refuses what it does not know)
+ *           6  u16  flags (0 today; a reader refuses flags that it does not know)
  *           8  u32  message bytes
  *          12  u32  reserved, 0
  *          16  u64  payload bytes
- *          24  u64  sequence: a request's number, repeated by its reply; 0 where no reply is wanted
+ *          24  u64  sequence: a request's number, repeated by its reply; 0: the frame gets no reply
  *
- * The reader checks lengths against limits before anything is allocated. It does not own the socket: the caller asks
+ * The reader checks lengths against limits before it allocates anything. It does not own the socket: the caller asks
  * where the next bytes should go (frame_reader_want), reads into that place, and says how many came. So payload bytes
- * go from the socket straight into a tensor or the caller's array, and the same code serves client, worker, front,
- * tests and fuzzers. */
+ * go from the socket directly into a tensor or the caller's array, and client, worker, front, tests and fuzzers use the
+ * same code. */
 #pragma once
 
 #include <stdbool.h>
@@ -83,7 +83,7 @@ enum frame_type {
 #undef X
 };
 
-/* "BATCH"; "unknown" for a number that is no type. */
+/* "BATCH"; "unknown" if no type has this number. */
 const char *frame_type_name(unsigned type);
 
 struct frame_header {
@@ -106,8 +106,8 @@ int frame_header_decode(const uint8_t in[FRAME_HEADER_BYTES], uint32_t message_m
  * client has a session already. */
 enum { PREAMBLE_TARGET_CONTROL = 0xffff, PREAMBLE_TARGET_DEFAULT = 0xfffe };
 enum {
-    PREAMBLE_TLS = 1,     /* a flag: what follows, both ways, is TLS; but for an Error frame that refuses it */
-    PREAMBLE_RESUMES = 2, /* a flag: Hello will present a session, whose place is kept where all others are taken */
+    PREAMBLE_TLS = 1,     /* a flag: TLS follows in both directions, except for an Error frame that refuses it */
+    PREAMBLE_RESUMES = 2, /* a flag: Hello will present a session, whose place is kept if others are refused */
 };
 void preamble_encode(uint16_t target, uint8_t out[PREAMBLE_BYTES]);
 void preamble_set_tls(uint8_t preamble[PREAMBLE_BYTES]);
@@ -116,11 +116,11 @@ void preamble_set_resumes(uint8_t preamble[PREAMBLE_BYTES]);
 bool preamble_resumes(const uint8_t preamble[PREAMBLE_BYTES]);
 int preamble_decode(const uint8_t in[PREAMBLE_BYTES], uint16_t *target, struct fault *fault);
 
-/* The incremental reader. It reads ahead into a buffer of its own, so that many small frames cost one read; a payload
- * of FRAME_DIRECT_MIN bytes and more is read straight to where the owner wants it. One thread at a time. */
+/* The incremental reader. It reads ahead into a buffer of its own, so that one read brings many small frames; a payload
+ * of FRAME_DIRECT_MIN bytes and more is read directly to where the owner wants it. One thread at a time. */
 enum {
     FRAME_DIRECT_MIN = 16 << 10,
-    FRAME_BULK_AHEAD = 256, /* what is read at first behind such a payload: most likely the head of the next one */
+    FRAME_BULK_AHEAD = 256, /* the first read behind such a payload: most likely the header of the next such frame */
 };
 
 struct frame_reader {
@@ -132,28 +132,29 @@ struct frame_reader {
     uint32_t message_max;
     uint64_t payload_max;
     bool paused;
-    bool held;     /* a handler has put its message off */
-    bool direct;   /* the last want named the sink */
-    bool bulk;     /* the last frame's payload was large enough for that */
-    int stopped;   /* what a handler or a malformed header ended it with */
-    uint8_t *sink; /* where the rest of the present payload goes; NULL: nowhere chosen, bytes are dropped */
+    bool held;     /* the handler has put the present message off */
+    bool direct;   /* frame_reader_want() has named the sink */
+    bool bulk;     /* the last payload had FRAME_DIRECT_MIN bytes or more */
+    int stopped;   /* the code with which a handler or a malformed header has stopped the reader; 0: it runs */
+    uint8_t *sink; /* where the rest of the present payload goes; NULL: the bytes are dropped */
 };
 
-/* What the owner of a reader does with what comes. Both are called from frame_reader_advance() only. A non-zero return
- * stops the reader for good and is returned by it. They may change limits and pause, but not finish the reader. */
+/* The owner's functions for messages and payloads. They are called only from frame_reader_advance() and
+ * frame_reader_resume(). If they return a code that is not 0, the reader stops for good and returns that code. They may
+ * change limits and pause, but not finish the reader. */
 struct frame_handler {
-    /* A whole message is there (`message` is valid during the call); `header->payload_bytes` will follow. If there is a
-     * payload the handler may set *sink to memory for all of it, which must stay valid until on_payload; left NULL, the
-     * payload is read and dropped. STATUS_AGAIN puts the message off: the reader pauses, and the same call is made
-     * again by frame_reader_resume(). */
+    /* A whole message has come; it is valid during the call, and `header->payload_bytes` will follow. If there is a
+     * payload, the handler may set *sink to memory for all of it, which must stay valid until on_payload; if *sink stays
+     * NULL, the payload is read and dropped. STATUS_AGAIN puts the message off: the reader pauses, and
+     * frame_reader_resume() makes the same call again. */
     int (*on_message)(void *owner, const struct frame_header *header, const uint8_t *message, uint8_t **sink,
                       struct fault *fault);
-    /* The payload announced before is complete in the sink (or was dropped). Not called when there was none. */
+    /* The payload is complete in the sink (or was dropped). Not called for a frame without a payload. */
     int (*on_payload)(void *owner, const struct frame_header *header, struct fault *fault);
 };
 
 /* Begins with the limits of a connection before Hello: FRAME_BEFORE_HELLO_MAX for a message, no payload. The only
- * failure is STATUS_NO_HOST_MEMORY. The buffer grows to the largest message that passes the limits, never beyond. */
+ * failure is STATUS_NO_HOST_MEMORY. The buffer grows up to the largest message that the limits allow. */
 int frame_reader_init(struct frame_reader *reader, size_t capacity);
 void frame_reader_finish(struct frame_reader *reader);
 /* Drops the bytes of a stream that has ended; the reader then reads another stream with the same limits. */
@@ -167,21 +168,21 @@ void frame_reader_cut(struct frame_reader *reader);
 /* Takes the bytes that `next` has read of the other stream, and pauses: frame_reader_resume() handles them.
  * STATUS_NO_HOST_MEMORY: nothing has changed. */
 int frame_reader_follow(struct frame_reader *reader, struct frame_reader *next);
-/* A second reader for the rest of the stream, which drops the payload in hand. STATUS_NO_HOST_MEMORY. */
+/* Makes a second reader for the rest of the stream; it drops the rest of the present payload. STATUS_NO_HOST_MEMORY. */
 int frame_reader_copy(const struct frame_reader *reader, struct frame_reader *copy);
-/* Gives back what of the buffer is more than `capacity`, where nothing waits in it. */
+/* Shrinks the buffer to `capacity`, if no bytes wait in it. */
 void frame_reader_shrink(struct frame_reader *reader, size_t capacity);
 void frame_reader_limits(struct frame_reader *reader, uint32_t message_max, uint64_t payload_max);
-/* Where the next read should put its bytes, and how many at most; never 0 but for a paused reader with
- * a full buffer. Ask before each read: what it says holds until the next call. */
+/* Where the next read should put its bytes, and how many at most; 0 only for a paused reader with a full buffer. Ask before
+ * each read: the place is valid until the next call. */
 void frame_reader_want(struct frame_reader *reader, uint8_t **place, size_t *bytes);
-/* `bytes` have been read into that place. Handles all that is now complete. */
+/* `bytes` have been read into that place. Handles the messages and payloads that are now complete. */
 int frame_reader_advance(struct frame_reader *reader, size_t bytes, const struct frame_handler *handler, void *owner,
                          struct fault *fault);
-/* Handles what is complete without new bytes, after the owner had paused: with `*paused` set by a handler, advance
- * returns 0 early and keeps the rest. */
+/* Ends a pause: handles the messages and payloads that are complete, without new bytes. When a handler pauses, advance returns
+ * 0 early and keeps the rest. */
 int frame_reader_resume(struct frame_reader *reader, const struct frame_handler *handler, void *owner,
                         struct fault *fault);
-/* Called by a handler: stop after this frame (its payload is part of it), keep the rest buffered until
+/* Called by a handler: the reader stops after this frame and its payload, and keeps the rest in its buffer until
  * frame_reader_resume(). */
 void frame_reader_pause(struct frame_reader *reader);
