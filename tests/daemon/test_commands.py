@@ -172,7 +172,7 @@ class Commands(unittest.TestCase):
                 if order.index(role) < order.index(least):
                     self.refused(done, FAILED)
                     if command != "load":  # which looks at its file first
-                        self.assertIn("takes", done.stderr)
+                        self.assertIn("needs the role", done.stderr)
                 elif command == "load":  # there is no such file
                     self.refused(done, FAILED)
                     self.assertIn("No such file", done.stderr)
