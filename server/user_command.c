@@ -22,14 +22,14 @@ static const char user_usage[] =
     "  role NAME ROLE  gives a user another role\n"
     "  remove NAME     ends a user with all of its tokens\n"
     "  list            users, roles, uids, and their tokens: ids, when they end and were used, comments\n\n"
-    "  --users FILE    the file; or, with\n"
-    "  --config FILE   the one that this configuration of tensord names\n"
+    "  --users FILE    the file of users; or else\n"
+    "  --config FILE   tensord's configuration, which names the file\n"
     "  --role ROLE     add: observe, run (the default) or admin\n"
     "  --uid UID       add: the user's uid on this host, for Unix sockets; may be repeated\n"
     "  --no-token      add: none yet\n"
     "  --expires TIME  add, token: the token ends after so long (30d, 8h), and its connections with it\n"
-    "  --comment TEXT  add, token: what the token is for, up to 100 bytes\n\n"
-    "A running daemon takes changes over when it gets SIGHUP, and then ends the connections of what is revoked.\n";
+    "  --comment TEXT  add, token: the token's purpose, up to 100 bytes\n\n"
+    "SIGHUP makes a running daemon read the file again. It then ends the connections of revoked users and tokens.\n";
 
 struct user_words {
     const char *words[USER_WORDS_MAX];

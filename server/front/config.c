@@ -82,7 +82,7 @@ static const struct config_key config_keys[] = {
     {"allow-plaintext", CONFIG_SWITCH, CONFIG_FIELD(allow_plaintext), "no", 0, 0,
      "TCP to other hosts without TLS: yes or no"},
     {"tls-certificate", CONFIG_PATH, CONFIG_FIELD(tls_certificate), "", 0, 0,
-     "PEM file: the daemon's certificate and those that lead from it to the root"},
+     "PEM file: the daemon's certificate, and the certificates between it and the root"},
     {"tls-key", CONFIG_PATH, CONFIG_FIELD(tls_key), "", 0, 0, "PEM file with its key; else that same file"},
     {"tls-client-ca", CONFIG_PATH, CONFIG_FIELD(tls_client_ca), "", 0, 0,
      "PEM file: who signs certificates of clients"},
@@ -95,7 +95,7 @@ static const struct config_key config_keys[] = {
     {"state-sync", CONFIG_SYNC, CONFIG_FIELD(state_sync), "5s", 100, CONFIG_HOUR,
      "when: publish (before the reply), so long after a change, drain"},
     {"state-timeout", CONFIG_DURATION, CONFIG_FIELD(state_timeout), "60s", 0, 24 * CONFIG_HOUR,
-     "for saving what is left at the end, on top of drain-timeout"},
+     "for saving the last changes at the end, in addition to drain-timeout"},
 };
 enum { CONFIG_KEYS = sizeof config_keys / sizeof *config_keys };
 _Static_assert(CONFIG_KEYS + LIMITS_KEYS <= CONFIG_ROWS_MAX, "an origin for each row");

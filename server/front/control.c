@@ -286,9 +286,9 @@ static bool control_is_idle(const struct control *control) {
 static struct control *control_find_idle(struct front *front, const char *principal, bool admins) {
     struct control *control, *found = NULL;
     LIST_FOREACH(control, &front->controls.head, link)
-    if (control_is_idle(control) && (!principal || !strcmp(principal, control->peer.principal.name)) &&
-        (admins || control->peer.principal.role != ROLE_ADMIN) && (!found || control->used_ns < found->used_ns))
-        found = control;
+        if (control_is_idle(control) && (!principal || !strcmp(principal, control->peer.principal.name)) &&
+            (admins || control->peer.principal.role != ROLE_ADMIN) && (!found || control->used_ns < found->used_ns))
+            found = control;
     return found;
 }
 
@@ -296,7 +296,7 @@ static unsigned control_count(const struct front *front, const struct control *b
     const struct control *control;
     unsigned count = 0;
     LIST_FOREACH(control, &front->controls.head, link)
-    count += control != but && control->welcomed && !strcmp(principal, control->peer.principal.name);
+        count += control != but && control->welcomed && !strcmp(principal, control->peer.principal.name);
     return count;
 }
 
@@ -419,8 +419,8 @@ void control_drained(struct front *front) {
 bool control_busy(const struct front *front) {
     const struct control *control;
     LIST_FOREACH(control, &front->controls.head, link)
-    if (control->out_sent < control->out_size)
-        return true;
+        if (control->out_sent < control->out_size)
+            return true;
     return false;
 }
 

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "proto/ops/cleanup.h"
 #include "proto/wire/check.h"
 #include "proto/wire/tensord.pb-c.h"
 #include "server/front/control_impl.h"
@@ -235,6 +236,7 @@ static void operations_free(struct operations_message *message) {
     free(message->support_pointers);
     free(message->numbers);
 }
+CLEANUP_FINISH(struct operations_message, operations_free)
 
 /* Whether the table of kernels of a device says if it supports the operation. For a client's own kernel its compilation
  * says so. */
@@ -246,15 +248,13 @@ static bool operations_listed(unsigned opcode) {
 static int control_list_operations(struct control *control, const struct frame_header *header, const uint8_t *bytes,
                                    struct fault *fault) {
     const struct supervisor *supervisor = &control->front->supervisor;
-    struct operations_message message = {.list = TENSORD__OPERATION_LIST__INIT};
+    CLEANUP(operations_free) struct operations_message message = {.list = TENSORD__OPERATION_LIST__INIT};
     size_t n = 0;
     (void)bytes;
     for (unsigned opcode = 0; opcode < OP_CODE_MAX; opcode++)
         n += operations_listed(opcode);
-    if (!operations_allocate(&message, n, supervisor->n_slots)) {
-        operations_free(&message);
+    if (!operations_allocate(&message, n, supervisor->n_slots))
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a list of operations");
-    }
     operations_fill_devices(&message, supervisor);
     message.list.operations = message.operation_pointers;
     for (unsigned opcode = 0; opcode < OP_CODE_MAX; opcode++)
@@ -264,9 +264,7 @@ static int control_list_operations(struct control *control, const struct frame_h
         message.dtypes[dtype] = (char *)dtype_name((enum dtype)dtype);
     message.list.n_dtypes = DTYPE_COUNT;
     message.list.dtypes = message.dtypes;
-    int error = control_reply(control, FRAME_OPERATION_LIST, header->sequence, &message.list.base, fault);
-    operations_free(&message);
-    return error;
+    return control_reply(control, FRAME_OPERATION_LIST, header->sequence, &message.list.base, fault);
 }
 
 /* ---- other requests ---- */

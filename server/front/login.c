@@ -243,7 +243,7 @@ static unsigned login_count_waiting(const struct login *login, const struct sour
     const struct login_waiting *waiting;
     unsigned count = 0;
     LIST_FOREACH(waiting, &login->waiting, link)
-    count += source_same(&waiting->peer.source, source);
+        count += source_same(&waiting->peer.source, source);
     return count;
 }
 

@@ -36,7 +36,7 @@ enum place {
     PLACE_NONE,      /* the connection has to go */
     PLACE_ORDINARY,  /* one of max-connections */
     PLACE_UNDECIDED, /* none yet: the preamble decides */
-    PLACE_KEPT,      /* one that a session without a connection has kept, or one of PLACES_BESIDE */
+    PLACE_KEPT,      /* the place that a session without a connection keeps, or one of PLACES_BESIDE */
     PLACE_OPERATOR,  /* one of PLACES_OPERATORS */
     PLACE_KINDS
 };

@@ -31,15 +31,15 @@ unsigned lobby_count(const struct lobby *lobby, const struct source *source) {
     const struct lobby_entry *entry;
     unsigned count = 0;
     TAILQ_FOREACH(entry, &lobby->head, link)
-    count += source_same(&entry->source, source);
+        count += source_same(&entry->source, source);
     return count;
 }
 
 struct lobby_entry *lobby_oldest(const struct lobby *lobby, const struct source *source, enum lobby_kind kind) {
     struct lobby_entry *entry;
     TAILQ_FOREACH(entry, &lobby->head, link)
-    if ((!source || source_same(&entry->source, source)) && (kind == LOBBY_NOT_HERE || entry->kind == kind))
-        return entry;
+        if ((!source || source_same(&entry->source, source)) && (kind == LOBBY_NOT_HERE || entry->kind == kind))
+            return entry;
     return NULL;
 }
 
@@ -63,8 +63,8 @@ void roster_finish(struct roster *roster) {
 struct roster_entry *roster_find(const struct roster *roster, const char *name) {
     struct roster_entry *entry;
     LIST_FOREACH(entry, &roster->entries, link)
-    if (!strncmp(entry->name, name, sizeof entry->name - 1))
-        return entry;
+        if (!strncmp(entry->name, name, sizeof entry->name - 1))
+            return entry;
     return NULL;
 }
 
@@ -120,8 +120,8 @@ static struct roster_bucket *roster_bucket(struct roster *roster, uint64_t sessi
 static struct roster_guest *roster_guest(struct roster *roster, uint64_t session) {
     struct roster_guest *guest;
     LIST_FOREACH(guest, roster_bucket(roster, session), link)
-    if (guest->session == session)
-        return guest;
+        if (guest->session == session)
+            return guest;
     return NULL;
 }
 

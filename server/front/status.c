@@ -322,7 +322,7 @@ static size_t status_count_facts(const struct front *front) {
     const struct roster_entry *entry;
     size_t count = 0;
     LIST_FOREACH(entry, &front->roster.entries, link)
-    count++;
+        count++;
     for (unsigned i = 0; i < front->supervisor.n_slots; i++)
         count += front->supervisor.slots[i].snapshot.n_principals;
     return count;
@@ -331,7 +331,7 @@ static size_t status_count_facts(const struct front *front) {
 static void status_collect_facts(const struct front *front, struct status_fact *facts) {
     const struct roster_entry *entry;
     LIST_FOREACH(entry, &front->roster.entries, link)
-    *facts++ = (struct status_fact){.name = entry->name, .entry = entry};
+        *facts++ = (struct status_fact){.name = entry->name, .entry = entry};
     for (unsigned i = 0; i < front->supervisor.n_slots; i++) {
         const struct worker_slot *slot = &front->supervisor.slots[i];
         for (unsigned p = 0; p < slot->snapshot.n_principals; p++)

@@ -10,6 +10,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "proto/ops/cleanup.h"
+
 enum { WORKER_QUEUE_MAX = 256, WORKER_MESSAGES_AT_ONCE = 64 };
 
 /* ---- the queue of messages that the channel had no room for ---- */
@@ -161,21 +163,15 @@ static void worker_process_exited(uv_process_t *handle, int64_t status, int sign
 
 /* ---- start and end ---- */
 
-/* The file's size is sealed: if a worker made its page smaller, the front would get SIGBUS. */
+/* Makes the page, sets process->page (NULL: failed), and returns its descriptor. The size is sealed: if a worker made its
+ * page smaller, the front would get SIGBUS. */
 static int worker_process_make_page(struct worker_process *process) {
     int fd = memfd_create("tensord-stats", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (fd < 0)
-        return -1;
-    if (ftruncate(fd, sizeof(struct stats_page)) || fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)) {
-        close(fd);
-        return -1;
+    if (fd >= 0 && ftruncate(fd, sizeof(struct stats_page)) == 0 &&
+        fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0) {
+        void *page = mmap(NULL, sizeof(struct stats_page), PROT_READ, MAP_SHARED, fd, 0);
+        process->page = page == MAP_FAILED ? NULL : page;
     }
-    void *page = mmap(NULL, sizeof(struct stats_page), PROT_READ, MAP_SHARED, fd, 0);
-    if (page == MAP_FAILED) {
-        close(fd);
-        return -1;
-    }
-    process->page = page;
     return fd;
 }
 
@@ -219,24 +215,19 @@ static int worker_process_spawn(struct worker_process *process, uv_loop_t *loop,
 
 static int worker_process_launch(struct worker_process *process, uv_loop_t *loop, const char *device,
                                  char **environment) {
-    int ends[2], page = worker_process_make_page(process);
-    if (page < 0)
+    int ends[2];
+    CLEANUP(close) int page = worker_process_make_page(process);
+    if (!process->page || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends))
         return -errno;
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends)) {
-        close(page);
-        return -errno;
-    }
+    CLEANUP(close) int theirs = ends[1];
     int error = uv_poll_init(loop, &process->poll, ends[0]);
     if (error) {
         close(ends[0]);
-    } else {
-        process->channel = ends[0];
-        process->handles = 2; /* a process handle that did not start must be closed as well */
-        error = worker_process_spawn(process, loop, device, environment, ends[1], page);
+        return error;
     }
-    close(ends[1]);
-    close(page);
-    return error;
+    process->channel = ends[0];
+    process->handles = 2; /* a process handle that did not start must be closed as well */
+    return worker_process_spawn(process, loop, device, environment, theirs, page);
 }
 
 int worker_process_start(uv_loop_t *loop, const char *device, const char *environment,

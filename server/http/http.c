@@ -65,7 +65,7 @@ static unsigned http_count(const struct http *http, const struct source *source)
     const struct http_peer *peer;
     unsigned count = 0;
     LIST_FOREACH(peer, &http->peers, link)
-    count += !peer->evicted && source_same(&peer->source, source);
+        count += !peer->evicted && source_same(&peer->source, source);
     return count;
 }
 
@@ -224,7 +224,7 @@ bool http_is_busy(const struct http *http) {
     const struct http_peer *peer;
     unsigned responding = 0;
     LIST_FOREACH(peer, &http->peers, link)
-    responding += peer->responding;
+        responding += peer->responding;
     return responding > HTTP_RESPONDING_MAX; /* the present request is counted, too */
 }
 

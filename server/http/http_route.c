@@ -424,7 +424,7 @@ enum MHD_Result http_route_respond(struct http *http, struct MHD_Connection *con
         return http_send_text(http, connection, MHD_HTTP_BAD_REQUEST, "the request names no host\n");
     if (!http_host_is_ours(host, http->front->config->http_hosts))
         return http_send_text(http, connection, MHD_HTTP_FORBIDDEN,
-                              "this is not a name of this host; the daemon's key http-hosts lists those that are\n");
+                              "this is not a name of this host; the daemon's key http-hosts lists its names\n");
     if (route == end)
         return http_send_text(http, connection, MHD_HTTP_NOT_FOUND,
                               "there are: / /metrics /status.json /history.json /healthz /readyz\n");

@@ -8,6 +8,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "proto/ops/cleanup.h"
+
 enum { LOOP_DESCRIPTORS_BESIDE = 1024 }; /* links between workers, farewells, what a driver opens */
 
 static rlim_t loop_descriptors(uint64_t connections, rlim_t most) {
@@ -35,11 +37,8 @@ static void loop_closed(uv_handle_t *handle) {
 
 /* A descriptor with the highest possible number; -1: there is none. */
 static int loop_highest(rlim_t descriptors) {
-    int fd = eventfd(0, EFD_CLOEXEC);
-    int highest = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, (int)descriptors - 1);
-    if (fd >= 0)
-        close(fd);
-    return highest;
+    CLEANUP(close) int fd = eventfd(0, EFD_CLOEXEC);
+    return fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, (int)descriptors - 1);
 }
 
 int loop_reserve(uv_loop_t *loop, struct fault *fault) {
@@ -50,18 +49,15 @@ int loop_reserve(uv_loop_t *loop, struct fault *fault) {
     void *probe = malloc(limit.rlim_cur * 2 * sizeof(void *));
     uv_poll_t *poll = malloc(sizeof *poll);
     free(probe);
-    int fd = probe && poll ? loop_highest(limit.rlim_cur) : -1;
+    CLEANUP(close) int fd = probe && poll ? loop_highest(limit.rlim_cur) : -1;
     int error = fd < 0 ? -errno : uv_poll_init(loop, poll, fd);
     if (error) {
         free(poll);
-        if (fd >= 0)
-            close(fd);
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no room to watch %llu descriptors: %s",
                          (unsigned long long)limit.rlim_cur, uv_strerror(error));
     }
     uv_poll_start(poll, UV_READABLE, loop_watched);
     uv_close((uv_handle_t *)poll, loop_closed);
-    close(fd);
     return STATUS_OK;
 }
 

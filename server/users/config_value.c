@@ -39,8 +39,8 @@ static int config_value_scaled(const char *text, int base, const struct config_u
     return -1;
 }
 
-/* Sets what is wrong with a value: it has not the form `what` ("a size (examples: 512M, 2G)"), or it is `good` and out
- * of range. */
+/* Says why a value is wrong: it is not `what` ("a size (examples: 512M, 2G)"); or, if it is `good`, it is out of
+ * range. */
 static int config_value_wrong(const char *text, bool good, const char *what, const char *least, const char *most,
                               struct fault *fault) {
     if (!good)

@@ -57,7 +57,7 @@ unsigned limits_number(const char *key);
 /* Sets one limit from text. STATUS_INVALID_ARGUMENT: the fault names an unknown key, or a wrong value and what would be
  * right; nothing is changed. */
 int limits_set(struct limits *limits, const char *key, const char *value, struct fault *fault);
-/* The same for a principal's own limits, of which `own` has a bit for each row that is set. Setting one twice is an
+/* The same for a principal's own limits: `own` has a bit for each row that is set. Setting one twice is an
  * error. */
 int limits_set_own(struct limits *limits, uint32_t *own, const char *key, const char *value, struct fault *fault);
 /* The number that a limit of places means (LIMITS_QUARTER: a quarter of `places`); 0: any number. */

@@ -18,6 +18,7 @@
 
 #include "engine/program/kernel.h"
 #include "proto/files/file.h"
+#include "proto/ops/cleanup.h"
 #include "server/process/clock.h"
 
 /* One call of compile_process_run(). */
@@ -131,16 +132,11 @@ static int compile_process_failed(struct fault *fault, int error) {
 /* Starts the process, and sets run->reply. */
 static int compile_process_start(struct compile_run *run, const struct kernel_source *source, pid_t *id,
                                  struct fault *fault) {
-    int ends[2], error, request = compile_process_request(run->options, source);
-    if (request < 0)
+    int ends[2];
+    CLEANUP(close) int request = compile_process_request(run->options, source);
+    if (request < 0 || pipe2(ends, O_CLOEXEC))
         return compile_process_failed(fault, errno);
-    if (pipe2(ends, O_CLOEXEC)) {
-        error = errno;
-        close(request);
-        return compile_process_failed(fault, error);
-    }
-    error = compile_process_spawn(run->options, request, ends[1], id);
-    close(request);
+    int error = compile_process_spawn(run->options, request, ends[1], id);
     close(ends[1]);
     if (!error && fcntl(ends[0], F_SETFL, O_NONBLOCK) == 0) {
         run->reply = ends[0];

@@ -413,7 +413,7 @@ void link_in_extend(struct connection *connection) {
     uint64_t deadline_ms = link_in_deadline(connection->service, connection->principal->limits.session_lease);
     struct copy_in *copy;
     LIST_FOREACH(copy, &connection->links.copies, own)
-    copy->deadline_ms = deadline_ms;
+        copy->deadline_ms = deadline_ms;
 }
 
 bool link_in_drop_connection(struct connection *connection) {

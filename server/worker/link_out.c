@@ -70,8 +70,8 @@ static void link_destination_let_go(struct link_table *table, struct link_destin
 static struct link_destination *link_destination_find(struct link_table *table, const char *device) {
     struct link_destination *destination;
     LIST_FOREACH(destination, &table->destinations, entry)
-    if (!strcmp(destination->device, device))
-        return destination;
+        if (!strcmp(destination->device, device))
+            return destination;
     if (table->n_destinations >= LINK_DESTINATIONS_MAX && *device)
         return link_destination_find(table, "");
     destination = calloc(1, sizeof *destination);
@@ -92,8 +92,8 @@ static struct link_route *link_route_find(struct connection *connection, const c
     if (!destination)
         return NULL;
     LIST_FOREACH(route, &connection->links.routes, own)
-    if (route->destination == destination)
-        return route;
+        if (route->destination == destination)
+            return route;
     route = calloc(1, sizeof *route);
     if (!route) {
         link_destination_let_go(table, destination);
@@ -330,8 +330,8 @@ void link_out_granted(struct service *service, const uint8_t ticket[LINK_TICKET_
                       const struct fault *fault) {
     struct link_out *out;
     TAILQ_FOREACH(out, &service->links.wanted, turn)
-    if (link_ticket_equal(out->ticket, ticket))
-        break;
+        if (link_ticket_equal(out->ticket, ticket))
+            break;
     if (!out) { /* the connection has ended meanwhile */
         if (fd >= 0)
             close(fd);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "proto/ops/cleanup.h"
 #include "proto/wire/check.h"
 #include "server/users/users.h"
 #include "server/worker/service.h"
@@ -49,20 +50,18 @@ static int names_add_owner(struct names *names, const char *principal, const str
     if (names->n_owners >= NAMES_OWNERS_MAX)
         return fault_set(fault, STATUS_LIMIT, "%u principals have named tensors here, and no more may",
                          names->n_owners);
-    struct name_owner *owner = calloc(1, sizeof *owner);
-    if (!owner)
+    CLEANUP(free) struct name_owner *fresh = calloc(1, sizeof *fresh);
+    if (!fresh)
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a name");
-    int error = worker_principal_hold(names->service, principal, limits, &owner->principal, fault);
-    if (error) {
-        free(owner);
+    int error = worker_principal_hold(names->service, principal, limits, &fresh->principal, fault);
+    if (error)
         return error;
-    }
-    owner->disk = names->state ? state_owner_create() : NULL;
-    if (names->state && !owner->disk) {
-        worker_principal_let_go(owner->principal);
-        free(owner);
+    fresh->disk = names->state ? state_owner_create() : NULL;
+    if (names->state && !fresh->disk) {
+        worker_principal_let_go(fresh->principal);
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a name");
     }
+    struct name_owner *owner = TAKE(fresh);
     snprintf(owner->key, sizeof owner->key, "%s", principal);
     owner->bytes.whole = tenant_payer(owner->principal->tenant);
     owner->next = names->owners;

@@ -13,7 +13,7 @@ struct publish *publish_create(struct pending_reply *pending, const Tensord__Pub
 /* Asks the engine for values that it has not asked for before. STATUS_AGAIN: the turn's time is over, or there is no
  * memory yet. */
 int publish_hold_some(struct publish *publish);
-/* One of the steps is done that the Publish waits for: all values have been asked for, or one value is computed. After
+/* The Publish waits for several steps, and one is done: all values have been asked for, or one value is computed. After
  * the last step it binds the names, and then calls pending_reply_done(), possibly before this returns. */
 void publish_step(struct publish *publish);
 /* Continues to bind names, as far as the budget allows. */

@@ -1,4 +1,4 @@
-/* The service: one engine for many connections on one libuv loop. It has what the connections share, and the turn of
+/* The service: one engine for many connections on one libuv loop. It has everything that the connections share, and the turn of
  * the loop: all that was read is submitted, the engine is kicked and polled once, and the replies go out. A worker has
  * one service; the fuzzer and the benchmarks have one without a worker process.
  *

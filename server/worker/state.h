@@ -108,8 +108,8 @@ void saved_value_unref(struct saved_value *value);
 /* Checks, before anything is moved, that state_order() is possible. `to` NULL: a new owner. STATUS_AGAIN: `from`
  * already waits for another owner, or `to` waits for `from`. */
 int state_check_order(const struct state *state, struct name_owner *from, struct name_owner *to, struct fault *fault);
-/* The changes of `to` are saved before those of `from`, so that names which move from one to the other are always in
- * one folder at least. Call it between setting `paused` and state_resume(). */
+/* The changes of `to` are saved before those of `from`, so a name that moves is always in at least one of the two
+ * folders. Call it between setting `paused` and state_resume(). */
 void state_order(struct name_owner *from, struct name_owner *to);
 void state_resume(struct state *state);
 

@@ -37,7 +37,7 @@ struct state_owner {
     struct save *save; /* in progress; NULL: none */
     struct state_wait *waits;
     uint64_t retry_ns; /* after a failure: no save before this time */
-    unsigned failures; /* one after the other */
+    unsigned failures; /* in a row */
     char fault[200];   /* why the last save failed; "": it did not */
     uint64_t told_ns;  /* when the failure was logged */
 };
