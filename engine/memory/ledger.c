@@ -72,7 +72,7 @@ static int ledger_out_of_memory(struct ledger *ledger, uint64_t bytes, struct fa
     struct device_workspaces workspaces = {0};
     if (device->vtable->workspaces)
         device->vtable->workspaces(device, &workspaces);
-    if (workspaces.bytes && bytes <= pool->total - pool->reserved) /* it was the device that had no more */
+    if (workspaces.bytes && bytes <= pool->total - pool->reserved) /* the device itself had no more, not the pool */
         order_trim_workspaces(order);
     char asked[BYTES_TEXT_MAX], left[BYTES_TEXT_MAX], total[BYTES_TEXT_MAX], own[BYTES_TEXT_MAX],
         others[BYTES_TEXT_MAX];
@@ -211,7 +211,7 @@ int tenant_create(struct memory *memory, const char *name, const struct tenant_l
 void tenant_set_limits(struct tenant *tenant, const struct tenant_limits *limits) {
     tenant->limits = *limits;
     tenant->payer.limit = limits->bytes;
-    tenant->memory->staging.moved = true; /* those who wait may have more now */
+    tenant->memory->staging.moved = true; /* transfers that wait may have more now */
     share_set(tenant->memory->order, tenant->share, tenant_weight(limits), limits->operation_ns);
 }
 

@@ -3,8 +3,8 @@
 #include <malloc.h>
 
 enum {
-    MEMORY_KEEP_BYTES = 64 << 20, /* memory kept reserved when the last session has gone */
-    MEMORY_KEEP_HOST = 64 << 20,  /* and so much of the host's may have been freed without being given back */
+    MEMORY_KEEP_BYTES = 64 << 20, /* memory that stays reserved when the last session has gone */
+    MEMORY_KEEP_HOST = 64 << 20,  /* host memory that sessions may free before it is given back to the system */
     MEMORY_STAGING_BYTES = 1 << 30,
 };
 
@@ -46,5 +46,6 @@ void memory_rest_host(struct memory *memory) {
     if (memory->host_freed <= MEMORY_KEEP_HOST)
         return;
     memory->host_freed = 0;
-    malloc_trim(0); /* up to a tenth of a second, for which who comes now would wait: not for each short session */
+    malloc_trim(
+        0); /* takes up to a tenth of a second, for which a new session would wait: so not after each short session */
 }

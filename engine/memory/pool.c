@@ -8,10 +8,10 @@
 static const size_t pool_segment_small = (size_t)2 << 20;  /* for requests up to a sixteenth of it */
 static const size_t pool_segment_large = (size_t)32 << 20; /* for requests up to a quarter of it */
 enum {
-    POOL_LOOKS = 8, /* at free pieces, for each one freed since the last time */
-    POOL_SCAN = 16, /* storage looked at in one bin before the next bin is */
-    POOL_FITS = 64, /* settled storage looked at, from the best fit on, for some that may be had */
-    POOL_OWN = 8,   /* the same for some that costs no wait */
+    POOL_LOOKS = 8, /* looks at busy pieces for each piece that was freed since the last sweep */
+    POOL_SCAN = 16, /* pieces of one bin that are looked at before the next bin */
+    POOL_FITS = 64, /* settled pieces that are looked at, from the best fit on, for a piece that may be taken */
+    POOL_OWN = 8,   /* the same, for a piece for which the taker need not wait */
 };
 
 struct storage *pool_piece(struct pool *pool) {
@@ -111,7 +111,7 @@ static size_t pool_segment_bytes(const struct pool *pool, size_t bytes) {
                     : bytes <= pool_segment_large / 4 ? pool_segment_large
                                                       : (bytes + pool_segment_small - 1) & ~(pool_segment_small - 1);
     uint64_t left = pool_unreserved(pool);
-    if (wanted > left) /* the device is nearly full: all that is left, in one piece */
+    if (wanted > left) /* the device is nearly full: the segment gets all that is left */
         wanted = (size_t)left;
     return wanted >= bytes ? wanted : 0;
 }
@@ -121,7 +121,7 @@ static void pool_hold_up(const struct pool *pool, bool begins) {
         pool->blocks(pool->owner, begins);
 }
 
-/* A device may be found to have failed here first, with nothing queued there to say so later. */
+/* The pool may be the first to find that a device has failed: work that would show it later need not be queued there. */
 static int pool_reserve(struct pool *pool, size_t bytes, void **data) {
     struct fault fault;
     pool_hold_up(pool, true);
@@ -164,7 +164,7 @@ static int pool_grow(struct pool *pool, size_t bytes) {
     return STATUS_OK;
 }
 
-/* Gives a segment of which nothing is in use back to the device. */
+/* Gives an idle segment back to the device. */
 static void pool_shrink(struct pool *pool, struct segment *segment) {
     storage_leave(pool, segment->first);
     pool_recycle(pool, segment->first);
@@ -184,8 +184,8 @@ static void pool_shrink(struct pool *pool, struct segment *segment) {
     free(segment);
 }
 
-/* Idle segments go back to the device to be reserved in another shape: as many as it takes, or all where the device itself
- * has no more. STATUS_AGAIN: that is more than one call gives back. */
+/* Gives idle segments back to the device and reserves one of another size: as many as are needed for that, or all if the device itself
+ * has no more memory. STATUS_AGAIN: one call must not give back so many. */
 static int pool_reshape(struct pool *pool, size_t bytes) {
     int left = POOL_TRIM;
     if (!pool->idle_bytes || pool_unreserved(pool) + pool->idle_bytes < bytes)
@@ -202,9 +202,10 @@ static int pool_reshape(struct pool *pool, size_t bytes) {
     return pool->idle_segments ? STATUS_AGAIN : pool_grow(pool, bytes);
 }
 
-/* Whether free storage may be had by who waits for its users. Users that wait for bytes from another device do so for its
- * sessions, which may wait for sessions here: two of them could wait for each other. Users of the taker's own session
- * (`taker`, a stream of it; NULL: of none) came before it there, too, and so did what they wait for. */
+/* Whether a taker may be given free storage and wait for its users. Users that wait for bytes from another device wait for sessions
+ * of that device, which may wait for sessions here: two sessions could wait for each other. But users of the taker's own session
+ * came before the taker on the other device, too, and so did the work that they wait for. `taker`: a stream of the session; NULL:
+ * of none. */
 static bool storage_awaitable(const struct storage *storage, const struct stream *taker) {
     for (unsigned i = 0; i < storage->uses.count; i++) {
         const struct use *use = &storage->uses.use[i];
@@ -215,7 +216,7 @@ static bool storage_awaitable(const struct storage *storage, const struct stream
     return true;
 }
 
-/* Of the best fits of one state the first that may be had. */
+/* The first of the best fits of one state that may be taken. */
 static struct storage *pool_take_waiting(struct pool *pool, const struct pool_set *set, size_t bytes,
                                          const struct stream *taker, int looks) {
     struct storage *storage = pool_set_fit(set, bytes);
@@ -224,8 +225,8 @@ static struct storage *pool_take_waiting(struct pool *pool, const struct pool_se
     return looks >= 0 ? pool_cut(pool, storage, bytes) : NULL;
 }
 
-/* Merges settled neighbours from `storage` on until they come to `bytes`: whoever takes the whole waits for the users of all
- * its parts. False, and nothing is changed, where they do not, or have too many users; *last is then where that showed. */
+/* Merges settled neighbours from `storage` on until they come to `bytes`: the taker of the whole waits for the users of all parts.
+ * False, and nothing is changed: they do not come to that, or have too many users; *last is the last piece that was looked at. */
 static bool storage_merge(struct pool *pool, struct storage *storage, size_t bytes, const struct stream *taker,
                           struct storage **last, size_t *looks) {
     struct uses uses = {.count = 0};
@@ -246,8 +247,8 @@ static bool storage_merge(struct pool *pool, struct storage *storage, size_t byt
     return true;
 }
 
-/* What its own session may wait for, together with neighbours that anybody may, in the run where it is the first that
- * is tied: merged and in no list. */
+/* Merges tied storage, for which only its own session may wait, with neighbours. Looks only at runs in which `tied` is the first tied
+ * piece, so that each run is looked at once. The result is in no list. */
 static struct storage *storage_merge_tied(struct pool *pool, struct storage *tied, size_t bytes,
                                           const struct stream *taker, size_t *looks) {
     struct storage *at = tied, *last;
@@ -272,7 +273,7 @@ static struct storage *pool_take_tied(struct pool *pool, size_t bytes, const str
     return NULL;
 }
 
-/* Looks at what waits on behalf of a request, which may have been made before. False: there is more to look at. */
+/* Looks at pieces that wait for their users, for a request that may have been made before. False: there are more pieces to look at. */
 static bool pool_search(struct pool *pool, size_t bytes, const struct stream *stream, struct pool_search *search) {
     bool joins = stream && bytes <= pool->run_most;
     if (!search->on || bytes < search->bytes || joins > search->joins)
@@ -285,8 +286,8 @@ static bool pool_search(struct pool *pool, size_t bytes, const struct stream *st
     return all || pool->looks >= search->until;
 }
 
-/* Whether another look at what waits could bring so much: it has ended, or can be joined. A stream takes what is large
- * enough as it is. */
+/* Whether another look at pieces that wait for their users could bring `bytes`: the users may have ended, or neighbours may be joined.
+ * A request for a stream does not need the look if a busy piece is large enough: it can wait for that piece. */
 static bool pool_may_find(struct pool *pool, size_t bytes, const struct stream *stream) {
     if (pool_set_largest(&pool->busy) >= bytes)
         return !stream;
@@ -294,9 +295,9 @@ static bool pool_may_find(struct pool *pool, size_t bytes, const struct stream *
            pool_unreserved(pool) + pool->free_bytes >= bytes;
 }
 
-/* Before anybody is refused: everything that was freed is settled, what is idle goes back to the device to be reserved in
- * another shape, and a stream may have what it must wait for: first what anybody may wait for. What waits is looked at again
- * where that could help. *code: STATUS_AGAIN where all that has not come to its end. */
+/* The last means before a request is refused. All freed storage is settled. Pieces that wait for their users are looked at again where
+ * that could help. Idle segments go back to the device, and one of another size is reserved. A stream may take storage for which it
+ * must wait: first storage for which anybody may wait. *code: STATUS_AGAIN if all this has not come to its end. */
 static struct storage *pool_find_hard(struct pool *pool, size_t bytes, const struct stream *stream,
                                       struct pool_search *search, int *code) {
     if (bytes > pool->total - pool->live)
@@ -320,14 +321,14 @@ static struct storage *pool_find_hard(struct pool *pool, size_t bytes, const str
     return storage;
 }
 
-/* Whether settling comes before growing: for large requests, and where memory runs short, always, else once so much has been
- * freed that a few looks at what is busy are paid for. */
+/* Whether to settle freed storage before reserving a new segment: always for large requests and when memory runs short; else when so
+ * many pieces have been freed that a few looks at busy pieces are paid for. */
 static bool pool_should_settle(const struct pool *pool, size_t bytes) {
     return bytes >= pool_segment_small || pool->reserved + bytes > pool->total / 2 ||
            pool->n_binned >= pool->pieces / POOL_LOOKS;
 }
 
-/* In order of price: what was just freed, idle memory, what has been settled anew, a new segment, anything at all. */
+/* In order of price: storage that was just freed, idle storage, storage that is settled now, a new segment, the last means. */
 static struct storage *pool_find(struct pool *pool, size_t bytes, const struct stream *stream,
                                  struct pool_search *search, int *code) {
     struct storage *storage = pool_take_binned(pool, bytes, stream);
@@ -387,8 +388,8 @@ static uint64_t least(uint64_t a, uint64_t b) {
     return a < b ? a : b;
 }
 
-/* Goes on with the walk over all runs, or with a new one. A segment in which less than the longest run so far is
- * settled is not entered. */
+/* Goes on with the walk over all runs, or begins a new walk. Skips segments whose settled bytes are no more than the longest run so
+ * far. */
 static void pool_walk(struct pool *pool) {
     struct pool_walk *walk = &pool->walk;
     if (!walk->on)
@@ -418,7 +419,7 @@ uint64_t pool_largest_free(struct pool *pool) {
     pool_settle(pool);
     uint64_t largest =
         most(pool_set_largest(&pool->idle), most(pool_set_largest(&pool->busy), pool_set_largest(&pool->tied)));
-    if (pool->seams && pool->run_most > largest) { /* if that is still so */
+    if (pool->seams && pool->run_most > largest) { /* run_most is an upper bound, so runs have to be looked at */
         pool_walk(pool);
         uint64_t seen = pool->walk.on ? most(pool->run_seen, pool->walk.seen) : pool->run_seen;
         largest = most(largest, least(seen, least(pool->run_most, pool->total - pool->live)));
@@ -438,7 +439,7 @@ bool pool_trim(struct pool *pool, uint64_t keep) {
 
 void pool_finish(struct pool *pool) {
     size_t pieces, looks = 0;
-    do { /* until all that waited has been looked at to no effect */
+    do { /* until a sweep of all waiting pieces frees no more */
         pieces = pool->pieces;
         pool_trim(pool, 0);
         looks = pool->pieces < pieces ? 0 : looks + POOL_SWEEP;

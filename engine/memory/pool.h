@@ -1,33 +1,32 @@
 /* The memory pool of a device: stream-ordered, caching, owner thread only.
  *
- * Storage is taken and freed when operations are *enqueued*. Freed storage remembers its last uses; whoever takes it
- * next on another stream waits for them (stream order, no synchronisation), and taking it again on the same stream
- * costs nothing. What was freed lately waits in bins by size, the newest first. When a bin has nothing that fits, or there
- * are POOL_BINNED_MAX of these, they are settled: merged with their neighbours and filed by size (pool_settle.c), those that
- * nothing uses any more apart from those that are still busy. Unlike neighbours stay apart, so that nobody waits for more
- * than he must, until somebody needs the whole. Memory whose users wait for bytes from another device is had by its own
- * session alone before they are done: others could come to wait for each other in a circle. Segments come from the device
- * and go back when nobody needs them.
+ * Storage is taken and freed when operations are *enqueued*. Freed storage remembers its last uses. If another stream takes it next,
+ * that stream waits for these uses (by stream order, without synchronisation); if the same stream takes it, that costs nothing.
+ * Pieces that were freed lately wait in bins by size, the newest first. When a bin has no piece that fits, or there are
+ * POOL_BINNED_MAX such pieces, they are settled: merged with their neighbours and filed by size (pool_settle.c), idle pieces, which
+ * nothing uses any more, apart from busy ones. Neighbours with different states or users stay apart, so that no taker waits for
+ * more users than it must, until a request needs the whole. If the users of a piece wait for bytes from another device, only
+ * their own session may take the piece before they are done: else sessions could come to wait for each other in a circle.
+ * Segments come from the device and go back when they are not needed.
  *
- * No call walks all pieces. Each free pays for settling its piece once, in bounded time; what fits best, what is
- * largest, and whether whole segments would help, is known from the files by size; a request for more than is free at all, or
- * than neighbours could come to, is refused at once. Anything else is refused when all memory that waits for its users has been
- * looked at since the request came: whether these have ended, and whether it can be joined with its neighbours. One call
+ * No call walks all pieces. Each free pays for settling its piece once, in bounded time. The files by size tell which piece fits best,
+ * which is the largest, and whether whole segments would help. A request for more than is free at all, or than neighbours could
+ * come to, is refused at once. Other requests are refused when all pieces that wait for their users have been looked at since
+ * the request came: whether the users have ended, and whether the pieces can be joined with their neighbours. One call at most
  * looks twice at POOL_SWEEP pieces and at a few neighbours of each, makes POOL_JOINS joins each time, and gives back POOL_TRIM
- * segments, at most. Where that is not all, the caller is told to come again, and does not find less for that: what has been
- * joined stays so, and until all who wait have been served or refused what is freed is joined at once.
+ * segments. If that is not all, the caller is told to come again, and finds no less then: joined pieces stay joined, and as long as
+ * requests wait, freed pieces are joined at once.
  *
- * Memory that waits for another device's bytes is the exception: together with other memory it is joined for its own session at
- * one go, from POOL_RUN_LOOKS pieces at most, and not found where that takes more.
+ * Pieces that wait for another device's bytes are the exception: they are joined with other pieces for their own session in one call,
+ * which looks at POOL_RUN_LOOKS pieces at most, and finds nothing if more would be needed.
  *
- * Why not CUDA's own stream-ordered allocator, cudaMallocAsync, for tensors, too: who may have a block is decided here when
- * an operation is enqueued, on the owner's thread, which knows the session to charge and can refuse the one operation
- * with figures; cudaMallocAsync decides when the submitter comes to it, when it is too late to refuse, on another thread, and
- * cannot tell the largest free block. It would be a call of the driver for each result and each free, where this is
- * a look into a list. And one allocator serves all kinds of devices, so that its rules are tested where there is no GPU.
- * Kernels' workspaces come from here too (op_kernel.workspace). But what cublasLt wants for a product does come from
- * cudaMallocAsync (engine/cuda/cuda_stream.c): how much that is, and which operands must be packed for it, only cublasLt tells,
- * which the submitter asks, and a launch can go without. */
+ * Why tensors do not come from cudaMallocAsync, CUDA's own stream-ordered allocator: here the owner's thread decides who may have a
+ * block when an operation is enqueued; it knows the session to charge, and can refuse the one operation with figures.
+ * cudaMallocAsync decides later, on the submitter's thread, when it is too late to refuse, and cannot tell the largest free block.
+ * It would take a call of the driver for each result and each free; the pool takes a look into a list. And one allocator serves
+ * all kinds of devices, so that its rules are tested without a GPU. Kernels' workspaces come from the pool too
+ * (op_kernel.workspace). But cublasLt's workspaces for products come from cudaMallocAsync (engine/cuda/cuda_stream.c): only
+ * cublasLt, which the submitter asks, tells how large they are and which operands must be packed, and a launch can do without. */
 #pragma once
 
 #include "engine/device/device.h"
@@ -36,11 +35,11 @@
 
 struct segment;
 
-/* Who pays for device memory, and what has been charged to that payer and to those it is part of. Plain data. */
+/* An account to which device memory is charged. Plain data. */
 struct payer {
     uint64_t bytes, peak;
     uint64_t limit;      /* 0: none of its own */
-    struct payer *whole; /* its bytes are this one's, too; NULL: nobody's */
+    struct payer *whole; /* the account that this one is part of, which is charged the same bytes; NULL: none */
 };
 
 static inline void payer_charge(struct payer *payer, uint64_t bytes) {
@@ -69,16 +68,16 @@ struct storage {
     enum storage_state {
         STORAGE_LIVE,
         STORAGE_BINNED, /* freed, and not settled since */
-        STORAGE_IDLE,   /* settled: nothing uses it, */
-        STORAGE_BUSY,   /* or something did, at the last look, that ends by itself, */
-        STORAGE_TIED,   /* or that may wait for another device */
+        STORAGE_IDLE,   /* settled: nothing uses it */
+        STORAGE_BUSY,   /* settled: at the last look it had users, which end by themselves */
+        STORAGE_TIED,   /* settled: at the last look it had users, which may wait for another device */
     } state;
     struct uses uses;
     union {
         struct {                 /* live */
             size_t charged;      /* bytes asked for, rounded: what payers and figures count */
-            struct payer *payer; /* whom it is charged to; NULL: nobody */
-            bool held;           /* which is a name's (engine/session/held.h), no session's */
+            struct payer *payer; /* the account to which it is charged; NULL: none */
+            bool held;           /* the account is of a name (engine/session/held.h), not of a session */
         };
         struct { /* settled: private to pool_settle.c */
             struct storage *up, *down[2];
@@ -90,7 +89,7 @@ struct storage {
     struct storage *before, *after;   /* neighbours by address within the segment */
     struct storage *next, **previous; /* in a bin; settled: among those of one size */
     struct storage *older, *newer;    /* BUSY, TIED: in the order of the looks at them */
-    bool mate;                        /* settled: hangs on another one of its size */
+    bool mate;                        /* settled: in the list of another piece of its size, not in the tree */
 };
 
 enum {
@@ -98,34 +97,35 @@ enum {
     POOL_BINS = 512,
     POOL_BINNED_MAX = 1024,
     /* In one call: */
-    POOL_SWEEP = 1024,     /* looks at what waits for its users, */
-    POOL_JOINS = 4096,     /* joins of that with neighbours, */
-    POOL_RUN_LOOKS = 4096, /* looks at neighbours for figures, or for one who alone may have them, */
-    POOL_TRIM = 64,        /* and segments given back */
+    POOL_SWEEP = 1024,     /* looks at pieces that wait for their users */
+    POOL_JOINS = 4096,     /* joins of such pieces with neighbours */
+    POOL_RUN_LOOKS = 4096, /* looks at neighbours for figures, or for the one session that may take them */
+    POOL_TRIM = 64,        /* segments given back */
 };
 
-/* A request on its way through several calls of pool_take(), for all the memory of one operation. Its caller's, empty at first.
- * Private to the pool. */
+/* A request on its way through several calls of pool_take(), for all the memory of one operation. The caller keeps it, empty at first;
+ * its content is private to the pool. */
 struct pool_search {
     bool on;
-    bool joins;     /* neighbours together may be what it needs */
-    size_t bytes;   /* the least that was asked for */
-    uint64_t until; /* by then all has been looked at that waited when it came */
+    bool joins;   /* neighbours together may be large enough */
+    size_t bytes; /* the smallest request so far */
+    uint64_t
+        until; /* when pool->looks comes to this, all pieces that waited when the request came have been looked at */
 };
 
-/* Over all runs of settled neighbours, in as many calls as it takes, for figures. */
+/* A walk over all runs of settled neighbours, for figures. It takes several calls if there are many. */
 struct pool_walk {
     bool on;
-    struct segment *segment; /* where it is, */
-    struct storage *at;      /* and the next piece there; NULL: the first */
-    uint64_t run;            /* what the pieces before it come to */
-    uint64_t seen;           /* the longest so far */
-    uint64_t most;           /* no run comes to more of those that are new since it began */
+    struct segment *segment; /* the segment where it is */
+    struct storage *at;      /* the next piece there; NULL: the first */
+    uint64_t run;            /* bytes of the run before that piece */
+    uint64_t seen;           /* bytes of the longest run so far */
+    uint64_t most;           /* no run that is new since the walk began has more bytes */
 };
 
 /* Settled storage of one state, by size. */
 struct pool_set {
-    uint64_t filled[POOL_BINS / 64]; /* bins that have some */
+    uint64_t filled[POOL_BINS / 64]; /* bins that are not empty, as bits */
     struct storage *bins[POOL_BINS];
 };
 
@@ -138,49 +138,48 @@ struct pool {
     void *owner;                                          /* for these two */
     uint64_t total;                                       /* bytes it may reserve */
     uint64_t reserved;                                    /* taken from the device */
-    uint64_t reservations, releases; /* of segments, ever: neither moves while work goes its usual way */
+    uint64_t reservations, releases; /* of segments, ever: neither grows while work goes its usual way */
     uint64_t live, peak;
     struct segment *segments;          /* all of them */
-    struct segment *idle_segments;     /* of which nothing is in use */
-    uint64_t idle_bytes;               /* of these */
-    uint64_t free_bytes;               /* of segments of which all is settled, idle or not */
+    struct segment *idle_segments;     /* segments that are idle as a whole */
+    uint64_t idle_bytes;               /* of these segments */
+    uint64_t free_bytes;               /* of segments that are settled as a whole, idle or not */
     struct storage *binned[POOL_BINS]; /* newest first */
     struct pool_set idle, busy, tied;
-    struct storage *oldest, *newest; /* of BUSY and TIED */
-    size_t n_waiting;                /* of these */
+    struct storage *oldest, *newest; /* of BUSY and TIED storage */
+    size_t n_waiting;                /* pieces of BUSY and TIED storage */
     size_t n_binned;
     size_t pieces;  /* storage objects in segments, live or not */
-    uint64_t looks; /* at BUSY and TIED, ever */
-    /* Seams: where one settled piece follows another. Nowhere do neighbours with a seam between them come to more than
-     * `run_most` bytes. */
+    uint64_t looks; /* at BUSY and TIED storage, ever */
+    /* A seam is where one settled piece follows another. No run of settled neighbours has more than `run_most` bytes. */
     size_t seams;
     uint64_t run_most;
     uint64_t run_seen; /* the longest run at the end of the last walk */
     struct pool_walk walk;
-    uint64_t join_until; /* for so many looks unlike neighbours are joined, */
-    uint64_t wanted;     /* that come to so many bytes together */
+    uint64_t join_until; /* until `looks` comes to this, neighbours of different states or users are joined */
+    uint64_t wanted;     /* if they have so many bytes together */
     struct slab objects; /* storage */
-    bool starved;        /* the search at hand failed for want of host memory */
+    bool starved;        /* the present search failed because there was no host memory */
 };
 
 void pool_init(struct pool *pool, struct device *device);
-/* Of host memory that launches reach, up to `total` bytes. */
+/* A pool of host memory that launches can use, up to `total` bytes. */
 void pool_init_host(struct pool *pool, struct device *device, uint64_t total);
 /* All storage must have been freed and be idle. */
 void pool_finish(struct pool *pool);
 
-/* Memory for `bytes` (more than 0) with one reference. With a stream, for work enqueued there: the caller makes the
- * stream wait for storage->uses. Without one, for the host to write now: only memory that nothing uses any more.
- * Returns STATUS_OUT_OF_MEMORY, or STATUS_NO_HOST_MEMORY, without words: the caller knows whose memory it is. STATUS_AGAIN: that
- * is not certain yet, and takes more calls with the same `search`, each in a turn of its own; NULL where the caller does not
- * come again. */
+/* Memory for `bytes` (more than 0) with one reference. With a stream: for work enqueued there; the caller makes the stream wait for
+ * storage->uses. Without a stream: for the host to write now, so only memory that nothing uses any more. Returns
+ * STATUS_OUT_OF_MEMORY or STATUS_NO_HOST_MEMORY without a message, since the caller knows whose memory it is. STATUS_AGAIN: whether
+ * there is memory takes more calls with the same `search` to find out, each in a turn of its own. `search` NULL: the caller does
+ * not come again. */
 int pool_take(struct pool *pool, size_t bytes, struct stream *stream, struct pool_search *search,
               struct storage **storage);
 static inline struct storage *storage_ref(struct storage *storage) {
     storage->references++;
     return storage;
 }
-/* The last reference frees the storage, and whoever pays pays no more. Takes NULL. */
+/* The last reference frees the storage, which is then no longer charged. Takes NULL. */
 void storage_unref(struct storage *storage);
 
 /* The size that pool_take() charges for `bytes`; 0 where that overflows. */
@@ -189,9 +188,9 @@ static inline size_t pool_rounded(uint64_t bytes) {
         return 0;
     return ((size_t)bytes + POOL_ALIGNMENT - 1) & ~(size_t)(POOL_ALIGNMENT - 1);
 }
-/* The largest size that pool_take() would find if all queued work had run. With more than POOL_RUN_LOOKS pieces that are free
- * next to others it takes several calls to see all of them, and the figure is of the last time when that was so. */
+/* The largest size that pool_take() would find if all queued work had run. If more than POOL_RUN_LOOKS pieces are free next to others,
+ * seeing all of them takes several calls, and the figure is that of the last time when all had been seen. */
 uint64_t pool_largest_free(struct pool *pool);
-/* Gives segments without live or busy storage back to the device, down to `keep` reserved bytes, and no more than a few
- * at a time: true if there are more. */
+/* Gives segments without live or busy storage back to the device, until `keep` bytes are reserved, and only a few in one call. True:
+ * there are more. */
 bool pool_trim(struct pool *pool, uint64_t keep);

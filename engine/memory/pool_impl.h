@@ -14,8 +14,8 @@ struct segment {
     struct segment *idle_next, **idle_previous; /* in pool->idle_segments; previous NULL: not there */
 };
 
-/* Bins: one for each multiple of 64 bytes up to 1 KiB, then eight for each doubling. All storage in a bin above
- * pool_bin(bytes) has at least `bytes`; in that bin itself it must be asked. */
+/* Bins: one for each multiple of 64 bytes up to 1 KiB, then eight for each doubling. All storage in a bin above pool_bin(bytes) has at
+ * least `bytes`; in that bin itself some has and some has not. */
 static inline unsigned pool_bin(size_t bytes) {
     size_t units = bytes / POOL_ALIGNMENT;
     if (units < 16)
@@ -48,32 +48,32 @@ static inline bool storage_settled(const struct storage *storage) {
     return storage && storage->state >= STORAGE_IDLE;
 }
 
-/* Files storage that is in no list, together with neighbours that are like it. Returns the whole. */
+/* Files storage that is in no list, merged with neighbours of the same state and users. Returns the whole. */
 struct storage *storage_settle(struct pool *pool, struct storage *storage);
 /* Takes settled storage out of all lists. */
 void storage_leave(struct pool *pool, struct storage *storage);
 /* Adds the piece after `storage` to it. Both are in no list. */
 void storage_absorb(struct pool *pool, struct storage *storage);
-/* Somebody has been told to come again, as neighbours that are unlike may be what he needs. */
+/* Whether a request waits that may need neighbours of different states or users, joined. */
 bool pool_joins(const struct pool *pool);
-/* Settles what was freed lately. */
+/* Settles all storage in bins. */
 void pool_settle(struct pool *pool);
-/* Looks at busy storage again, those first that have waited longest: it may be idle by now, or be what somebody needs
- * together with its neighbours. Ends with the first that has `bytes` and is in this state at most. True: it has looked
- * at all. */
+/* Looks again at BUSY and TIED storage, first at the pieces that have waited longest: a piece may be idle by now, or be large enough
+ * for a request together with its neighbours. Ends with the first piece that has `bytes` and at most this state. True: it has
+ * looked at all pieces. */
 bool pool_sweep(struct pool *pool, size_t looks, size_t bytes, enum storage_state state);
-/* Cuts `bytes` off storage that is in no list. The rest has the same uses. */
+/* Cuts storage that is in no list to `bytes`. The rest is filed, with the same uses. */
 struct storage *pool_split(struct pool *pool, struct storage *storage, size_t bytes);
-/* Hands out settled storage; takes NULL. */
+/* Takes settled storage out of all lists and cuts it to `bytes`. Takes NULL. */
 struct storage *pool_cut(struct pool *pool, struct storage *storage, size_t bytes);
 
 /* ---- settled storage by size ---- */
 
 void pool_set_insert(struct pool_set *set, struct storage *storage);
 void pool_set_remove(struct pool_set *set, struct storage *storage);
-/* The smallest that has `bytes`; NULL: none has. */
+/* The smallest piece that has `bytes`; NULL: none has. */
 struct storage *pool_set_fit(const struct pool_set *set, size_t bytes);
-/* The next one in that order: of the same size, or larger. */
+/* The next piece in that order: of the same size or larger. */
 struct storage *pool_set_after(const struct pool_set *set, const struct storage *storage);
-/* Bytes of the largest; 0: the set is empty. */
+/* Bytes of the largest piece; 0: the set is empty. */
 size_t pool_set_largest(const struct pool_set *set);

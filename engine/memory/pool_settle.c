@@ -1,22 +1,23 @@
-/* Settled storage: free, known to be idle or who still uses it, and merged with neighbours that are like it. */
+/* Settled storage: free storage of which it is known whether anything still uses it, merged with neighbours of the same state and
+ * users, and filed by size. */
 #include "engine/memory/pool_impl.h"
 
 enum {
-    POOL_NEAR = 32,     /* neighbours looked at on each side of a new piece, before any length is taken for possible, */
-    POOL_JOIN_NEAR = 8, /* and of one that may be joined with them */
-    /* Joins around a piece that has just been settled: as many as there may be neighbours that were left apart before
-     * it came, for they were too small together. */
+    POOL_NEAR = 32,     /* neighbours that are counted on each side of a new piece; a run of more may have any length */
+    POOL_JOIN_NEAR = 8, /* the same for a piece that may be joined with its neighbours */
+    /* Joins around a piece that has just been settled: at most so many neighbours were left apart before the piece came, because
+     * together they were too small. */
     POOL_JOINS_SETTLE = 5 * POOL_JOIN_NEAR,
 };
 
-/* ---- settled storage by size ---- */
+/* ---- settled storage by size ----
+ *
+ * Each bin has a tree. Each level of it stands for one bit of the size, from the highest bit in which sizes of the bin differ: pieces
+ * below down[b] have the bit b there. The piece at a node itself has only the bits of the levels above in common with the pieces below
+ * it. Pieces of one size form a list at one node. So each search takes as many steps as a size has bits, however many pieces there
+ * are. */
 
-/* Settled storage by size: in each bin a tree, in which every step goes by one bit of the size, from the highest one in which
- * sizes of the bin differ. What is below down[b] has the bit b there; what a node holds itself has only the bits above in
- * common with what is below it. Storage of one size hangs on one node as a list. So whatever is asked takes as many steps as
- * a size has bits, however much there is. */
-
-/* The bits that decide, the first one as the highest. */
+/* The bits that choose the way down the tree, the first as the highest. */
 static uint64_t set_key(size_t bytes) {
     size_t units = bytes / POOL_ALIGNMENT;
     if (units < 16)
@@ -91,7 +92,7 @@ void pool_set_remove(struct pool_set *set, struct storage *storage) {
         set->filled[bin / 64] &= ~(UINT64_C(1) << bin % 64);
 }
 
-/* The smallest at or below a node. */
+/* The smallest piece at or below a node. */
 static struct storage *node_least(struct storage *node) {
     struct storage *least = node;
     for (; node; node = node->down[0] ? node->down[0] : node->down[1])
@@ -100,7 +101,8 @@ static struct storage *node_least(struct storage *node) {
     return least;
 }
 
-/* The smallest of a bin that has `bytes`: on the way to where that size would be, or in the last tree right of the way. */
+/* The smallest piece of a bin that has `bytes`: it is on the way to where that size would be, or in the last subtree right of the
+ * way. */
 static struct storage *bin_fit(struct storage *node, size_t bytes) {
     struct storage *best = NULL, *right = NULL;
     for (uint64_t key = set_key(bytes); node; key <<= 1) {
@@ -114,7 +116,7 @@ static struct storage *bin_fit(struct storage *node, size_t bytes) {
     return least && (!best || least->bytes < best->bytes) ? least : best;
 }
 
-/* The first bin from `bin` on that has something; POOL_BINS: none. */
+/* The first bin from `bin` on that is not empty; POOL_BINS: none. */
 static unsigned set_filled(const struct pool_set *set, unsigned bin) {
     for (unsigned word = bin / 64; word < POOL_BINS / 64; word++) {
         uint64_t bits = set->filled[word];
@@ -178,7 +180,7 @@ static void waiting_append(struct pool *pool, struct storage *storage) {
     pool->newest = storage;
 }
 
-/* It is the next to be looked at. */
+/* Makes it the next to be looked at. */
 static void waiting_prepend(struct pool *pool, struct storage *storage) {
     storage->older = NULL;
     storage->newer = pool->oldest;
@@ -208,8 +210,7 @@ static void segment_unlist_idle(struct pool *pool, struct segment *segment) {
     pool->idle_bytes -= segment->bytes;
 }
 
-/* What settled neighbours of `storage` come to, together with it; UINT64_MAX: there are more than `near` on one
- * side. */
+/* Bytes of `storage` and its settled neighbours; UINT64_MAX: there are more than `near` of them on one side. */
 static uint64_t run_around(const struct storage *storage, int near) {
     uint64_t run = storage->bytes;
     const struct storage *at = storage;
@@ -221,14 +222,14 @@ static uint64_t run_around(const struct storage *storage, int near) {
     return run;
 }
 
-/* A new seam may make a longer run than there was. */
+/* A new seam may have made a longer run than there was. */
 static void pool_note_run(struct pool *pool, const struct storage *storage) {
     uint64_t run = run_around(storage, POOL_NEAR);
     pool->run_most = run > pool->run_most ? run : pool->run_most;
     pool->walk.most = run > pool->walk.most ? run : pool->walk.most;
 }
 
-/* Files storage that is in no list, in its state, next to neighbours that are unlike. */
+/* Files storage that is in no list, in this state. Its neighbours are of another state or have other users. */
 static void storage_enter(struct pool *pool, struct storage *storage, enum storage_state state) {
     struct segment *segment = storage->segment;
     unsigned seams = storage_settled(storage->before) + storage_settled(storage->after);
@@ -274,7 +275,7 @@ void storage_absorb(struct pool *pool, struct storage *storage) {
     pool_recycle(pool, after);
 }
 
-/* Whether a neighbour may be merged with storage of this state without making anybody wait for other streams. */
+/* Whether a neighbour may be merged with storage of this state and no taker of a part would have to wait for more streams. */
 static bool storage_like(const struct storage *storage, enum storage_state state, const struct storage *neighbour) {
     const struct uses *uses = &storage->uses, *others = &neighbour->uses;
     if (neighbour->state != state || uses->count != others->count)
@@ -289,7 +290,7 @@ static bool storage_like(const struct storage *storage, enum storage_state state
     return true;
 }
 
-/* Adds its neighbour after it to storage of this state that is in no list. */
+/* Adds the neighbour after it to storage of this state that is in no list. */
 static void storage_add_after(struct pool *pool, struct storage *storage, enum storage_state *state) {
     struct storage *after = storage->after;
     *state = after->state > *state ? after->state : *state;
@@ -298,10 +299,10 @@ static void storage_add_after(struct pool *pool, struct storage *storage, enum s
     storage_absorb(pool, storage);
 }
 
-/* Adds it to the one before it, which is returned. */
+/* Adds storage of this state that is in no list to the neighbour before it, which is returned. */
 static struct storage *storage_add_before(struct pool *pool, struct storage *storage, enum storage_state *state) {
     struct storage *before = storage->before;
-    struct uses uses = storage->uses; /* the same sum that storage_joinable() has made */
+    struct uses uses = storage->uses; /* joined in the same order as by storage_joinable() */
     *state = before->state > *state ? before->state : *state;
     uses_join(&uses, &before->uses);
     storage_leave(pool, before);
@@ -314,15 +315,15 @@ bool pool_joins(const struct pool *pool) {
     return pool->looks < pool->join_until;
 }
 
-/* Whether a neighbour may be joined with storage of this state although whoever takes a part of it then waits for users
- * of the other. What waits for another device stays apart: it would make all of it its own session's. */
+/* Whether a neighbour may be joined with storage of this state, although a taker of one part then waits for the users of the other.
+ * Tied storage stays apart: else only its own session could take the whole. */
 static bool storage_joinable(const struct storage *storage, enum storage_state state, const struct storage *neighbour) {
     struct uses uses = storage->uses;
     return storage_settled(neighbour) && state != STORAGE_TIED && neighbour->state != STORAGE_TIED &&
            uses_join(&uses, &neighbour->uses);
 }
 
-/* Joins storage that is in no list with its neighbours on both sides, in so many steps, as far as that goes. */
+/* Joins storage that is in no list with its neighbours on both sides, as far as possible, in *steps steps at most. */
 static struct storage *storage_join(struct pool *pool, struct storage *storage, enum storage_state *state,
                                     size_t *steps) {
     for (; *steps; --*steps)
@@ -335,8 +336,8 @@ static struct storage *storage_join(struct pool *pool, struct storage *storage, 
     return storage;
 }
 
-/* Files storage that is in no list, together with neighbours that are like it; and where somebody is in need of that,
- * in so many steps, with all that it may be joined with. Returns the whole. */
+/* Files storage that is in no list, merged with neighbours of the same state and users; and if a request needs that, joined with all
+ * neighbours with which it may be, in *steps steps at most. Returns the whole. */
 static struct storage *storage_settle_with(struct pool *pool, struct storage *storage, size_t *steps) {
     enum storage_state state = storage_look(storage);
     if (storage_settled(storage->after) && storage_like(storage, state, storage->after))
@@ -385,7 +386,7 @@ bool pool_sweep(struct pool *pool, size_t looks, size_t bytes, enum storage_stat
             waiting_remove(pool, storage);
             waiting_append(pool, storage);
         }
-        if (!steps && storage->state != STORAGE_IDLE) { /* there may be more to join: that goes on here */
+        if (!steps && storage->state != STORAGE_IDLE) { /* there may be more to join: the next sweep begins here */
             waiting_remove(pool, storage);
             waiting_prepend(pool, storage);
         } else {
@@ -397,7 +398,7 @@ bool pool_sweep(struct pool *pool, size_t looks, size_t bytes, enum storage_stat
 
 struct storage *pool_split(struct pool *pool, struct storage *storage, size_t bytes) {
     struct storage *rest = storage->bytes > bytes ? pool_piece(pool) : NULL;
-    if (!rest) /* an exact fit; or, without an object for the rest, the whole is handed out */
+    if (!rest) /* an exact fit; or there is no host memory for the rest's object, and the taker gets the whole */
         return storage;
     rest->data = storage->data + bytes;
     rest->bytes = storage->bytes - bytes;

@@ -5,7 +5,7 @@
 #include <sys/mman.h>
 
 enum {
-    SLAB_PAGE = 256 << 10, /* and aligned to that: where an object lies tells its page */
+    SLAB_PAGE = 256 << 10, /* and aligned to that, so that an object's address tells its page */
     SLAB_UNUSED = 2,
     SLAB_ALIGNMENT = 16,
 };
@@ -17,10 +17,10 @@ static void slab_let_go(struct slab *slab) {
     }
 }
 
-#if defined(__SANITIZE_ADDRESS__) /* which shall see each object's end */
+#if defined(__SANITIZE_ADDRESS__) /* so that it sees when each object is freed */
 
 void slab_init(struct slab *slab, size_t bytes) {
-    *slab = (struct slab){.bytes = bytes, .n_kept = SLAB_KEPT}; /* none is ever kept */
+    *slab = (struct slab){.bytes = bytes, .n_kept = SLAB_KEPT}; /* so that no object is ever kept */
 }
 
 void slab_finish(struct slab *slab) {
@@ -89,7 +89,7 @@ void slab_finish(struct slab *slab) {
     *slab = (struct slab){0};
 }
 
-/* A page with room, when the list of these has run out. */
+/* Another page with room, when no open page is left. */
 static struct slab_page *slab_open(struct slab *slab) {
     struct slab_page *page = slab->unused;
     if (page) {

@@ -1,5 +1,5 @@
-/* Objects of one size, in pages that go back to the system as soon as nothing on them is in use: what a session had is back when
- * it has ended, however the allocator's heap looks. For one thread. */
+/* Objects of one size, in pages that go back to the system as soon as no object on them is in use. So a session's memory is back when
+ * the session has ended, whatever the state of malloc's heap. For one thread. */
 #pragma once
 
 #include <stddef.h>
@@ -10,16 +10,16 @@ enum { SLAB_KEPT = 32 };
 
 struct slab {
     size_t bytes; /* of an object */
-    void *kept;   /* a few objects at hand, each with a pointer to the next one */
+    void *kept;   /* a few objects for quick use, each with a pointer to the next one */
     unsigned n_kept;
-    struct slab_page *open;   /* with room */
-    struct slab_page *unused; /* with nothing on them, a few of which are kept */
+    struct slab_page *open;   /* pages with room */
+    struct slab_page *unused; /* a few pages without any object in use */
     unsigned n_unused;
 };
 
 /* Objects of `bytes`, aligned as by malloc(). */
 void slab_init(struct slab *slab, size_t bytes);
-/* Every object has been given back. */
+/* All objects must have been given back. */
 void slab_finish(struct slab *slab);
 
 /* Private: from a page, and back to it. */

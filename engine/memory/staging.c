@@ -7,17 +7,17 @@
 #include "engine/device/clock.h"
 #include "engine/memory/memory.h"
 
-/* Those who wait are looked at again after this long even where nobody said that something has moved: out of memory for
- * a waiter, nobody can. */
+/* The waits are looked at again after this long, even if nothing is known to have moved: a flight for which there was no memory is not
+ * noticed. */
 enum { STAGING_LOOK_NS = 100 * 1000 * 1000 };
 
 enum {
     STAGING_PIECE = 1 << 20,
-    STAGING_SHARES = 16, /* an account's share is this part of all, and at least, where there is little: */
-    STAGING_SHARE_PIECES = 4,
-    STAGING_SPARE = 4,       /* this part of all is left to sessions to come */
-    STAGING_WAIT_STEPS = 2,  /* of the budget, for a look at one who waits, */
-    STAGING_READY_STEPS = 8, /* and for one who goes on */
+    STAGING_SHARES = 16,      /* an account's share is a sixteenth of all memory, */
+    STAGING_SHARE_PIECES = 4, /* but so many pieces at least */
+    STAGING_SPARE = 4,        /* a quarter of all memory is left to sessions to come */
+    STAGING_WAIT_STEPS = 2,   /* of the budget, for a look at one wait */
+    STAGING_READY_STEPS = 8,  /* and for one call of ready() */
 };
 
 void staging_init(struct memory *memory, struct device *device, uint64_t total) {
@@ -53,7 +53,7 @@ static void flight_recycle(struct staging *staging, struct staging_flight *fligh
     slab_give(&staging->flights, flight);
 }
 
-/* Flights end in their order, or a little later than they might. */
+/* Only the first flight is looked at: if flights do not end in their order, some are noticed a little late. */
 static void account_collect(struct staging *staging, struct staging_account *account) {
     struct staging_flight *flight;
     while ((flight = account->flights) && point_reached(flight->until.stream, flight->until.number)) {
@@ -85,7 +85,7 @@ static bool account_tenant_may(const struct staging_account *account, uint64_t b
     return !limit || (bytes <= limit && tenant->staging <= limit - bytes);
 }
 
-/* Whether an account may have so much more: see the header. `first`: for a transfer that holds nothing. */
+/* Whether an account may take `bytes` more: see the header. `first`: for the first piece of a transfer. */
 static bool account_may(const struct memory *memory, const struct staging_account *account, uint64_t bytes,
                         bool first) {
     const struct staging *staging = &memory->staging;
@@ -112,7 +112,7 @@ static struct storage *staging_try(struct ledger *ledger, enum staging_way way, 
     struct storage *storage;
     account_collect(staging, account);
     if (!staging->waits && !account_may(memory, account, bytes, first))
-        staging_collect(memory); /* while somebody waits the reaper tells of what is reached */
+        staging_collect(memory); /* while there are waits, account_arm() has the ends of flights told */
     if (!account_may(memory, account, bytes, first))
         return NULL;
     int code = pool_take(&staging->pool, bytes, NULL, &staging->search, &storage);
@@ -153,12 +153,11 @@ static void wait_answer(struct staging *staging, struct staging_wait *wait) {
     wait_link(wait, &staging->answered_last);
 }
 
-/* Gives those who wait what there is, from where the budget ended the last look at them. Who gets it is told later, by
- * staging_poll(). */
+/* Looks at the waits, from where the budget ended the last look, and grants memory. staging_poll() calls ready() later. */
 static void staging_grant(struct memory *memory) {
     struct staging *staging = &memory->staging;
     bool broken = atomic_load(&memory->order->broken);
-    bool again = staging->grant_at && staging->moved, over = false; /* may be for those before */
+    bool again = staging->grant_at && staging->moved, over = false; /* what has moved may help waits before grant_at */
     staging->moved = false;
     if (!staging->grant_at) {
         staging->grant_at = staging->waits;
@@ -174,7 +173,7 @@ static void staging_grant(struct memory *memory) {
         if (wait->granted || broken || (staging->used == 0 && !staging->moved))
             wait_answer(staging, wait);
         else
-            account->refused = staging->looks; /* and with it all that are behind it in the account */
+            account->refused = staging->looks; /* later waits of the account are skipped in this look */
     }
     staging->moved |= again;
 }
@@ -222,7 +221,7 @@ int staging_take(struct ledger *ledger, enum staging_way way, size_t bytes, stru
     }
     if (!wait || wait->previous)
         return STATUS_AGAIN;
-    if (staging->used == 0 && !staging->moved) /* nobody will give anything back: the host has no more */
+    if (staging->used == 0 && !staging->moved) /* no memory will be given back: the host has no more */
         return staging_refuse(staging, bytes, fault);
     wait->ledger = ledger;
     wait->way = way;
@@ -242,12 +241,12 @@ void staging_cancel(struct staging_wait *wait) {
     account->answered -= wait->answered;
     account->waiting -= !wait->answered;
     wait_unlink(staging, wait);
-    staging->moved = true; /* it may have been in others' way */
+    staging->moved = true; /* other waits may have been behind it */
 }
 
 /* ---- giving back ---- */
 
-/* The last of what the device does with it. */
+/* A use that has not been reached, if there is one: the last in the list. */
 static const struct use *storage_last_use(const struct storage *storage) {
     const struct use *last = &storage->uses.use[0];
     for (unsigned i = 1; i < storage->uses.count; i++)
@@ -314,7 +313,7 @@ void staging_leave(struct ledger *ledger) {
         account_leave(ledger->memory, &ledger->staging[way]);
 }
 
-/* ---- those who wait ---- */
+/* ---- waits ---- */
 
 static void account_reached(struct waiter *waiter) {
     struct staging_account *account =
@@ -325,8 +324,7 @@ static void account_reached(struct waiter *waiter) {
         account_collect(&account->memory->staging, account);
 }
 
-/* While somebody waits, whatever the device has done with is to be noticed: from the first wait on each account with flights
- * has a waiter. */
+/* While there are waits, the ends of flights must be noticed: so each account with flights has a waiter then. */
 static void account_arm(struct memory *memory, struct staging_account *account) {
     account_collect(&memory->staging, account);
     const struct staging_flight *first = account->flights;

@@ -1,21 +1,20 @@
-/* Staging memory: host memory on the way to a device and from it, shared by all sessions. Whoever wants some
- * when there is none waits for it: a transfer is never refused for that, and goes on in parts.
+/* Staging memory: host memory for data on the way to a device and from it, shared by all sessions. A transfer that needs staging memory
+ * when there is none waits for it: it is never refused for that, and goes on in parts.
  *
- * A session has an account for each way that memory takes, so that no way waits for another. An account that holds
- * nothing may take whatever is left. One that holds something may have more, up to its share, as long as a piece is left
- * for each account that holds nothing, and a quarter of all for sessions to come. So clients that never read their
- * fetches, or never send the rest of a chunk, hold up nobody, as long as there are four pieces for each session; a piece
- * is a mebibyte, which is what transfers use. Memory counts until the device has done with it, too. Those
- * who wait are served in their order, and always before those who come later in the same account: a transfer's parts
- * are needed in their order.
+ * A session has an account for each way (enum staging_way), so that no way waits for another. An empty account may take whatever is
+ * left. An account that holds memory may take more, up to its share, as long as one piece is left for each empty account, and a
+ * quarter of all memory for sessions to come. So clients that never read their fetches, or never send the rest of a chunk, hold up
+ * no other session, as long as there are four pieces for each session. A piece is a mebibyte, which is what transfers use. Memory
+ * counts until the device, too, has done with it. Waiting transfers are served in their order, and always before later ones of
+ * the same account, because a transfer's parts are needed in their order.
  *
- * Sessions that belong to a tenant may hold no more together than its limit, where it has one. That too holds for what
- * an account takes beyond its first piece only.
+ * The sessions of a tenant may hold no more together than its limit, if it has one. The limit does not apply to the first piece of an
+ * account.
  *
- * No circle of those who wait. What a client's chunks take is released by work that may wait for another device's
- * bytes (STAGING_LINK), and these again by work that waits for others of that kind: so each such copy may have a first
- * piece beyond its account's share. Parts (STAGING_OUT) wait for readers alone. What is taken for work that is
- * still to come (STAGING_EARLY) is in an account of its own, for which nobody waits.
+ * Why transfers never wait in a circle: memory of a client's chunks (STAGING_IN) is released by work that may wait for another device's
+ * bytes, and memory of those bytes (STAGING_LINK) by work that may wait for more of them: so each copy from another device may take
+ * its first piece beyond its account's share. Parts (STAGING_OUT) wait for readers alone. Memory for work that has not run yet
+ * (STAGING_EARLY) has an account of its own, which never waits.
  *
  * Owner thread. */
 #pragma once
@@ -27,7 +26,7 @@
 struct memory;
 struct tenant;
 
-/* Memory given back that the device still uses up to a point. */
+/* Memory that has been given back, but that the device uses until a point is reached. */
 struct staging_flight {
     struct use until;
     uint64_t bytes;
@@ -35,28 +34,28 @@ struct staging_flight {
 };
 
 struct staging_account {
-    uint64_t bytes;        /* those in flight included */
-    unsigned waiting;      /* waits in the queue, */
-    unsigned answered;     /* and those that are to be told */
-    uint64_t refused;      /* number of the last look in which one of them got nothing */
-    bool modest;           /* no piece is kept for it */
-    struct tenant *tenant; /* that what it holds counts for, too; NULL: none */
+    uint64_t bytes;        /* flights included */
+    unsigned waiting;      /* waits in the queue */
+    unsigned answered;     /* waits whose ready() is to be called */
+    uint64_t refused;      /* number of the last look in which one of its waits got nothing */
+    bool modest;           /* no piece is reserved for it when it is empty */
+    struct tenant *tenant; /* which is charged, too; NULL: none */
     struct staging_flight *flights, *flights_last;
-    struct waiter waiter; /* for the first flight, while somebody waits for memory */
+    struct waiter waiter; /* for the first flight, while any transfer waits for memory */
     struct memory *memory;
 };
 
 struct staging {
     struct pool pool;
-    struct pool_search search; /* for whoever asks */
-    uint64_t used;             /* bytes, by all accounts */
-    unsigned active;           /* accounts that hold something, the modest ones apart */
-    bool moved; /* something was given back since a look at those who wait began, or it found no end in the pool */
+    struct pool_search search; /* for the present request */
+    uint64_t used;             /* bytes of all accounts */
+    unsigned active;           /* accounts that are not empty, without the modest ones */
+    bool moved; /* since the last look at the waits began, memory was given back, or the pool's search has not ended */
     uint64_t looks, looked_ns;
     struct staging_wait *waits, **waits_last;
-    struct staging_wait *grant_at;                  /* of these, where the look at them goes on; NULL: at the first */
-    struct staging_wait *answered, **answered_last; /* to be told at the next poll */
-    struct staging_account orphans;                 /* what ended sessions have in flight */
+    struct staging_wait *grant_at;                  /* the wait at which the next look goes on; NULL: the first */
+    struct staging_wait *answered, **answered_last; /* waits whose ready() is called at the next poll */
+    struct staging_account orphans;                 /* flights of sessions that have ended */
     struct slab flights;
 };
 
@@ -64,14 +63,14 @@ void staging_init(struct memory *memory, struct device *device, uint64_t total);
 /* No ledger is left, and nothing runs any more. */
 void staging_finish(struct staging *staging);
 
-/* Memory for `bytes` that nothing uses any more, with one reference. STATUS_AGAIN: there is none now; `wait` is called once,
- * and then the same call has the answer (NULL: the caller does not wait). STATUS_DEVICE_LOST, or STATUS_NO_HOST_MEMORY where
- * waiting would not help, with words. */
+/* Memory for `bytes` that nothing uses any more, with one reference. STATUS_AGAIN: there is none now; wait->ready() is called once, and
+ * then the same call returns the result (`wait` NULL: the caller does not wait). STATUS_DEVICE_LOST, or STATUS_NO_HOST_MEMORY if
+ * waiting would not help, with a message. */
 int staging_take(struct ledger *ledger, enum staging_way way, size_t bytes, struct staging_wait *wait,
                  struct storage **storage, struct fault *fault);
-/* Takes NULL. The device may still use it, by what its uses say. */
+/* Takes NULL. The device may still use the storage, until its uses have been reached. */
 void staging_give(struct ledger *ledger, enum staging_way way, struct storage *storage);
-/* The taker wants it no more. */
+/* The transfer does not want the memory any more. */
 void staging_cancel(struct staging_wait *wait);
 /* For ledger_open() and ledger_end(). */
 void staging_join(struct ledger *ledger);
@@ -80,5 +79,5 @@ void staging_leave(struct ledger *ledger);
 static inline bool staging_due(const struct staging *staging) {
     return staging->answered || (staging->waits && (staging->moved || staging->grant_at));
 }
-/* Serves those who wait. */
+/* Serves the transfers that wait. */
 void staging_poll(struct memory *memory);

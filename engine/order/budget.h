@@ -1,7 +1,7 @@
-/* How long the owner thread may go on with what it has in hand before others have their turn. A loop whose length a client
- * decides asks budget_spent() at each step, keeps what is left where the time is over, and goes on in a later turn.
+/* How long the owner thread may go on with its present task before other tasks have their turn. A loop whose length a client
+ * decides calls budget_spent() at each step. When the time is over, it keeps the rest of its task for a later turn.
  *
- * A step stands for some 100 ns, the clock is looked at after some of them: asking costs a subtraction. One thread. */
+ * A step stands for some 100 ns. The clock is looked at only once in some steps, so a call costs a subtraction. One thread. */
 #pragma once
 
 #include <stdatomic.h>
@@ -14,7 +14,7 @@ enum { BUDGET_STEPS = 64 }; /* between two looks at the clock */
 
 struct budget {
     uint64_t (*clock)(void); /* nanoseconds */
-    /* Where each look leaves its time, as a sign that the thread is alive however much it has to do; NULL: nowhere. */
+    /* Each look writes its time here, as a sign that the thread is alive however much it has to do; NULL: nowhere. */
     _Atomic uint64_t *alive;
     uint64_t now_ns; /* of the last look */
     uint64_t until_ns;
@@ -39,13 +39,13 @@ static inline bool budget_spent(struct budget *budget, int steps) {
     return budget->steps <= 0 && budget_look(budget);
 }
 
-/* There are `ns` from the last look on, which was a moment ago. */
+/* The task may take `ns` from the last look on, which was a moment ago. */
 static inline void budget_go_on(struct budget *budget, uint64_t ns) {
     budget->until_ns = budget->now_ns + ns;
     budget->steps = BUDGET_STEPS;
 }
 
-/* From now on there are `ns`; UINT64_MAX: any. */
+/* The task may take `ns` from now on; BUDGET_UNLIMITED: any time. */
 static inline void budget_begin(struct budget *budget, uint64_t ns) {
     budget->until_ns = BUDGET_UNLIMITED;
     budget_look(budget);

@@ -1,13 +1,13 @@
 #include "engine/order/cost.h"
 
 enum {
-    COST_LEARN_NS = 50 * 1000, /* of shorter launches the time says little about the operation */
-    COST_STEP = 8,             /* a launch moves the factor by this part of the way to its own */
-    COST_OFF_MOST = 8,         /* and counts as off by no more than this */
+    COST_LEARN_NS = 50 * 1000, /* the time of a shorter launch says little about the operation */
+    COST_STEP = 8,             /* one launch moves the factor by an eighth of the way to the launch's own */
+    COST_OFF_MOST = 8,         /* a launch that is further off its estimate counts as off by this */
     COST_FACTOR_LEAST = 256 / 16,
-    COST_FACTOR_MOST = 256 * 250, /* powers take 50 times what moving their bytes does; in 16 bits */
+    COST_FACTOR_MOST = 256 * 250, /* in 16 bits; powers take 50 times as long as moving their bytes */
 };
-/* Beyond it a product is estimated to take years. */
+/* Nanoseconds, more than a year: the largest estimate of a product. */
 static const double cost_most = 5e16;
 
 void cost_init(struct cost *cost, const struct device *device) {

@@ -1,5 +1,5 @@
-/* What a launch is estimated to cost: the device's own rates times its bytes and its arithmetic, corrected by what launches
- * of that operation and dtype have taken so far. Turns, shares and the watch's patience go by it.
+/* What a launch is estimated to cost: the device's own rates times the launch's bytes and arithmetic, corrected by how long
+ * launches of that operation and dtype have taken so far. Turns, shares and the watch's patience depend on it.
  *
  * Threads: the owner estimates; the submitter and the reaper learn, one factor at a time. */
 #pragma once
@@ -13,20 +13,20 @@ struct cost {
     struct device_rates rates;
     double ns_per_byte;
     unsigned rates_changed; /* as the device had it */
-    /* By which an estimate is multiplied, in 256ths; 0 stands for 256. */
+    /* An estimate is multiplied by its factor, in 256ths; 0 stands for 256. */
     _Atomic uint16_t factors[OP_CODE_MAX][DTYPE_COUNT];
 };
 
 void cost_init(struct cost *cost, const struct device *device);
-/* Takes the device's rates over where they are other ones by now. */
+/* Takes over the device's rates if they have changed. */
 void cost_follow(struct cost *cost, const struct device *device);
 /* Nanoseconds for a pass over so many bytes. */
 uint64_t cost_pass(const struct cost *cost, double bytes);
-/* For so many products [m, k] · [k, n]; `tf32`: of f32, in that precision. */
+/* Nanoseconds for `batches` products [m, k] · [k, n]; `tf32`: products of f32 in that precision. */
 uint64_t cost_product(const struct cost *cost, enum dtype dtype, bool tf32, double batches, double m, double n,
                       double k);
 
-/* What has been learned: an estimate is multiplied by it, in 256ths. */
+/* The factor that has been learned: an estimate is multiplied by it, in 256ths. */
 static inline uint16_t cost_factor(const struct cost *cost, unsigned opcode, unsigned dtype) {
     uint16_t factor = atomic_load_explicit(&cost->factors[opcode][dtype], memory_order_relaxed);
     return factor ? factor : 256;
@@ -34,6 +34,6 @@ static inline uint16_t cost_factor(const struct cost *cost, unsigned opcode, uns
 static inline uint64_t cost_corrected(uint64_t estimate, uint16_t factor) {
     return estimate < UINT64_MAX >> 16 ? estimate * factor >> 8 : estimate;
 }
-/* A launch whose estimate, corrected by that factor, was `corrected` has taken `ns`. The factor is that of the time when it
- * was enqueued: many of its like may have run since. */
+/* A launch has taken `ns`. Its estimate was `corrected`, which includes `factor`, the factor at the time when it was enqueued: many
+ * similar launches may have run since. */
 void cost_learn(struct cost *cost, unsigned opcode, unsigned dtype, uint64_t corrected, uint16_t factor, uint64_t ns);

@@ -8,8 +8,8 @@
 
 enum {
     ORDER_INLINE_NS = 50 * 1000, /* estimated work that the owner does itself rather than switch threads */
-    WAITER_STEPS = 8,            /* of the budget: an answer is made, */
-    WAITER_CALLBACKS = 32,       /* and so many for one stream before others have their turn */
+    WAITER_STEPS = 8,            /* of the budget, for one callback */
+    WAITER_CALLBACKS = 32,       /* of one stream, before other streams have their turn */
 };
 
 /* ---- life ---- */
@@ -56,8 +56,8 @@ int order_init(struct order *order, struct device *device, void (*wake)(void *ow
     return error;
 }
 
-/* Cancelled streams may still hold records that own something. Of those put on a device that runs later, the reaper
- * makes room for more. */
+/* Cancelled streams may still hold records that own something. On a device that runs later, the reaper makes room for the records
+ * that are still to be put there. */
 static void order_drain(struct order *order) {
     pthread_mutex_lock(&order->lock);
     order->submitting = true;
@@ -145,7 +145,7 @@ static void order_publish(struct order *order) {
     }
 }
 
-/* The owner polls next, so it does not wake itself; but whoever signals after this must not think that it has been. */
+/* The owner polls next, so it does not wake itself. A thread that signals after this must not find the owner marked as woken. */
 static void order_run_inline(struct order *order) {
     bool sent = order->wake_sent;
     order->wake_sent = true;
@@ -153,7 +153,7 @@ static void order_run_inline(struct order *order) {
     submitter_run(order, true);
     order->submitting = false;
     order->wake_sent = sent;
-    if (order->run.first) /* what has turned out to take long */
+    if (order->run.first) /* work that has turned out to take long */
         pthread_cond_signal(&order->work);
 }
 
@@ -195,8 +195,9 @@ void order_trim_workspaces(struct order *order) {
 
 static void stream_watch(struct stream *stream) {
     uint64_t number = stream->waiters.first ? stream->waiters.first->number : UINT64_MAX;
-    /* Before the owner's next look at `completed`, in the one order of all such accesses; the submitter does the same the
-     * other way round, so one of the two sees the other. Not a fence: ThreadSanitizer does not follow those. */
+    /* The owner writes `watched` and then reads `completed`; the submitter writes `completed` and then reads `watched`. All four
+     * accesses are sequentially consistent, so at least one of the two threads sees what the other has written. A fence would
+     * do the same, but ThreadSanitizer does not follow fences. */
     atomic_store(&stream->watched, number);
 }
 
@@ -246,14 +247,13 @@ void waiter_cancel(struct waiter *waiter) {
         waiter_unlink(waiter);
 }
 
-/* Whether a stream's first waiter can be answered: always on a broken device, on which some points are never reached.
- */
+/* Whether a stream's first waiter can be called back: on a broken device always, since some points are never reached there. */
 static bool stream_answerable(const struct stream *stream) {
     return stream->waiters.first &&
            (point_reached(stream, stream->waiters.first->number) || atomic_load(&stream->order->broken));
 }
 
-/* False: more of the stream's callbacks are due than one stream's turn takes, or the budget. */
+/* False: the stream's turn or the budget is over, and more of its callbacks are due. */
 static bool stream_call_back(struct stream *stream) {
     int left = WAITER_CALLBACKS;
     do {
@@ -300,8 +300,7 @@ void order_signal_self(struct order *order, struct stream *stream) {
         order->wake(order->owner);
 }
 
-/* Moves the streams that were signalled to the owner's own list, behind those left from before: from then on they may be
- * signalled again. */
+/* Moves the streams that were signalled to the end of the owner's own list. From then on they may be signalled again. */
 static void order_collect(struct order *order) {
     pthread_mutex_lock(&order->lock);
     struct stream *signalled = order->signalled;
@@ -341,12 +340,12 @@ void order_call_back(struct order *order) {
     if (atomic_load(&order->broken))
         for (struct stream *stream = order->streams_all; stream; stream = stream->all_next)
             while (!stream_call_back(stream))
-                continue; /* the sessions end now, and with them what the budget is for */
+                continue; /* without the budget: all sessions end now, so nobody is left whose turn it protects */
 }
 
 /* ---- the device's failure ---- */
 
-/* With the lock held; the first one stays. */
+/* With the lock held. The first failure stays. */
 static void order_break(struct order *order, const struct fault *fault, bool blame) {
     if (atomic_load(&order->broken))
         return;

@@ -1,8 +1,8 @@
-/* The order of what runs on one device: its streams, whose turn it is, the thread that launches, and the one that finds out
- * what has run. It knows launches and points, and nothing of whom they are for.
+/* The order in which work runs on one device: its streams, their turns, the thread that launches (the submitter), and the thread
+ * that finds out which launches have run (the reaper). The order knows launches and points, and nothing of sessions' data.
  *
- * Threads. The owner enqueues, and calls back; the submitter launches; the reaper, on devices whose launches run later, makes
- * known what has run. Fields are grouped by who may touch them. */
+ * Threads. The owner enqueues and calls back; the submitter launches; the reaper, which only devices have whose launches run later,
+ * makes known which launches have run. Fields are grouped by the threads that may touch them. */
 #pragma once
 
 #include <pthread.h>
@@ -21,8 +21,8 @@
 struct order_watch {
     uint64_t completed, looked_ns;
     bool busy;
-    uint64_t idle_ns;          /* for so long the device has had work, and completed none of it */
-    uint64_t rest_ns;          /* for so long the device has had nothing to do */
+    uint64_t idle_ns;          /* how long the device has had work and completed none of it */
+    uint64_t rest_ns;          /* how long the device has had nothing to do */
     const struct stream *told; /* the stream that was reported last, and how many of its records had completed then */
     uint64_t told_at;
 };
@@ -44,7 +44,7 @@ struct order {
     struct stream *streams_all;
     uint32_t streams_made;
     struct stream_chunk *chunks_own;      /* taken from the shared list, for the next streams that grow */
-    struct stream *polled, **polled_last; /* those with callbacks that are due, in order */
+    struct stream *polled, **polled_last; /* streams with callbacks that are due, in order */
     bool kick_needed;                     /* a point was reached outside: blocked streams may go on */
     struct order_watch watch;
 
@@ -53,10 +53,11 @@ struct order {
     pthread_cond_t work;     /* the submitter sleeps on it */
     pthread_cond_t progress; /* order_await() sleeps on it */
     struct run_queue run;
-    uint64_t run_weight;  /* published and not yet run, in nanoseconds, roughly */
-    bool submitting;      /* somebody has the submitter's role, */
-    struct stream *turn;  /* and this stream's turn it is; its records stay until that is over. NULL: between two */
-    uint64_t turn_end_ns; /* when the turn before it ended, and it began */
+    uint64_t run_weight; /* nanoseconds, roughly, of the records that have been published and have not run */
+    bool submitting;     /* a thread has the submitter's role */
+    struct stream
+        *turn; /* the stream whose turn it is; its records stay until the turn is over. NULL: between two turns */
+    uint64_t turn_end_ns; /* when the last turn ended, which is when this one began */
     bool submitter_asleep;
     bool trim_due; /* the submitter shall give workspaces back */
     bool stopping;
@@ -69,12 +70,12 @@ struct order {
     struct stream_chunk *chunks_lost; /* of a failed device, which may still read the launches in them */
     struct fault latched;             /* a sticky failure of the device */
     struct histogram queue_time, run_time;
-    /* For so long the device has had something to do, up to the end of the last turn or, where launches run later, of the
-     * last time without a mark; and since when it is at something. */
+    /* How long the device has had something to do, up to the end of the last turn. Where launches run later: up to the last moment
+     * at which no mark was left (`busy_until_ns`); since `busy_since_ns` it has had something to do again. */
     uint64_t busy_ns, busy_since_ns, busy_until_ns;
-    unsigned marked;        /* marks whose events are on the device, */
-    bool marked_alone;      /* and the last that came has had it for itself */
-    struct flight flight;   /* user kernels that may have caused it */
+    unsigned marked;        /* marks whose events are on the device */
+    bool marked_alone;      /* the newest of these marks has had the device for itself */
+    struct flight flight;   /* user kernels that may have caused the failure */
     _Atomic bool broken;    /* `latched` is set */
     struct stream *reaping; /* streams with marks that the reaper has not seen yet */
     pthread_cond_t reap;    /* the reaper sleeps on it */
@@ -85,41 +86,44 @@ struct order {
     struct samples samples; /* the submitter's */
     struct trace trace;
     _Atomic bool work_hint; /* the run queue is not empty; for spinning without the lock */
-    const struct run_group
-        *turn_group; /* of the last turn, and when the one before it was somebody else's; submitter */
+    /* the submitter's: the group that had the last turn, and when a turn of another group ended last */
+    const struct run_group *turn_group;
     uint64_t shared_ns;
-    _Atomic bool wanted;     /* somebody else waits for the device than the session whose turn it is */
-    _Atomic uint64_t ahead;  /* records of all streams that are on a device that runs later */
+    _Atomic bool wanted; /* another session than the one whose turn it is waits for the device */
+    _Atomic uint64_t
+        ahead; /* records of all streams that have been put on a device that runs later, and have not run */
     _Atomic uint64_t pieces; /* grows while a launch runs that is done in pieces */
 };
 
 /* ---- life ---- */
 
-/* Starts the threads; `order` is zeroed. An errno where that fails. Does not take over the device. */
+/* Starts the threads; `order` is zeroed before. Returns an errno on failure. Does not take over the device. */
 int order_init(struct order *order, struct device *device, void (*wake)(void *owner), void *owner);
-/* Stops them, when what was enqueued has run or been skipped. Nothing uses memory of the device any more. */
+/* Stops the threads when all records that were enqueued have run or been skipped. Then nothing uses memory of the device. */
 void order_stop(struct order *order);
-/* After that. */
+/* After order_stop(). */
 void order_finish(struct order *order);
 
 /* ---- work: owner thread ---- */
 
-/* Starts what has been enqueued since. A little work on an idle device is done before it returns; more goes to the submitter. */
+/* Starts the records that have been enqueued since the last call. A little work on an idle device is done before it returns; more
+ * goes to the submitter. */
 void order_kick(struct order *order);
 static inline bool order_kick_due(const struct order *order) {
     return order->touched || order->kick_needed;
 }
 /* Calls the callbacks of points that have been reached, as far as the budget goes. */
 void order_call_back(struct order *order);
-/* Whether that has been ended by the budget. */
+/* Whether the budget has ended order_call_back() before it was through. */
 static inline bool order_calls_back(const struct order *order) {
     return order->polled;
 }
-/* Sleeps until there is something to call back, or the device has failed. Only with wake == NULL. */
+/* Sleeps until a callback is due or the device has failed. Only with wake == NULL. */
 void order_await(struct order *order);
-/* The submitter gives workspaces back when it comes to it. */
+/* Has the submitter give workspaces back, later. */
 void order_trim_workspaces(struct order *order);
-/* At rest: streams in reserve give back the memory of their records. True: all of them have; the others are not through yet. */
+/* For a device at rest: recycled streams give back the memory of their records, except streams that still have records to run. True:
+ * all streams have given it back. */
 bool order_rest(struct order *order);
 
 /* ---- the watch over a device that has stopped completing work: owner thread ---- */
@@ -135,29 +139,29 @@ void order_stall_again(struct order *order);
 
 /* ---- the device's failure: any thread ---- */
 
-/* The device has failed for good: what it was at is added to the words. The first failure stays. Not with the lock held. The
- * owner is not told: whoever calls is the owner, or has a turn or a look at hand that tells it in the end. */
+/* Notes that the device has failed for good, and adds to the message what the device was computing. The first failure stays. Not with
+ * the lock held. The owner is not told: the caller is the owner itself, or tells it at the end of its turn or look. */
 void order_latch(struct order *order, const struct fault *fault);
-/* The same, and the owner is told; `blame`: what the device was at is added to the words. */
+/* The same, and tells the owner; `blame`: adds to the message what the device was computing. */
 void order_fail(struct order *order, const struct fault *fault, bool blame);
-/* STATUS_DEVICE_LOST, with words, once it has. */
+/* STATUS_DEVICE_LOST with a message, once the device has failed. */
 int order_fault(struct order *order, struct fault *fault);
 
 /* ---- the device's time ---- */
 
-/* So long it has had something to do since the start, and has been at the work of whoever has the stream now; with the lock
- * held, and up to `now`. */
+/* How long the device has had something to do since the start, up to `now`. With the lock held. */
 uint64_t order_busy(const struct order *order, uint64_t now);
+/* How long the device has been at the work of the session that has the stream now, up to `now`. With the lock held. */
 uint64_t stream_time(const struct stream *stream, uint64_t now);
 
 /* ---- streams: owner thread ---- */
 
 struct stream *stream_take(struct order *order, struct run_group *group, int priority);
-/* The stream may still have work; it is used again when that has run. */
+/* The stream may still have work; it is used again when the work has run. */
 void stream_give(struct stream *stream);
 
-/* A timeline without records, for what happens outside the device: its numbers are handed out by the taker and reached
- * by outside_reached() alone. Never mixed with the other streams, whose records the submitter counts. */
+/* A timeline without records, for events outside the device: whoever takes it hands its numbers out, and outside_reached() alone
+ * reaches them. It is never mixed with the other streams, whose records the submitter counts. */
 struct stream *outside_take(struct order *order);
 void outside_give(struct stream *stream);
 /* The newest number has been reached. Streams that wait for it go on at the next order_kick(). */

@@ -38,7 +38,7 @@ static void reports_release(struct reports *reports) {
 bool reports_rest(struct reports *reports) {
     pthread_mutex_lock(&reports->lock);
     bool unused = !reports->used;
-    if (unused && reports->segments && reports->segments->next) /* a single one is kept for the next session */
+    if (unused && reports->segments && reports->segments->next) /* a single segment is kept for the next session */
         reports_release(reports);
     pthread_mutex_unlock(&reports->lock);
     return unused;
@@ -54,7 +54,7 @@ static void reports_put(struct reports *reports, union report_slot *slot) {
     reports->free = slot;
 }
 
-/* Another segment, cut into slots; with the lock held. */
+/* Takes another segment and cuts it into slots; with the lock held. */
 static void reports_grow(struct reports *reports) {
     struct reports_segment *segment = malloc(sizeof *segment);
     struct fault fault;

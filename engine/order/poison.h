@@ -1,12 +1,13 @@
 /* Poison: failures that only show while kernels run, such as an index out of range.
  *
- * A launch that reads positions out of a tensor, or that may be stopped since it takes too long, gets a guard: its report,
- * which the kernel or the submitter fills, and the words for it. Its result may be poisoned, and so may everything that is
- * computed from it: struct poison says whether it is, and is open until that is known. Behind each such launch the stream has a
- * record that settles the result's poison: failed with the first cause among its inputs' poisons and its own guard, or clear.
- * So causes travel in stream order, without a test in any kernel and without a cost for operations that nobody can poison.
+ * A launch gets a guard if it reads positions out of a tensor, or may be stopped because it takes too long. The guard has the launch's
+ * report, which the kernel or the submitter fills, and the words for it. The launch's result may be poisoned, and so may all tensors
+ * that are computed from it. Struct poison says whether a tensor is poisoned, and is open until that is known. After each such
+ * launch the stream has a record that settles the result's poison: it has failed with the first cause among its inputs' poisons
+ * and its own guard, or it is clear. So causes travel in stream order; no kernel tests for them, and operations that nobody can
+ * poison pay nothing.
  *
- * References may be held by both threads and are counted atomically. */
+ * The owner and the submitter or reaper may hold references, which are counted atomically. */
 #pragma once
 
 #include <pthread.h>
@@ -17,8 +18,8 @@
 
 struct device;
 
-/* ---- memory for reports that kernels can write to: the host's own where the device reaches that, else taken from the device in
- * segments; any thread ---- */
+/* ---- memory for reports, to which kernels can write: the host's own memory where the device reaches it, else segments that the
+ * device reserves; any thread ---- */
 
 struct reports_segment;
 union report_slot;
@@ -28,16 +29,17 @@ struct reports {
     pthread_mutex_t lock;
     union report_slot *free;
     struct reports_segment *segments;
-    uint64_t used;         /* reports that somebody has, */
-    uint64_t reservations; /* and segments taken, ever; under the lock */
+    uint64_t used;         /* reports that are in use; under the lock */
+    uint64_t reservations; /* segments that were ever taken; under the lock */
 };
 
 void reports_init(struct reports *reports, struct device *device);
 /* No kernel writes to any report any more. */
 void reports_finish(struct reports *reports);
-/* With code STATUS_OK; NULL out of memory. Owner thread. */
+/* A report with code STATUS_OK; NULL out of memory. Owner thread. */
 struct report *reports_take(struct reports *reports);
-/* At rest: more than one segment goes back to the device where none is in use. True: none is. Owner thread. */
+/* For a device at rest: if no report is in use and there are several segments, gives all of them back to the device. True: no report
+ * is in use. Owner thread. */
 bool reports_rest(struct reports *reports);
 uint64_t reports_reservations(struct reports *reports);
 void reports_give(struct reports *reports, struct report *report);
@@ -46,16 +48,16 @@ void reports_give(struct reports *reports, struct report *report);
 
 struct guard {
     _Atomic unsigned references;
-    struct reports *reports; /* where `report` came from; NULL: it failed outside the device, with `code` */
+    struct reports *reports; /* where `report` came from; NULL: the operation failed outside the device, with `code` */
     struct report *report;
     enum status code;
     char operation[OPERATION_NAME_MAX + 1];
     char label[OPERATION_LABEL_MAX + 1];
     uint64_t sequence;
     int axis;
-    bool launch; /* it is about a user kernel's launch, of which the report's value is the device's own number for it */
-    char message[256]; /* where there is no report */
-    bool counted;      /* owner thread: it stands in its session's figures */
+    bool launch; /* a user kernel's launch was refused: the report's value is the device's own number of the error */
+    char message[256]; /* if there is no report */
+    bool counted;      /* owner thread: its session's figures include it */
 };
 
 struct poison {
@@ -69,13 +71,13 @@ enum poison_state { POISON_OPEN, POISON_CLEAR, POISON_FAILED };
 /* NULL out of memory. */
 struct guard *guard_create(struct reports *reports, const char *operation, const char *label, uint64_t sequence,
                            int axis);
-/* A guard that has failed already, from outside the device. Never NULL: out of memory, a static one stands in. */
+/* A guard of an operation that has failed outside the device. Never NULL: out of memory, a static guard takes its place. */
 struct guard *guard_failed(const struct fault *cause, const char *operation, const char *label, uint64_t sequence);
 struct guard *guard_ref(struct guard *guard);
 void guard_unref(struct guard *guard);
-/* STATUS_OK: no launch has complained. Once these have run. */
+/* Why the launch failed; STATUS_OK: it did not. To be called when the launch has run. */
 enum status guard_code(const struct guard *guard);
-/* What a failed guard means, in words. */
+/* Why the launch of a failed guard failed, in words. */
 void guard_fault(const struct guard *guard, struct fault *fault);
 
 struct poison *poison_create(void);

@@ -1,10 +1,10 @@
-/* The reaper: follows the submitter through the records of streams on a device whose launches run later, and makes known
- * what has run there.
+/* The reaper: on a device whose launches run later, it follows the submitter through the streams' records and makes known which
+ * records have run.
  *
- * It asks the events by turns instead of sleeping on one of them, since streams do not end in the order in which their
- * events were recorded, and CUDA has no call that waits for the first of several; nor may it be a callback of CUDA's, which
- * does not come after an error. It asks often while something has just happened, and more and more rarely while nothing
- * does. */
+ * It asks for the state of one event after the other, and does not sleep on one of them: streams do not end in the order in which
+ * their events were recorded, and CUDA has no call that waits for the first of several events. A callback of CUDA's would not do,
+ * since none comes after an error. The reaper asks often while events have just been reached, and more and more rarely while none
+ * are. */
 #include <sched.h>
 #include <sys/prctl.h>
 #include <time.h>
@@ -14,9 +14,9 @@
 #include "engine/order/order_impl.h"
 
 enum {
-    REAPER_EAGER_NS = 50 * 1000,    /* asks without a pause for so long after something has happened */
-    REAPER_NAP_NS = 20 * 1000,      /* then pauses of this length, */
-    REAPER_NAP_MAX_NS = 500 * 1000, /* doubled up to this one while nobody waits */
+    REAPER_EAGER_NS = 50 * 1000,    /* for so long after a record has run, the reaper asks without a pause */
+    REAPER_NAP_NS = 20 * 1000,      /* then it makes pauses of this length, */
+    REAPER_NAP_MAX_NS = 500 * 1000, /* and, while the owner waits for nothing, longer ones up to this length */
 };
 
 /* ---- the submitter's side ---- */
@@ -45,8 +45,8 @@ static struct stream_span span_join(const struct stream_span *a, const struct st
     };
 }
 
-/* The device is busy while there is a mark that has not been reached. Each has it for itself if it came when no other was there,
- * and none has come since. */
+/* The device is busy while there is a mark that has not been reached. A mark has the device for itself if no other mark was there when
+ * it came, and no other has come since. */
 static void reaper_count(struct order *order, bool one, uint64_t began_ns) {
     if (!one)
         return;
@@ -56,7 +56,7 @@ static void reaper_count(struct order *order, bool one, uint64_t began_ns) {
 }
 
 void reaper_take(struct order *order, struct stream *stream, struct stream_mark mark) {
-    if (stream->marks.count == STREAM_MARKS) { /* the newest one stands for the one before it, too */
+    if (stream->marks.count == STREAM_MARKS) { /* the new mark replaces the last one and includes its records */
         struct stream_mark *last = &stream->marks.ring[(stream->marks.first + STREAM_MARKS - 1) % STREAM_MARKS];
         mark.span = span_join(&last->span, &mark.span);
         mark.sample_weight = 0;
@@ -88,8 +88,9 @@ struct reaped {
     struct stream_chunk *chunks;
 };
 
-/* Settles what waits for the stream's next records to have run, up to `number`. False where one of them waited for a
- * stream of which that is not known yet: the device keeps the order, but causes must be known in that order, too. */
+/* The stream's records up to `number` have run: settles their poison, and counts them. False: a record waits for a point of another
+ * stream that is not known to have been reached. The device keeps the order of work, but causes of failures must be known in that
+ * order, too. */
 static bool reaper_walk(struct order *order, struct stream *stream, uint64_t number, struct reaped *reaped) {
     while (stream->reap.reaped < number) {
         struct record *record = stream_next_record(stream, &stream->reap.at, &reaped->chunks);
@@ -110,7 +111,7 @@ static bool reaper_walk(struct order *order, struct stream *stream, uint64_t num
     return true;
 }
 
-/* Whether the event has been reached; on a failed device nothing will be, and nothing waits any more. */
+/* Whether the event has been reached. True also on a failed device, where no event is reached any more and nothing has to wait. */
 static bool reaper_reached(struct order *order, struct device_event *event) {
     bool reached = false;
     struct fault fault;
@@ -122,8 +123,8 @@ static bool reaper_reached(struct order *order, struct device_event *event) {
     return true;
 }
 
-/* What the mark says of the device's time, with the lock held: of the clock, too, so that whoever has looked before has seen
- * less. */
+/* Books the device's time of a mark that has been reached. With the lock held, also while the clock is read, so that figures that were
+ * read before are never larger. */
 static void reaper_book_time(struct order *order, struct stream *stream, const struct stream_mark *mark) {
     uint64_t now = clock_now();
     uint64_t ns = now - (stream->reap.reached_ns > mark->began_ns ? stream->reap.reached_ns : mark->began_ns);
@@ -142,7 +143,7 @@ static void reaper_book_time(struct order *order, struct stream *stream, const s
     order->busy_until_ns = now;
 }
 
-/* The stream's first mark, whose event is taken out once it has been reached. */
+/* Whether the stream's first mark has been reached, and its number. Its event is taken out then. */
 static bool reaper_pass_mark(struct order *order, struct stream *stream, uint64_t *number) {
     pthread_mutex_lock(&order->lock);
     bool any = stream->marks.count > 0;
@@ -156,7 +157,7 @@ static bool reaper_pass_mark(struct order *order, struct stream *stream, uint64_
         stream->marks.ring[stream->marks.first].event = NULL;
         stream->marks.ring[stream->marks.first].span = (struct stream_span){0};
         pthread_mutex_unlock(&order->lock);
-        order->device->vtable->async->event_release(order->device, mark.event); /* nobody can wait for it any more */
+        order->device->vtable->async->event_release(order->device, mark.event); /* nothing can wait for it any more */
     }
     *number = mark.number;
     return true;
@@ -187,14 +188,14 @@ static struct reaped reaper_look(struct order *order, struct stream *stream) {
 
 /* ---- the thread ---- */
 
-/* Books a look, with the lock held. Streams with marks left go back into the list. */
+/* Books what a look has found, with the lock held. A stream with marks left goes back into the list. */
 static void reaper_book(struct order *order, struct stream *stream, const struct reaped *reaped) {
     chunks_give(order, reaped->chunks);
     if (reaped->signalled)
         order_signal(order, stream);
     if (reaped->signalled || atomic_load(&order->broken))
         order_tell(order);
-    if (reaped->moved && (order->blocked || order->submitting)) { /* a stream may have run too far ahead */
+    if (reaped->moved && (order->blocked || order->submitting)) { /* a stream may wait because it was too far ahead */
         order->outside_moved = true;
         pthread_cond_signal(&order->work);
     }
@@ -205,7 +206,7 @@ static void reaper_book(struct order *order, struct stream *stream, const struct
     order->reaping = stream;
 }
 
-/* Looks at every stream once, with the lock held but for the looks themselves. */
+/* Looks at every stream once. Called with the lock held, which is given up during the looks. */
 static bool reaper_round(struct order *order, bool *watched) {
     struct stream *list = order->reaping;
     bool moved = false;
@@ -222,7 +223,8 @@ static bool reaper_round(struct order *order, bool *watched) {
     return moved;
 }
 
-/* Until new work is marked, or for a pause that grows with the time in which nothing has happened, unless somebody waits. */
+/* Sleeps until new work is marked, but no longer than a pause. Unless the owner waits, the pause grows with the time in which no record
+ * has run. */
 static void reaper_nap(struct order *order, uint64_t now, uint64_t idle_ns, bool watched) {
     if (idle_ns < REAPER_EAGER_NS) {
         pthread_mutex_unlock(&order->lock);
@@ -242,7 +244,7 @@ void *reaper_main(void *argument) {
     struct order *order = argument;
     uint64_t moved_ns = clock_now();
     thread_begin("reaper");
-    prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0); /* else a nap of 20 µs is one of 70 at least */
+    prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0); /* else a nap of 20 µs takes 70 at least */
     pthread_mutex_lock(&order->lock);
     while (order->reaping || !order->submitted) {
         if (!order->reaping) {

@@ -1,10 +1,10 @@
-/* The watch over a device that completes nothing: an endless kernel, or a driver's call that does not come back. What counts
- * is work that is the device's to do now: put on it, or in the submitter's hands; a stream that waits for bytes from
- * elsewhere is not the device's fault. All of it is found out by the owner when it looks, and costs a launch one store.
+/* The watch over a device that completes nothing, because of an endless kernel, or a driver's call that does not return. Only work
+ * counts that the device could do now: work that was put on it, or that the submitter is putting there. A stream that waits for
+ * bytes from elsewhere is not the device's fault. The owner finds all this out when it looks; a launch pays one store for it.
  *
- * Streams are watched one by one, too, since others may go on beside a kernel that does not end. There a stream may have to
- * wait its turn: devices have fewer queues than there are streams, so that all which was put on the device before may come
- * first, and so may whatever has a higher priority. */
+ * Streams are watched one by one, too, since other streams may go on beside a kernel that does not end. But a stream may also have to
+ * wait for its turn on the device: devices have fewer queues than there are streams, so work that was put on the device before may
+ * come first, and so may work of a higher priority. */
 #include <stdio.h>
 #include <string.h>
 
@@ -13,17 +13,17 @@
 #include "proto/ops/utf8.h"
 
 enum { STALL_STEP_NS = 1000 * 1000 * 1000, STALL_PATIENCE = 4 };
-/* Workspaces are given back after this long without work, and again after the same time: what CUDA frees by then, it has
- * not freed the first time. */
+/* Workspaces are given back after this long without work, and once more after the same time, since CUDA does not free all of them the
+ * first time. */
 #define STALL_REST_NS (UINT64_C(10) * 1000 * 1000 * 1000)
 
-/* What the device is at, found with the lock held. */
+/* The work that the device is doing now, found with the lock held. */
 struct suspect {
-    const struct stream *stream; /* NULL: nobody */
+    const struct stream *stream; /* NULL: none */
     struct stream_span span;
 };
 
-/* Whether what a stream has on the device stands there for another stream's work. */
+/* Whether a stream's work on the device waits there for another stream's work. */
 static bool span_waits(const struct stream_span *span) {
     return span->wait && !point_reached(span->wait->wait.stream, span->wait->wait.number);
 }
@@ -40,8 +40,8 @@ static void suspect_marked(const struct order *order, struct suspect *suspect) {
     }
 }
 
-/* A device that has failed tells no more which of its marks it has reached; and it may have failed at the launch that is
- * being made. */
+/* A device that has failed does not tell any more which of its marks it has reached; and it may have failed at the launch that is
+ * being made. So all of the stream's launches are suspects. */
 static void suspect_widen(const struct order *order, struct suspect *suspect) {
     const struct stream *stream = suspect->stream;
     const struct record *record =
@@ -61,7 +61,7 @@ static void suspect_widen(const struct order *order, struct suspect *suspect) {
     }
 }
 
-/* The launch that is being made, unless others are on the device: a mark without launches may have run already. */
+/* The launch that is being made, unless other launches are on the device. (A mark without launches may have run already.) */
 static void suspect_running(const struct order *order, struct suspect *suspect) {
     const struct stream *stream = order->turn;
     const struct record *record = stream ? atomic_load_explicit(&stream->submit.running, memory_order_relaxed) : NULL;
@@ -74,9 +74,9 @@ static void suspect_running(const struct order *order, struct suspect *suspect) 
 
 /* ---- words ---- */
 
-/* "matmul", "user kernel scan". Without its label: these words reach everybody on the device, and a label is its owner's. */
+/* "matmul", "user kernel scan". Without the label: all users of the device see these words, and a label belongs to one of them. */
 static void record_describe(const struct record *record, char *text, size_t size) {
-    bool kernel = record->kind == RECORD_KERNEL; /* a client's: it lives as long as one of its launches */
+    bool kernel = record->kind == RECORD_KERNEL; /* a client's kernel, which lives as long as one of its launches */
     const char *name = kernel ? record->kernel.name : op_info(record->launch.opcode)->name;
     char clean[OPERATION_NAME_MAX + 1];
     utf8_clean(clean, sizeof clean, name);
@@ -96,8 +96,8 @@ static void span_describe(const struct stream_span *span, char *text, size_t siz
         snprintf(text, size, "one of %u launches, from %.70s to %.70s", span->launches, first, last);
 }
 
-/* A failure that lies in what runs, or has run, on the device shows with whatever call of it comes next; one of a launch
- * itself with that. */
+/* A failure of work that the device runs, or has run, is reported by the next call of the device, whichever that is; a failure of a
+ * launch itself is reported by that launch. */
 void stall_blame(const struct order *order, struct fault *fault) {
     char operation[sizeof((struct order_stall){0}.operation)] = "";
     struct suspect suspect = {0};
@@ -145,7 +145,7 @@ static struct device_load stall_load(const struct order *order) {
     for (const struct stream *stream = order->streams_all; stream; stream = stream->all_next) {
         for (unsigned i = 0; i < stream->marks.count; i++)
             load.weight = weight_add(load.weight, marks_at(&stream->marks, i)->span.weight);
-        bool computes = stream->role >= 0; /* copies are in no kernel's way */
+        bool computes = stream->role >= 0; /* copies do not delay kernels */
         if (computes && stream->turns.priority < load.priority && stream_due(stream))
             load.priority = stream->turns.priority;
     }
@@ -162,8 +162,8 @@ static void stream_look(struct stream *stream, const struct device_load *load, u
         watch->idle_ns += elapsed;
 }
 
-/* How long it may take beyond the timeout. The session whose stream was found stuck has been ended, and cannot be waited for
- * as long again: what it has on the device is all that keeps others from theirs. */
+/* How long the work may take beyond the timeout. If this stream was reported as stuck before, its session has been ended, and its work
+ * is not waited for as long again: nothing else keeps the other sessions from the device. */
 static uint64_t stall_patience(const struct order *order, const struct stream *stream, uint64_t weight) {
     bool told = order->watch.told == stream && order->watch.told_at == atomic_load(&stream->completed);
     return told ? 0 : STALL_PATIENCE * (weight < UINT64_MAX / 8 ? weight : UINT64_MAX / 8);
@@ -183,7 +183,7 @@ static const struct stream *stall_stuck(struct order *order, uint64_t timeout_ns
 
 /* ---- all of it ---- */
 
-/* Whether the time without work has just passed a multiple of STALL_REST_NS. */
+/* Whether the device's time without work has just passed STALL_REST_NS, or twice that. */
 static bool stall_rested(struct order *order, bool resting, uint64_t elapsed) {
     uint64_t before = order->watch.rest_ns;
     order->watch.rest_ns = resting ? before + elapsed : 0;

@@ -45,7 +45,7 @@ void chunks_give(struct order *order, struct stream_chunk *chunks) {
 
 /* ---- records ---- */
 
-/* Moves the tail to a fresh chunk. The old one keeps room for the record that says so. */
+/* Moves the tail to a fresh chunk. The old chunk has room for the RECORD_CHUNK that says so. */
 static int stream_grow(struct stream *stream) {
     struct stream_chunk *chunk = chunk_take(stream->order);
     if (!chunk)
@@ -125,7 +125,7 @@ void stream_take_back(struct stream *stream, const struct stream_position *posit
 
 /* ---- waits ---- */
 
-enum { CERTAIN_STEPS = 256 }; /* points that are looked at before an answer is given up */
+enum { CERTAIN_STEPS = 256 }; /* points that stream_certain() looks at before it gives up */
 
 static bool point_certain(const struct stream *stream, uint64_t number, int *steps) {
     if (point_reached(stream, number))
@@ -196,7 +196,7 @@ static struct stream *stream_create(struct order *order) {
     atomic_init(&stream->watched, UINT64_MAX);
     atomic_init(&stream->cancelled, false);
     stream->id = ++order->streams_made;
-    pthread_mutex_lock(&order->lock); /* whoever looks for what a broken device was at may be another thread */
+    pthread_mutex_lock(&order->lock); /* another thread may be looking for what a broken device was computing */
     stream->all_next = order->streams_all;
     order->streams_all = stream;
     pthread_mutex_unlock(&order->lock);
@@ -232,7 +232,7 @@ void stream_give(struct stream *stream) {
     stream->order->streams_free = stream;
 }
 
-/* With the lock held, so that the submitter and the reaper are not at it. */
+/* With the lock held, so that neither the submitter nor the reaper uses the stream. */
 static bool stream_rest(struct stream *stream) {
     bool through = point_reached(stream, stream->enqueued) && !stream->turns.runnable && !stream->reaping.listed &&
                    !stream->marks.count && !stream->touched.listed;

@@ -6,7 +6,7 @@
  *
  * On a device whose launches run later (device_async) a record is executed when it has been put on the device's stream,
  * and completed when it has run there. Then the submitter marks how far it has come with events, and the reaper goes
- * through the same records behind it.
+ * through the same records after it.
  *
  * Threads: a stream has a part for each thread that works on it. Parts of different threads share no line of the cache. */
 #pragma once
@@ -27,25 +27,25 @@ struct order;
 struct poison;
 struct stream;
 
-/* ---- records: what a stream has to do, one after the other in chunks of memory, which the owner fills and the submitter and
- * the reaper go through behind it ---- */
+/* ---- records: the work of a stream, one record after the other in chunks of memory. The owner fills them; the submitter and the
+ * reaper read them in order ---- */
 
 enum record_kind {
     RECORD_LAUNCH,  /* a struct launch follows */
     RECORD_KERNEL,  /* a struct kernel_launch follows */
-    RECORD_WAIT,    /* go on when another stream has reached a point */
+    RECORD_WAIT,    /* wait until another stream has reached a point */
     RECORD_POISON,  /* settle a poison (poison.h) */
-    RECORD_CHUNK,   /* the queue goes on in the next chunk */
-    RECORD_NOTHING, /* was a launch, and has been taken back */
+    RECORD_CHUNK,   /* the next record is in the next chunk */
+    RECORD_NOTHING, /* a launch that has been taken back */
 };
 
 struct record {
     uint32_t bytes;    /* of the whole record, header included */
     uint8_t kind;      /* enum record_kind */
     bool ends;         /* the last one of its operation */
-    uint16_t label;    /* of a launch: where in the record its operation's label is, NUL-terminated; 0: it has none */
+    uint16_t label;    /* of a launch: offset in the record of its operation's label, NUL-terminated; 0: it has none */
     uint64_t weight;   /* rough cost in nanoseconds */
-    uint64_t sequence; /* number of its operation in the session; 0: of none */
+    uint64_t sequence; /* number of its operation in the session; 0: it belongs to no operation */
     uint64_t enqueued_ns;
     union {
         struct launch launch;
@@ -86,8 +86,8 @@ static inline struct record *record_at(const struct record_cursor *cursor) {
 
 /* ---- marks: how far a stream has come on a device whose launches run later, event by event; under the order's lock ---- */
 
-/* The records that were put on the device between two events: if the device gets stuck, an error names them. The records stay
- * as long as the event does. */
+/* The records that were put on the device between two events. If the device gets stuck, an error message names them. The records
+ * stay as long as the event does. */
 struct stream_span {
     const struct record *first, *last; /* launches */
     const struct record *wait;         /* the last wait for another stream */
@@ -97,11 +97,12 @@ struct stream_span {
 
 /* Records up to `number` have run when the event is reached. */
 struct stream_mark {
-    struct device_event *event; /* NULL: none of them is on the device */
+    struct device_event *event; /* NULL: none of these records is on the device */
     uint64_t number;
     struct stream_span span;
-    uint64_t began_ns;      /* when the first of it was put on the device */
-    uint32_t sample_weight; /* it is one launch, whose time is taken, and stands for so many; 0: it is none */
+    uint64_t began_ns; /* when the first of these records was put on the device */
+    uint32_t
+        sample_weight; /* the mark is of one launch whose time is taken and counts for so many launches; 0: it is not */
 };
 
 enum { STREAM_MARKS = 64 };
@@ -112,7 +113,7 @@ struct stream_marks {
     unsigned first, count;
 };
 
-/* The oldest mark is number 0. Its place is there when there is no mark, too. */
+/* The oldest mark is number 0. Its place may be read when there is no mark, too. */
 static inline const struct stream_mark *marks_at(const struct stream_marks *marks, unsigned i) {
     return &marks->ring[(marks->first + i) % STREAM_MARKS];
 }
@@ -122,7 +123,7 @@ static inline void marks_add(struct stream_marks *marks, const struct stream_mar
     marks->ring[(marks->first + marks->count++) % STREAM_MARKS] = *mark;
 }
 
-/* The oldest one. */
+/* Removes the oldest mark. */
 static inline void marks_drop(struct stream_marks *marks) {
     marks->first = (marks->first + 1) % STREAM_MARKS;
     marks->count--;
@@ -130,15 +131,15 @@ static inline void marks_drop(struct stream_marks *marks) {
 
 /* ---- callbacks at points; owner thread ---- */
 
-/* Embedded in the object of whoever waits, and stays put until it has been reached or cancelled. */
+/* Embedded in the object that waits. It must not move until the point has been reached or the waiter cancelled. */
 struct waiter {
     struct stream *stream; /* NULL: it waits for nothing */
     uint64_t number;
-    void (*reached)(struct waiter *waiter); /* once, from order_call_back(); the waiter may go meanwhile */
+    void (*reached)(struct waiter *waiter); /* once, from order_call_back(); may free the waiter */
     struct waiter *next, *previous;
 };
 
-/* Those of one stream; ascending numbers. */
+/* The waiters of one stream, by ascending numbers. */
 struct stream_waiters {
     struct waiter *first, *last;
 };
@@ -150,26 +151,26 @@ enum {
     STREAM_HOLDS = 8
 };
 
-/* Record number `at` waits for a point that hung on bytes from elsewhere when it was enqueued. */
+/* When record number `at` was enqueued, the point for which it waits depended on bytes from elsewhere. */
 struct stream_hold {
     uint64_t at;
     struct stream *stream;
     uint64_t number;
 };
 
-/* Its records of which it is not certain that they come: stream_certain(). */
+/* The records of a stream of which stream_certain() cannot say that they will run. */
 struct stream_holds {
     unsigned count;
     struct stream_hold hold[STREAM_HOLDS]; /* ascending; reached ones are dropped when there is no room */
-    uint64_t crowded, crowded_last;        /* there was none: first and last of the records that are taken for holds */
+    uint64_t crowded, crowded_last; /* where there was no room: the first and last record that count as holds, too */
 };
 
 /* The operation that is being enqueued. */
 struct stream_operation {
     const char *label;     /* NULL: it has none */
     uint64_t sequence;     /* 0 between two */
-    uint64_t estimated_ns; /* by the device's own rates: its launches so far */
-    struct report *report; /* where its launches that take long report; NULL: nowhere */
+    uint64_t estimated_ns; /* of its launches so far, by the device's own rates */
+    struct report *report; /* for those of its launches that may take long; NULL: none */
 };
 
 /* The end at which records are added. */
@@ -178,8 +179,8 @@ struct stream_queue {
     struct record *newest;
     uint64_t weight;     /* of the records since the last publication */
     uint64_t now_ns;     /* when the newest records were enqueued, roughly */
-    uint64_t ops;        /* operations whose last record is here, */
-    uint64_t ops_before; /* and how many of them came before its session had the stream */
+    uint64_t ops;        /* operations whose last record has been enqueued here */
+    uint64_t ops_before; /* of these, the ones enqueued before the present session had the stream */
 };
 
 /* A stream's place in a list of the order's. */
@@ -193,14 +194,14 @@ struct stream_submit {
     struct record_cursor at; /* the next record */
     uint64_t executed;
     struct device_stream *device_streams[STREAM_PRIORITIES]; /* made when first used */
-    struct device_stream *device_stream; /* the one in use; NULL: nothing was put on the device yet */
-    struct device_begun *begun;          /* the next record's launch, which is under way; NULL: it is not */
-    uint64_t begun_ns;                   /* since when, */
-    uint32_t begun_sample;               /* and for how many launches its times stand; 0: they are not taken */
-    uint64_t launch_ns;                  /* for so long the device has worked on it */
-    uint64_t worked_ns;                  /* for so long the device has worked on that operation, */
-    uint64_t worked; /* which has this number in the session; 0: none has been worked on in pieces */
-    bool unmarked;   /* something is on the device behind the last event */
+    struct device_stream *device_stream;    /* the one in use; NULL: nothing was put on the device yet */
+    struct device_begun *begun;             /* the launch of the next record, if it has begun; else NULL */
+    uint64_t begun_ns;                      /* when it began */
+    uint32_t begun_sample;                  /* its times count for so many launches; 0: they are not taken */
+    uint64_t launch_ns;                     /* how long the device has worked on it */
+    uint64_t worked;                        /* the operation on which the device worked in pieces last; 0: none */
+    uint64_t worked_ns;                     /* how long the device has worked on that operation */
+    bool unmarked;                          /* work was put on the device after the last event */
     _Atomic(const struct record *) running; /* the last launch of the turn; read by the owner, with the lock held */
 };
 
@@ -208,12 +209,12 @@ struct stream_submit {
 struct stream_reap {
     struct record_cursor at; /* the next record */
     uint64_t reaped;
-    uint64_t reached_ns; /* when its last event had been reached; written with the lock held */
+    uint64_t reached_ns; /* when its last event was reached; written with the lock held */
 };
 
 /* What the watch found when it looked at a stream last. */
 struct stream_watch {
-    bool due; /* its oldest work on the device waits for nothing else */
+    bool due; /* its oldest work on the device waits for nothing but the device */
     uint64_t completed, idle_ns;
     uint64_t weight; /* of all work on the device when that work became the oldest */
 };
@@ -236,14 +237,14 @@ struct stream {
     struct stream_holds holds;
     struct stream *free_next; /* in order->streams_free, or outsides_free */
 
-    /* whose the stream is: written by the owner with the lock held, and read by the submitter while there are records to run */
+    /* to whom the stream belongs: written by the owner with the lock held, read by the submitter while there are records to run */
     struct run_group *group;
     uint64_t session; /* its number */
     int32_t role;     /* what the stream is to it (engine/watch/trace.h) */
 
     /* under the order's lock */
-    /* For so long the device has been at this stream's work, up to the last turn or mark that ended, and, of that, for
-     * sessions that had the stream before. Never falls. */
+    /* How long the device has been at this stream's work, up to the last turn or mark that ended; and how much of that was for
+     * sessions that had the stream before. Neither falls. */
     _Alignas(64) uint64_t device_ns;
     uint64_t device_ns_before;
     struct stream_turns turns;
@@ -261,11 +262,11 @@ struct stream {
 
     /* written by the submitter, or by the reaper where there is one; read by the owner */
     _Alignas(64) _Atomic uint64_t completed;
-    /* Operations that have run to their end, and operations that never will, since the stream was cancelled or the device
+    /* Operations that have run to their end, and operations that never will because the stream was cancelled or the device
      * broke. Both are counted before `completed` includes them, and neither falls. */
     _Atomic uint64_t ops_done, ops_skipped;
-    _Atomic uint64_t chunks; /* of records that it has */
-    /* written by the owner, read by the same */
+    _Atomic uint64_t chunks; /* that it has, of records */
+    /* written by the owner, read by the submitter or the reaper */
     _Alignas(64) _Atomic uint64_t watched; /* the owner wants to know when this number is reached; UINT64_MAX: no */
     _Atomic bool cancelled;                /* skip launches, keep waits */
 };
@@ -274,21 +275,21 @@ static inline bool point_reached(const struct stream *stream, uint64_t number) {
     return atomic_load(&stream->completed) >= number; /* see stream_watch() */
 }
 
-/* Counts a record's operation if it ends with that. For whoever writes `completed`, before it does. */
+/* Counts a record's operation if this is its last record. Called by the thread that writes `completed`, before it does. */
 static inline void stream_count(struct stream *stream, const struct record *record, bool skipped) {
     _Atomic uint64_t *count = skipped ? &stream->ops_skipped : &stream->ops_done;
     if (record->ends)
         atomic_store_explicit(count, atomic_load_explicit(count, memory_order_relaxed) + 1, memory_order_relaxed);
 }
 
-/* Operations whose last record has not come to its end. Owner thread. */
+/* Operations whose last record has neither run nor been skipped. Owner thread. */
 static inline uint64_t stream_operations(const struct stream *stream) {
     return stream->queue.ops - atomic_load_explicit(&stream->ops_done, memory_order_relaxed) -
            atomic_load_explicit(&stream->ops_skipped, memory_order_relaxed);
 }
 
 /* Whether the owner waits for a point that has now been reached. The owner is told once; when it polls, it sets `watched` again.
- * For the thread that writes `completed`. */
+ * Called by the thread that writes `completed`. */
 static inline bool stream_watched(struct stream *stream, uint64_t completed) {
     if (completed < atomic_load(&stream->watched))
         return false;
@@ -296,8 +297,8 @@ static inline bool stream_watched(struct stream *stream, uint64_t completed) {
     return true;
 }
 
-/* Records that are enqueued from now on belong to this operation; NULL and 0: to none. The label stays the caller's, and must be
- * there until the next call. */
+/* Records that are enqueued from now on belong to this operation; NULL and 0: to none. The label stays the caller's, and must stay
+ * unchanged until the next call. */
 static inline void stream_begin_operation(struct stream *stream, const char *label, uint64_t sequence) {
     stream->operation.label = label;
     stream->operation.sequence = sequence;
@@ -307,7 +308,7 @@ static inline void stream_begin_operation(struct stream *stream, const char *lab
 /* Makes room for one record and numbers it; NULL out of memory, with nothing enqueued. The record runs once the stream
  * has been published, so the caller fills it before order_kick(). */
 struct record *stream_push(struct stream *stream, enum record_kind kind, size_t bytes, uint64_t weight);
-/* The newest record is the last one of an operation, which is done when that is. */
+/* The newest record is the last one of its operation: the operation is done when this record is. */
 static inline void stream_end_operation(struct stream *stream) {
     stream->queue.newest->ends = true;
     stream->queue.ops++;
@@ -318,20 +319,20 @@ struct stream_position {
     uint64_t number;
 };
 struct stream_position stream_position(const struct stream *stream);
-/* Launches enqueued since then will not run. None of them may have been published, nor ended an operation. Their numbers stay, as do
- * waits, which others may rely on, and records of poison, which settle what they refer to. */
+/* Launches enqueued since `position` will not run. None of them may have been published or have ended an operation. Their numbers
+ * stay. Waits stay, because other streams may rely on them, and so do records of poison, which settle what they refer to. */
 void stream_take_back(struct stream *stream, const struct stream_position *position);
-/* Makes the stream's next record wait for a point of another one. Nothing is enqueued where the point was reached. */
+/* Makes the stream's next record wait for a point of another stream. Enqueues nothing if the point has been reached. */
 int stream_wait(struct stream *stream, struct stream *other, uint64_t number);
-/* Whether the point will be reached whatever others do: no record up to it waits for bytes from elsewhere that have not come.
- * (Work on a device ends by itself. Bytes from elsewhere may never come, since they may wait for something here.) Also false
- * where it would take long to find out. Owner thread. */
+/* Whether the point will certainly be reached: no record up to it waits for bytes from elsewhere that have not come. (Work on a device
+ * ends by itself. Bytes from elsewhere may never come, since they may wait for something here.) False also if it would take long
+ * to find out. Owner thread. */
 bool stream_certain(const struct stream *stream, uint64_t number);
 
-/* The point must not have been reached already: the caller has looked. */
+/* Calls `reached` when the stream has reached the point. The caller has made sure that it was not reached before. */
 void waiter_begin(struct waiter *waiter, struct stream *stream, uint64_t number,
                   void (*reached)(struct waiter *waiter));
-/* Nothing where it waits for nothing. */
+/* Does nothing if it waits for nothing. */
 void waiter_cancel(struct waiter *waiter);
 
 /* ---- memory's last uses: the points that must be reached before somebody else may write there; owner thread ---- */
@@ -348,7 +349,7 @@ struct uses {
 
 /* Adds a use; uses that have run by now are dropped to make room. False: full. */
 bool uses_add(struct uses *uses, struct stream *stream, uint64_t number);
-/* Adds all of `more`; false, with nothing changed: they are too many. */
+/* Adds all uses of `more`. False, and nothing is changed: they are too many. */
 bool uses_join(struct uses *uses, const struct uses *more);
-/* Drops what has run; true when nothing is left. */
+/* Drops the uses whose points have been reached. True: none is left. */
 bool uses_idle(struct uses *uses);

@@ -1,8 +1,8 @@
 /* The submitter: takes launches from the streams, in turns, and hands them to the device.
  *
- * Its role belongs to one thread at a time: usually the submitter's own thread, and sometimes the owner, which runs
- * a little work itself when nobody else is at it (order_kick). Streams that wait for another one stay in the run queue
- * and are looked at again when something has moved. */
+ * One thread at a time has the submitter's role: usually the submitter's own thread, and sometimes the owner, which runs a little
+ * work itself when no other thread has the role (order_kick). Streams that wait for another stream are looked at again when some
+ * stream has moved. */
 #include <sched.h>
 #include <stdlib.h>
 
@@ -13,22 +13,22 @@
 enum {
     SUBMITTER_TURN_RECORDS = 256,
     SUBMITTER_TURN_NS = 200 * 1000, /* of estimated work: then the next stream has its turn */
-    SUBMITTER_TURN_COST_NS = 1000,  /* of the turn itself: those of records that weigh nothing count, too */
+    SUBMITTER_TURN_COST_NS = 1000,  /* of the turn itself, so that turns of records without weight are not free */
     SUBMITTER_SPIN_NS = 30 * 1000,  /* waking a sleeping core costs about this much */
-    /* Of clients' kernels nobody knows how long they run: few share an event, at which the watch over the device looks. */
+    /* It is unknown how long clients' kernels run. So few of them share an event: the watch over the device looks at events. */
     SUBMITTER_TURN_KERNELS = 8,
-    /* A launch that can be left is, after so long, when somebody else waits: long against what that costs, and short against
-     * what a client notices. */
+    /* A launch that can be left is left after this time when another session waits: long compared with what leaving costs, and short
+     * compared with what a client notices. */
     SUBMITTER_PART_NS = 1000 * 1000,
-    SUBMITTER_SHARED_NS =
-        500 * 1000 * 1000, /* whoever has had a turn within this time is expected to want another one */
-    SUBMITTER_AHEAD = 512, /* records of a stream on a device that runs later: CUDA queues some 1,000 */
-    /* of all streams, which may share a queue of CUDA's; but each may have a few there */
+    /* A session that has had a turn within this time is expected to want another one. */
+    SUBMITTER_SHARED_NS = 500 * 1000 * 1000,
+    SUBMITTER_AHEAD = 512, /* records of one stream on a device that runs later: CUDA queues some 1,000 */
+    /* Records of all streams, which may share one of CUDA's queues; but each stream may always have a few there. */
     SUBMITTER_AHEAD_ALL = 960,
     SUBMITTER_AHEAD_LEAST = 16,
 };
 
-/* The device's stream for this one; NULL where the device has failed. */
+/* The device's own stream for this stream; NULL if the device has failed. */
 static struct device_stream *submitter_device_stream(struct order *order, struct stream *stream) {
     struct device_stream **slot = &stream->submit.device_streams[stream->turns.priority];
     struct fault fault;
@@ -46,7 +46,7 @@ static bool submitter_skips(const struct order *order, const struct stream *stre
            atomic_load_explicit(&order->broken, memory_order_relaxed);
 }
 
-/* False: launches of this stream are skipped from here on. */
+/* False: this stream's launches are skipped from now on. */
 static bool submitter_may_launch(struct order *order, struct stream *stream, struct device_stream **device_stream) {
     if (submitter_skips(order, stream))
         return false;
@@ -69,21 +69,21 @@ static void submitter_launch(struct order *order, struct stream *stream, const s
 /* What one turn of a stream did. */
 struct turn {
     bool shared;
-    bool brief; /* somebody else goes on with what proves to take long */
+    bool brief; /* a launch that proves to take long is left to the submitter's own thread */
     bool moved, blocked, signalled;
     bool left;        /* in the middle of a launch */
-    bool full;        /* the stream has no room for a mark of its own: it would join the last one */
-    uint64_t weight;  /* of the records that have run, as estimated, */
-    uint64_t cost;    /* and what they have taken: as measured, where that was done */
+    bool full;        /* the stream has no room for another mark: a new mark would be joined to the last one */
+    uint64_t weight;  /* estimated, of the records that have run */
+    uint64_t cost;    /* nanoseconds that these records have taken: measured, or where that was not done estimated */
     uint64_t most_ns; /* for one operation; 0: any time */
     struct stream_chunk *chunks;
     struct stream_mark mark; /* number 0: none */
     struct stream_span span;
     uint64_t began_ns;
-    uint32_t sample_weight; /* on a device that runs later: it is one launch, whose time is taken; 0: it is not */
+    uint32_t sample_weight; /* on a device that runs later: as in struct stream_mark */
 };
 
-/* What a launch has taken corrects the estimates of its like. */
+/* The time that a launch has taken corrects the estimates for similar launches. */
 static void record_learn(struct order *order, const struct record *record, uint64_t ns) {
     if (record->kind == RECORD_LAUNCH)
         cost_learn(&order->cost, record->launch.opcode, launch_dtype(&record->launch), record->weight,
@@ -96,7 +96,7 @@ static void submitter_abandon(struct order *order, struct stream *stream) {
     stream->submit.begun = NULL;
 }
 
-/* It has been computed for as long as an operation may be. */
+/* The launch's operation has been computed for as long as an operation may be. */
 static void submitter_stop(struct order *order, struct stream *stream, const struct launch *launch) {
     uint32_t none = STATUS_OK;
     if (atomic_compare_exchange_strong(&launch->report->code, &none, STATUS_LIMIT))
@@ -104,7 +104,7 @@ static void submitter_stop(struct order *order, struct stream *stream, const str
     submitter_abandon(order, stream);
 }
 
-/* On a device whose launches can be left. True: this one has been. */
+/* For a device whose launches can be left. True: this launch has been left. */
 static bool submitter_launch_part(struct order *order, struct stream *stream, const struct record *record,
                                   struct turn *turn) {
     const struct launch *launch = &record->launch;
@@ -188,8 +188,8 @@ static void submitter_launch_traced(struct order *order, struct stream *stream, 
     trace_after(&order->trace, &stream->trace, device_stream, &launch, &mark);
 }
 
-/* The event of the first mark that stands for this number, or the last event before that mark. `marked`: there is such a mark;
- * NULL then: its records have run. With the lock held, under which the reaper takes events out. */
+/* The event of the first mark that includes this number, or the last event before that mark. *marked: there is such a mark. If there
+ * is one and the result is NULL, its records have run. With the lock held, since the reaper takes events out. */
 static struct device_event *mark_event(const struct stream *stream, uint64_t number, bool *marked) {
     struct device_event *event = NULL;
     *marked = false;
@@ -201,8 +201,8 @@ static struct device_event *mark_event(const struct stream *stream, uint64_t num
     return event;
 }
 
-/* Makes what follows on the stream wait, on the device, for another one's records up to a number, which are there; and not for
- * what has been put there since, if there is a mark between. */
+/* Makes later work of the stream wait, on the device, for another stream's records up to a number, which are on the device already;
+ * and not for records that were put there since, if there is a mark between. */
 static void submitter_order(struct order *order, struct stream *stream, struct stream *other, uint64_t number) {
     const struct device_async *async = order->device->vtable->async;
     struct device_event *event;
@@ -229,11 +229,11 @@ static void submitter_order(struct order *order, struct stream *stream, struct s
         order_latch(order, &fault);
 }
 
-/* False: the point has not even been executed, or it is reached outside the device. */
+/* False: the stream has to wait here, since the awaited record has not been put on the device, or is no record of the device. */
 static bool submitter_wait(struct order *order, struct stream *stream, const struct record *record) {
     struct stream *other = record->wait.stream;
     if (point_reached(other, record->wait.number) ||
-        atomic_load_explicit(&order->broken, memory_order_relaxed)) /* nothing runs any more */
+        atomic_load_explicit(&order->broken, memory_order_relaxed)) /* no record runs any more */
         return true;
     if (!order->device->vtable->async || other->submit.executed < record->wait.number)
         return false;
@@ -241,7 +241,7 @@ static bool submitter_wait(struct order *order, struct stream *stream, const str
     return true;
 }
 
-/* Runs the stream's next record, or puts it on the device; false when it waits for another stream. */
+/* Runs the stream's next record, or puts it on the device; false if it waits for another stream. */
 static bool submitter_step(struct order *order, struct stream *stream, struct record *record, struct turn *turn) {
     switch ((enum record_kind)record->kind) {
     case RECORD_LAUNCH:
@@ -259,7 +259,7 @@ static bool submitter_step(struct order *order, struct stream *stream, struct re
     case RECORD_WAIT:
         return submitter_wait(order, stream, record);
     case RECORD_POISON:
-        if (!order->device->vtable->async) /* else the reaper does */
+        if (!order->device->vtable->async) /* else the reaper does it */
             poison_settle(record->poison.result, record->poison.inputs, record->poison.guard);
         return true;
     case RECORD_CHUNK:
@@ -281,7 +281,7 @@ static void turn_note(struct turn *turn, const struct record *record) {
     span->weight += record->weight;
 }
 
-/* On devices that run later, so much is put on them in advance. Beyond it a launch might block the submitter. */
+/* Whether a device that runs later has as much work as may be put on it in advance. With more, a launch might block the submitter. */
 static bool submitter_far_ahead(const struct order *order, const struct stream *stream) {
     if (!order->device->vtable->async)
         return false;
@@ -291,7 +291,7 @@ static bool submitter_far_ahead(const struct order *order, const struct stream *
             atomic_load_explicit(&order->ahead, memory_order_relaxed) >= SUBMITTER_AHEAD_ALL);
 }
 
-/* Where launches have run when they return, this makes them known. */
+/* On devices whose launches have run when they return: makes known that they have. */
 static bool submitter_complete(struct stream *stream, struct turn *turn) {
     atomic_store_explicit(&stream->completed, stream->submit.executed, memory_order_release);
     turn->signalled = stream_watched(stream, stream->submit.executed);
@@ -302,15 +302,15 @@ static bool record_launches(const struct record *record) {
     return record->kind == RECORD_LAUNCH || record->kind == RECORD_KERNEL;
 }
 
-/* On devices that run later the reaper sees how long it ran. Elsewhere a launch in parts has been `measured`, and learned from:
- * between the parts others may have run. */
+/* On devices that run later, the reaper measures how long a launch ran. Elsewhere, a launch in parts has been `measured` and learned
+ * from already: other launches may have run between the parts. */
 static void submitter_note(struct order *order, const struct stream *stream, const struct record *record,
                            uint64_t launched_ns, uint32_t weight, bool measured) {
     bool async = order->device->vtable->async;
     uint64_t ran_ns = async ? 0 : measured ? stream->submit.launch_ns : clock_now() - launched_ns;
     if (!async && !measured && !submitter_skips(order, stream))
         record_learn(order, record, ran_ns);
-    if (!submitter_skips(order, stream)) /* else it may not have run */
+    if (!submitter_skips(order, stream)) /* if it skips, the launch may not have run */
         samples_note(&order->samples, launched_ns > record->enqueued_ns ? launched_ns - record->enqueued_ns : 0, ran_ns,
                      weight);
 }
@@ -321,8 +321,8 @@ static void submitter_turn(struct order *order, struct stream *stream, uint64_t 
     int kernels = 0;
     for (int i = 0; i < SUBMITTER_TURN_RECORDS && stream->submit.executed < published; i++) {
         struct record *record = stream_next_record(stream, &stream->submit.at, async ? NULL : &turn->chunks);
-        uint32_t sample = stream->submit.begun ? stream->submit.begun_sample
-                                               : 0; /* for how many its times stand; 0: they are not taken */
+        /* The launch's times count for so many launches; 0: they are not taken. */
+        uint32_t sample = stream->submit.begun ? stream->submit.begun_sample : 0;
         uint64_t launched_ns = stream->submit.begun_ns, cost = turn->cost;
         if (submitter_far_ahead(order, stream) || (turn->full && record->kind == RECORD_KERNEL)) {
             turn->blocked = true;
@@ -333,7 +333,7 @@ static void submitter_turn(struct order *order, struct stream *stream, uint64_t 
             if (!sampler_due(sampler) || turn->full) {
                 sampler->since++;
             } else if (async && turn->moved) {
-                break; /* an event before it and one behind it tell how long it runs */
+                break; /* the launch gets a turn of its own, so that an event before it and one after it tell how long it runs */
             } else {
                 sample = samples_take(&order->samples, sampler, async);
                 launched_ns = clock_now();
@@ -344,7 +344,7 @@ static void submitter_turn(struct order *order, struct stream *stream, uint64_t 
             break;
         }
         if (turn->left) {
-            stream->submit.begun_sample = sample; /* its times are taken when it has ended */
+            stream->submit.begun_sample = sample; /* the launch's times are taken when it has ended */
             break;
         }
         bool estimated = turn->cost == cost;
@@ -379,7 +379,7 @@ static void submitter_turn(struct order *order, struct stream *stream, uint64_t 
         }
         return;
     }
-    /* Once more, now in one order with the owner's accesses: this last look at `watched` comes after it. */
+    /* Once more, now sequentially consistent, with a last look at `watched` after it: see stream_watch(). */
     atomic_store(&stream->completed, stream->submit.executed);
     turn->signalled = stream_watched(stream, stream->submit.executed) || turn->signalled;
 }
@@ -392,7 +392,7 @@ void submitter_enqueue(struct order *order, struct stream *stream) {
     atomic_store_explicit(&order->work_hint, true, memory_order_relaxed);
 }
 
-/* Where launches have run when they return, the device was at the turn's stream all the time. */
+/* On devices whose launches have run when they return, the device worked for the turn's stream all the time. */
 static void submitter_book_time(struct order *order, struct stream *stream, const struct turn *turn) {
     bool async = order->device->vtable->async;
     uint64_t ns = order->turn_end_ns - turn->began_ns;
@@ -404,13 +404,12 @@ static void submitter_book_time(struct order *order, struct stream *stream, cons
         samples_book(&order->samples, &order->queue_time, async ? NULL : &order->run_time);
 }
 
-/* What the turn's share is charged. A device that says how long launches took is at nothing else meanwhile: so it is the time,
- * and nobody pays for what the estimates have learned from others' launches. */
+/* What the turn's share is charged. A device whose launches can be left does nothing else meanwhile: so the turn is charged its
+ * time, and no session pays for estimates that were learned from other sessions' launches. */
 static uint64_t submitter_turn_cost(const struct order *order, const struct stream *stream, const struct turn *turn) {
     if (order->device->vtable->launch_part)
         return order->turn_end_ns - turn->began_ns;
-    bool skipped =
-        atomic_load_explicit(&stream->cancelled, memory_order_relaxed); /* and so is what it would have cost */
+    bool skipped = atomic_load_explicit(&stream->cancelled, memory_order_relaxed); /* the launches cost nothing then */
     return (skipped ? 0 : turn->cost) + SUBMITTER_TURN_COST_NS;
 }
 
@@ -450,8 +449,8 @@ static bool submitter_shares(struct order *order, const struct stream *stream) {
     return order->turn_end_ns - order->shared_ns < SUBMITTER_SHARED_NS;
 }
 
-/* Blocked streams are set aside and tried again when something has moved, here or outside. When only such are left the
- * role is given up, and whoever makes the awaited point happen kicks. */
+/* Blocked streams are set aside and tried again when some stream has moved, here or outside. When only blocked streams are left, the
+ * role is given up, and the thread that reaches the awaited point kicks. */
 void submitter_run(struct order *order, bool brief) {
     submitter_enqueue_all(order, &order->blocked);
     order->outside_moved = false;
@@ -473,7 +472,8 @@ void submitter_run(struct order *order, bool brief) {
         submitter_turn(order, stream, published, &turn);
         pthread_mutex_lock(&order->lock);
         order->turn = NULL;
-        order->turn_end_ns = clock_now(); /* with the lock held: whoever has looked before has seen less */
+        order->turn_end_ns =
+            clock_now(); /* with the lock held, so that figures that were read before are never larger */
         submitter_book(order, stream, share, &turn);
         bool outside_moved = order->outside_moved; /* perhaps just after this stream was found blocked */
         order->outside_moved = false;
@@ -501,7 +501,7 @@ static inline void spin_pause(void) {
 #endif
 }
 
-/* Waits a moment for work without the lock; only where another core can bring it. */
+/* Waits a moment for work, without the lock. Only useful if another core can bring work. */
 static void submitter_spin(struct order *order) {
     uint64_t end = clock_now() + SUBMITTER_SPIN_NS;
     do {
@@ -513,7 +513,7 @@ static void submitter_spin(struct order *order) {
     } while (clock_now() < end);
 }
 
-/* With the lock held. The role is taken meanwhile: work that comes is found afterwards. */
+/* With the lock held. Has the submitter's role meanwhile: work that comes is found afterwards. */
 static void submitter_trim(struct order *order) {
     order->trim_due = false;
     if (order->submitting || atomic_load(&order->broken))

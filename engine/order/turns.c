@@ -4,14 +4,14 @@
 
 #include "engine/order/order_impl.h"
 
-/* 27 hours: of a longer turn no more is booked, so that no sum of passes loses its order. */
+/* 27 hours. A longer turn is charged no more, so that sums of passes do not overflow. */
 #define TURNS_COST_MAX UINT64_C(100000000000000)
 
 static bool share_before(const struct run_share *share, const struct run_share *other) {
     return share->pass < other->pass;
 }
 
-/* From the end, where whoever has just run belongs as a rule. */
+/* Searches from the end: a share that has just had its turn belongs there, as a rule. */
 static void share_enqueue(struct run_queue *run, struct run_share *share) {
     struct run_share *before = run->last;
     while (before && share_before(share, before))
@@ -179,7 +179,7 @@ void group_give(struct order *order, struct run_group *group) {
 struct run_share *share_take(struct order *order, uint32_t weight, uint64_t operation_ns) {
     struct run_share **link = &order->shares_free;
     pthread_mutex_lock(&order->lock);
-    while (*link && ((*link)->queued || (*link)->running)) /* by what its last owner has left */
+    while (*link && ((*link)->queued || (*link)->running)) /* for work that its last owner has left */
         link = &(*link)->free_next;
     pthread_mutex_unlock(&order->lock);
     struct run_share *share = *link;
