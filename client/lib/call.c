@@ -88,9 +88,9 @@ static td_tensor *call_mismatch(const struct batch_entry *call, unsigned other) 
                        b->name);
 }
 
-enum { CALL_FEW = 8 }; /* inputs, for which there is room on the stack */
+enum { CALL_FEW = 8 }; /* for so many inputs there is room on the stack */
 
-/* By the rules that the daemon applies again. */
+/* Infers the types by the same rules as the daemon, which applies them again. */
 static bool call_infer_types(const struct batch_entry *call, struct tensor_type *results) {
     const struct tensor_type *few[CALL_FEW], **types = few;
     few[0] = NULL; /* for an operation without inputs */
@@ -114,10 +114,11 @@ static bool call_infer_types(const struct batch_entry *call, struct tensor_type 
     return false;
 }
 
-/* Compiled twice: for the usual operation, which has one output, and for any number. */
+/* Functions with this mark are compiled twice: for the usual operation, which has one output, and for any number of outputs. */
 #define CALL_INLINE static inline __attribute__((always_inline))
 
-/* The types of the results, in `results` or elsewhere; NULL with the error set. The usual operation has one type throughout. */
+/* The types of the results, which are in `results` or are an input's; NULL with the error set. The usual operation has the same type
+ * for all inputs and the result. */
 CALL_INLINE const struct tensor_type *call_infer(const struct batch_entry *call, struct tensor_type *results) {
     const struct op_info *info = &op_rows[call->opcode];
     if (call->n_inputs && info->keeps >> call->inputs[0]->type.dtype & 1) {
@@ -142,7 +143,7 @@ CALL_INLINE uint64_t call_gate(const struct queue *queue, const struct batch_ent
     return queue_gate(queue, ticket);
 }
 
-/* Handles for all outputs, or none. */
+/* Takes handles for all outputs; false: there was no memory, and it has taken none. */
 CALL_INLINE bool call_take_handles(td_device *device, unsigned n, td_tensor **outputs) {
     for (unsigned i = 0; i < n; i++) {
         outputs[i] = tensor_take(&device->tensors);
@@ -155,7 +156,7 @@ CALL_INLINE bool call_take_handles(td_device *device, unsigned n, td_tensor **ou
     return true;
 }
 
-/* Under the lock. Either all of it happens or nothing. */
+/* Under the lock: appends the operation and makes its outputs. On failure nothing has changed. */
 CALL_INLINE int call_push(td_device *device, const struct batch_entry *call, unsigned n_outputs,
                           const struct tensor_type *results, td_tensor **outputs) {
     struct batches *batches = &device->batches;
@@ -237,7 +238,7 @@ CALL_INLINE int append(td_device *device, struct batch_entry *call, unsigned n_o
     return code;
 }
 
-/* `results` has room for as many types as there are outputs. */
+/* Infers the types and appends the operation. `results` has room for the types of all outputs. */
 CALL_INLINE int call_enqueue_all(td_device *device, struct batch_entry *call, unsigned n_outputs,
                                  struct tensor_type *results, td_tensor **outputs) {
     device = call_device(device, call);

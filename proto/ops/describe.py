@@ -1,6 +1,6 @@
-"""Reads the descriptions of operations, checks them, and completes them from their file's defaults.
+"""Reads the descriptions of operations, checks them, and completes them with their file's defaults.
 
-README.md explains each field. Whatever is wrong in a description ends with one line that names the file and the operation.
+README.md explains each field. An error in a description ends the program with one line that names the file and the operation.
 """
 import re
 import tomllib
@@ -23,16 +23,16 @@ DTYPE_RULES = {
     "none": "there is no result",
     "attribute": "the attribute `dtype`",
     "same": "the dtype of the first input",
-    "promoted": "what the inputs promote to",
-    "floating": "what the inputs promote to; f32 for integers and bool",
-    "compared": "bool, computed in what the inputs promote to",
+    "promoted": "the dtype to which the inputs promote",
+    "floating": "the dtype to which the inputs promote; f32 for integers and bool",
+    "compared": "bool, computed in the dtype to which the inputs promote",
     "logical": "bool, computed in bool",
-    "accumulated": "i64 for integers and bool, else the input's",
+    "accumulated": "i64 for integers and bool, else the input's dtype",
     "position": "i64",
     "rule": "as its attributes say",
-    "product": "what the inputs promote to; f32 for f8",
+    "product": "the dtype to which the inputs promote; f32 for f8",
 }
-# What an operation's arithmetic grows with.
+# The quantity with which an operation's arithmetic grows.
 WORKS = {
     "none": "",
     "result": "element of the result",
@@ -60,14 +60,14 @@ OUTPUT_DTYPE_RULES = ["position", "same"]
 INPUTS_MAX = 8192
 OUTPUTS_MAX = 16  # OP_OUTPUTS_NAMED in op.h
 INTS_MAX = 1024
-# Entries of a list that the function in C takes where the description does not say `most`: proto/ops/op.h has the constants.
+# How many entries of a list the function in C takes if the description does not say `most`: proto/ops/op.h has the constants.
 LIST_MAX = {"shape": 8, "axes": 8, "ints": 128, "string": 128, "floats": 128}
-# What struct op_packed has room for.
+# The room in struct op_packed.
 PACKED_INTS, PACKED_FLOATS = 32, 4
 
 
 class Wrong(Exception):
-    """A description that cannot be."""
+    """An error in a description."""
 
 
 class Input:
@@ -85,7 +85,7 @@ class Input:
 
 
 class Output:
-    """What an operation gives. The dtype is the operation's rule, but outputs after the first may have another one."""
+    """An output. Its dtype follows the operation's rule; an output after the first may have another rule."""
 
     def __init__(self, given, dtype, first):
         given = {"name": given} if isinstance(given, str) else given
@@ -192,7 +192,7 @@ class Operation:
             raise Wrong("no attribute is a dtype")
 
     def check_names(self):
-        """They are members of one struct, and parameters of one function in C."""
+        """Checks the names, which are members of one struct and parameters of one function in C."""
         names = [each.name for each in self.attributes]
         if self.function != "none":
             names += [each.name for each in self.inputs + (self.outputs if len(self.outputs) > 1 else [])]
@@ -206,7 +206,7 @@ class Operation:
 
     @property
     def keeps(self):
-        """The sets of dtypes in whose intersection inputs of one type give a result of that type."""
+        """Sets of dtypes: if all inputs have one type, with a dtype that is in all sets, the result has that type."""
         plain = self.shape == "broadcast" and len(self.outputs) == 1 and not self.attributes and not any(each.dtypes for each in self.inputs)
         sets = {"same": [self.dtypes], "promoted": [self.dtypes], "floating": [self.dtypes, "float"]}
         return sets.get(self.dtype, []) if plain else []
@@ -238,7 +238,7 @@ class Operation:
 
     @property
     def ints_most(self):
-        """With the longest lists, each but the last with its count before it."""
+        """The number of integers with the longest lists; each list except the last one has its count before it."""
         return self.ints_min + sum(each.most + 1 for each in self.int_lists) - bool(self.int_lists)
 
     @property
@@ -249,25 +249,25 @@ class Operation:
 
     @property
     def dtype_position(self):
-        """Where the result's dtype stands among the integers."""
+        """The place of the result's dtype among the integers."""
         ints = [each for each in self.scalars if "i" in each.columns]
         return next((i for i, each in enumerate(ints) if each.type == "dtype"), 0)
 
     def computed(self):
-        """The dtypes in which its formulas compute."""
+        """The dtypes in which the operation's formulas compute."""
         accepted = DTYPE_SETS[self.dtypes]
         return {"floating": FLOATS, "logical": ["bool"]}.get(self.dtype, accepted)
 
     def formulas(self):
-        """(dtype, name of the formula) for each of them."""
+        """(dtype, name of the formula) for each dtype in which a formula computes."""
         if self.formula == "none":
             return []
         return [(dtype, self.formula.get(dtype, f"{self.name}_{dtype}")) for dtype in self.computed()]
 
 
 class Family:
-    """What operations have in common that the engine binds in one way: `what` they are, and the normal form of their `launch`, ""
-    where nothing is launched in a form of its own."""
+    """What the operations have in common that the engine binds in the same way: `what` they are, and the normal form of their
+    `launch` ("": they have none of their own)."""
 
     def __init__(self, path, name, fields):
         if not isinstance(fields, dict) or not set(fields) <= {"what", "launch"} or "what" not in fields:
@@ -300,7 +300,7 @@ class File:
 
 
 def read(paths, among=()):
-    """All files, in the order given; numbers and names are unique. Their families may stand in the files `among`, too."""
+    """Reads all files, in the order given; numbers and names are unique. Families may also be in the files `among`."""
     files = [File(path) for path in paths]
     families = families_of(files + [File(path) for path in among])
     numbers, names = {}, {}
@@ -315,7 +315,7 @@ def read(paths, among=()):
 
 
 def formulas_of(operations):
-    """(operation, dtype) for each formula that there is; those that others name are among them."""
+    """(operation, dtype) for each formula, including formulas that other operations name."""
     own = {name: (each, dtype) for each in operations for dtype, name in each.formulas() if name == f"{each.name}_{dtype}"}
     for each in operations:
         for dtype, name in each.formulas():

@@ -1,13 +1,14 @@
-/* Operations: what there is, how many inputs and attributes each takes, and the rules that give the results' dtypes and
- * shapes. The client applies them to know a result before it exists; the server applies them again and trusts nobody.
+/* Operations: the numbers of inputs and attributes that each takes, and the rules that give the results' dtypes and shapes.
+ * The client applies these rules to know a result before it exists; the server applies them again, because it does not trust
+ * clients.
  *
  * Each operation is described once, in a file of proto/ops/ (README.md there says how). The numbers, the rows and a
- * struct of named attributes for each operation are made from that: proto/ops/operations.h.
+ * struct of named attributes for each operation are generated from the descriptions: proto/ops/operations.h.
  *
- * On the wire attributes travel in two columns, integers and floats: the single ones first, in the order of the
- * description, then the lists. Of the lists of integers each but the last has its count before it; there is one list of floats.
- * A string is a list of integers: its bytes, eight in each integer, the first one the lowest, and 1 to 8 zero bytes at the end.
- * It is UTF-8 of at most OP_STRING_MAX bytes. Axes may count from the end (shape_axis). */
+ * On the wire attributes are in two columns, integers and floats: first the single attributes, in the order of the
+ * description, then the lists. Each list of integers except the last one has its count before it; there is at most one list
+ * of floats. A string is a list of integers: its bytes, eight in each integer, the first byte the lowest, and 1 to 8 zero bytes
+ * at the end. It is UTF-8 of at most OP_STRING_MAX bytes. Axes may count from the end (shape_axis). */
 #pragma once
 
 #include <string.h>
@@ -19,21 +20,21 @@
 #endif
 
 enum {
-    /* So many make an operation of some milliseconds for the thread that binds it, which serves others meanwhile. */
+    /* The thread that binds an operation with so many inputs is busy for some milliseconds, while other sessions wait. */
     OP_INPUTS_MAX = 8192,
     OP_OUTPUTS_MAX = 8192,
-    OP_OUTPUTS_NAMED = 16, /* that a description names */
+    OP_OUTPUTS_NAMED = 16, /* outputs that a description can name */
     OP_INTS_MAX = 1024,
     OP_FLOATS_MAX = 1024,
     OP_PACKED_INTS = 32, /* slice of rank 8 takes 24 */
     OP_PACKED_FLOATS = 4,
-    OP_LIST_MAX = 128,    /* what a function in C takes in a list of integers or floats */
+    OP_LIST_MAX = 128,    /* entries that a function in C takes in a list of integers or floats */
     OP_STRING_MAX = 1023, /* bytes */
-    OP_VARIES = -1,       /* a count that the rule itself checks */
+    OP_VARIES = -1,       /* the count varies, and the rule itself checks it */
 };
 
-/* How the result's dtype follows from the dtype to which the operands promote; DTYPE_RULES in proto/ops/describe.py has
- * the words. */
+/* How the result's dtype follows from the dtype to which the operands promote; DTYPE_RULES in proto/ops/describe.py
+ * explains each rule. */
 enum op_dtype_rule {
     OP_DTYPE_NONE,
     OP_DTYPE_ATTRIBUTE,
@@ -48,12 +49,12 @@ enum op_dtype_rule {
     OP_DTYPE_RULE,
 };
 
-/* What an operation's arithmetic grows with; op_work() counts it. */
+/* The quantity with which an operation's arithmetic grows; op_work() counts it. */
 enum op_work {
     OP_WORK_NONE,
     OP_WORK_RESULT,   /* elements of the result */
-    OP_WORK_INPUT,    /* of the first input */
-    OP_WORK_PRODUCTS, /* of the result, times the extent of the first input's last axis, over which it sums */
+    OP_WORK_INPUT,    /* elements of the first input */
+    OP_WORK_PRODUCTS, /* elements of the result, times the extent of the first input's last axis, over which it sums */
 };
 
 enum op_attribute_type {
@@ -63,10 +64,10 @@ enum op_attribute_type {
     OP_ATTRIBUTE_DTYPE,
     OP_ATTRIBUTE_SEED,
     OP_ATTRIBUTE_ENUM,
-    OP_ATTRIBUTE_SCALAR, /* a value of the result's dtype: an integer and a float, of which the dtype takes one */
+    OP_ATTRIBUTE_SCALAR, /* a value of the result's dtype: an integer and a float; the dtype takes one of them */
     OP_ATTRIBUTE_FLOAT,
     OP_ATTRIBUTE_FLOATS,
-    OP_ATTRIBUTE_SHAPE, /* a list of extents; this one and what follows are lists of integers */
+    OP_ATTRIBUTE_SHAPE, /* a list of extents; this type and all types after it are lists of integers */
     OP_ATTRIBUTE_AXES,
     OP_ATTRIBUTE_INTS,
     OP_ATTRIBUTE_STRING,
@@ -87,20 +88,20 @@ struct op_attributes {
     unsigned n_ints, n_floats;
 };
 
-/* The same with room of its own, for whoever makes those of an operation that has few, */
+/* Attributes with their own memory, for code that makes them: for an operation with few attributes, */
 struct op_packed {
     int64_t ints[OP_PACKED_INTS];
     double floats[OP_PACKED_FLOATS];
     unsigned n_ints, n_floats;
 };
-/* and of one that may have many. */
+/* and for an operation that may have many. */
 struct op_packed_long {
     int64_t ints[OP_INTS_MAX];
     double floats[OP_FLOATS_MAX];
     unsigned n_ints, n_floats;
 };
 
-/* Values of attributes: lists, which lie where they were read from, as strings do, and a value of any dtype. */
+/* Values of attributes: lists, which stay where they were read from (so do strings), and a value of any dtype. */
 struct op_ints {
     unsigned count;
     const int64_t *values;
@@ -114,15 +115,15 @@ struct op_scalar {
     double f;
 };
 
-/* Whether an operation releases its input `i`: by its masks for the first 16 inputs and for the others, in words of 64 (NULL: it
- * releases none of them). */
+/* Whether an operation releases its input `i`. `first` is the mask for the first 16 inputs, `others` the masks for the other inputs,
+ * 64 in each (NULL: it releases none of these). */
 static inline bool op_consumes(uint16_t first, const uint64_t *others, unsigned i) {
     if (i < 16)
         return first >> i & 1;
     return others && (others[(i - 16) / 64] >> (i - 16) % 64 & 1);
 }
 
-/* They write a list, which must fit, and return the number of its entries. */
+/* These functions write a list, which must fit, and return the number of its entries. */
 static inline unsigned op_ints_write(int64_t *out, const struct op_ints *list) {
     for (unsigned i = 0; i < list->count; i++)
         out[i] = list->values[i];
@@ -145,17 +146,17 @@ static inline unsigned op_string_write(int64_t *out, const char *string) {
 
 #include "proto/ops/operations.h"
 
-/* An operation as a client asks for it, with ids for its tensors. All pointers are the asker's. */
+/* An operation as a client requests it, with ids for its tensors. All pointers are borrowed. */
 struct op_request {
     unsigned opcode;
     unsigned n_inputs, n_ints, n_floats;
     unsigned further;             /* outputs after the first, with the ids that follow */
-    uint16_t consume;             /* bit i: input i is released by this operation; */
-    const uint64_t *consume_more; /* the inputs from 16 on, 64 in a word; NULL: none of them */
+    uint16_t consume;             /* bit i: this operation releases input i; */
+    const uint64_t *consume_more; /* the same for the inputs from 16 on, 64 in each word; NULL: it releases none of them */
     const uint64_t *inputs;
     const int64_t *ints;
     const double *floats;
-    const char *label;          /* NULL: it has none */
+    const char *label;          /* NULL: none */
     uint32_t stream;            /* the client's number for it */
     uint64_t output;            /* the id of its first output; ignored by `free` */
     uint64_t sequence;          /* of the operation in its session, for error reports */
@@ -170,35 +171,35 @@ struct op_info {
     const char *name;
     enum op_family family;
     enum op_dtype_rule dtype;
-    uint32_t dtypes; /* that it computes in, or gives; bit DTYPE_F32 set: f32 */
+    uint32_t dtypes; /* the dtypes in which it computes, or that it gives; bit DTYPE_F32 set: f32 */
     op_rule *shape;  /* op_rules.h */
-    uint32_t keeps;  /* inputs of one type, with one of these dtypes, give a result of that type */
+    uint32_t keeps;  /* if all inputs have one type, with one of these dtypes, the result has that type */
     enum op_work work;
-    uint16_t flop; /* for each that op_work() counts */
-    /* So many passes over its operands in memory it is estimated to take, before launches have shown it. */
+    uint16_t flop; /* for each unit that op_work() counts */
+    /* The estimate of a launch's time, in passes over its operands in memory, until launches have been measured. */
     uint8_t passes;
     int inputs_min, inputs_max;
-    unsigned n_outputs;                /* 0 for free alone */
-    bool outputs_vary;                 /* there may be more: op_infer_outputs() says so */
-    const enum op_dtype_rule *further; /* [n_outputs - 1]: of the outputs after the first */
+    unsigned n_outputs;                /* 0 only for free */
+    bool outputs_vary;                 /* the operation may have more outputs; op_infer_outputs() gives their types */
+    const enum op_dtype_rule *further; /* [n_outputs - 1]: the rules for the outputs after the first */
     uint32_t index_inputs,
         bool_inputs;  /* bit i set: input i is integers, or bool, and does not promote with the others */
-    int ints, floats; /* counts of attributes; OP_VARIES: ints_min or floats_min, and lists */
+    int ints, floats; /* counts of attributes; OP_VARIES: ints_min or floats_min single attributes, and lists */
     unsigned ints_min, floats_min;
-    unsigned dtype_at; /* where the result's dtype stands among the integers, for OP_DTYPE_ATTRIBUTE */
+    unsigned dtype_at; /* OP_DTYPE_ATTRIBUTE: the place of the result's dtype among the integers */
     const struct op_attribute *attributes; /* [n_attributes], in the order of the wire */
     unsigned n_attributes;
 };
 
-/* By opcode; one without a name is no operation. */
+/* By opcode; a row without a name is no operation. */
 extern const struct op_info op_rows[OP_CODE_MAX];
 
-/* How many ids it takes. */
+/* The number of ids that the operation uses up. */
 static inline unsigned op_request_outputs(const struct op_request *request) {
     return request->opcode == OP_FREE ? 0 : 1 + request->further;
 }
 
-/* NULL for a number that is no operation. */
+/* NULL if no operation has this number. */
 static inline const struct op_info *op_info(unsigned opcode) {
     return opcode < OP_CODE_MAX && op_rows[opcode].name ? &op_rows[opcode] : NULL;
 }
@@ -215,29 +216,28 @@ int op_infer_outputs(unsigned opcode, const struct tensor_type *const inputs[], 
                      const struct op_attributes *attributes, unsigned n_outputs, struct tensor_type *out,
                      struct fault *fault);
 
-/* How much there is to do for a checked operation whose (first) result is `out`: in elements, or in products of two. */
+/* The amount of work of a checked operation whose (first) result is `out`: in elements, or in products of two numbers. */
 double op_work(const struct op_info *info, const struct tensor_type *const inputs[], const struct tensor_type *out);
 
-/* The dtype in which input `i` must be presented to a kernel, given the checked result: the engine casts where the
- * input's own dtype differs. Comparisons promote their inputs; take's indices are i64; logical operations take bool. */
+/* The dtype in which a kernel gets input `i`, for a checked result: the engine casts the input if its own dtype differs.
+ * Comparisons promote their inputs; take's indices are i64; logical operations take bool. */
 enum dtype op_operand_dtype(unsigned opcode, const struct tensor_type *const inputs[], unsigned i,
                             const struct tensor_type *out);
 
-/* The dtypes that a kernel of this operation may find presented (bit DTYPE_F32 set: f32): those of its last input as
- * op_operand_dtype() gives it, or the result's where there is none. 0 for what needs no kernel of its own on any
- * device: free, views, and joins, which are copies. Found by trying op_infer() on small inputs: some 10 µs. */
+/* The dtypes that a kernel of this operation may get (bit DTYPE_F32 set: f32): the dtypes of the last input as
+ * op_operand_dtype() gives them, or the result's dtypes if there is no input. 0 for an operation that needs no kernel of its
+ * own on any device: free, views, and joins, which are copies. It tries op_infer() on small inputs: some 10 µs. */
 uint32_t op_presented(unsigned opcode);
 /* The dtypes that the operation takes as inputs (or as its result, if it has no inputs). The inputs are cast to the
  * dtypes of op_presented(). Views and joins take all dtypes. */
 uint32_t op_taken(unsigned opcode);
 
-/* Python's slice.indices(): gives the first index, the step and the number of elements along one axis. Where there is
- * no first element `start` is 0, where there is no second one `step` is 1, so that both may be multiplied with strides.
- */
+/* Python's slice.indices(): gives the first index, the step and the number of elements along one axis. If there is no first
+ * element, `start` is 0; if there is no second element, `step` is 1: so both can be multiplied by strides. */
 struct op_slice {
     int64_t start, step, count;
 };
 int op_slice(int64_t extent, int64_t start, int64_t stop, int64_t step, struct op_slice *out, struct fault *fault);
 
-/* Bit i set: axis i is reduced. An empty list stands for all. */
+/* Bit i of *mask: axis i is reduced. An empty list stands for all axes. */
 int op_reduced_axes(const struct op_ints *axes, int rank, uint32_t *mask, struct fault *fault);

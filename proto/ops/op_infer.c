@@ -14,7 +14,7 @@ static int refuse_inputs(const struct op_info *info, unsigned n_inputs, struct f
                      info->inputs_max, n_inputs);
 }
 
-/* Enough that rules may index their tables; extents were checked when the types were made. */
+/* Checks enough that rules can index their tables; extents were checked when the types were made. */
 static inline __attribute__((always_inline)) int check_inputs(const struct op_info *info, const struct op_call *call,
                                                               struct fault *fault) {
     if (call->n_inputs < (unsigned)info->inputs_min || call->n_inputs > (unsigned)info->inputs_max) {
@@ -71,7 +71,7 @@ static int refuse_value(const struct op_attribute *attribute, int64_t value, str
     return fault_set(fault, STATUS_INVALID_ARGUMENT, "%" PRId64 " is no %s: %s are", value, attribute->name, names);
 }
 
-/* Whether `count` integers are one string and nothing else: zero bytes are at its end alone, and none of the integers is needless. */
+/* Checks that `count` integers are one string and nothing else: zero bytes are only at its end, and it needs all these integers. */
 static int check_string(const char *name, const int64_t *ints, unsigned count, struct fault *fault) {
     const char *string = (const char *)ints;
     size_t room = count * sizeof *ints, bytes = strnlen(string, room);
@@ -90,7 +90,7 @@ static int check_string(const char *name, const int64_t *ints, unsigned count, s
                                  : fault_set(fault, STATUS_INVALID_ARGUMENT, "the string %s is not UTF-8", name);
 }
 
-/* The lists of integers behind the single ones: each but the last says how long it is. */
+/* Checks the lists behind the single integers: each list except the last one has its count before it. */
 static int check_lists(const struct op_info *info, unsigned first, const struct op_attributes *attributes,
                        struct fault *fault) {
     unsigned at = info->ints_min;
@@ -161,7 +161,7 @@ int op_promote(enum dtype a, enum dtype b, enum dtype *out, struct fault *fault)
     return STATUS_OK;
 }
 
-/* An input with a dtype of its own, which does not promote with the others. */
+/* Checks an input that has a dtype of its own and does not promote with the others. */
 static int check_role(const struct op_info *info, unsigned i, enum dtype dtype, struct fault *fault) {
     if ((info->index_inputs >> i & 1) && dtype_kind(dtype) != DTYPE_KIND_INT) {
         return fault_set(fault, STATUS_DTYPE, "indices are integers, not %s", dtype_name(dtype));
@@ -172,7 +172,7 @@ static int check_role(const struct op_info *info, unsigned i, enum dtype dtype, 
     return STATUS_OK;
 }
 
-/* What the operands promote to, which is a dtype that the operation takes; DTYPE_INVALID where there are none. */
+/* The dtype to which the operands promote, if the operation takes it; DTYPE_INVALID if there are no operands. */
 static int promote_operands(const struct op_info *info, const struct op_call *call, enum dtype *out,
                             struct fault *fault) {
     uint32_t roles = info->index_inputs | info->bool_inputs;
@@ -197,8 +197,8 @@ static int promote_operands(const struct op_info *info, const struct op_call *ca
     return status;
 }
 
-/* Products of f8 carry no scale, and those of e4m3 would often pass its 448: they are f32. The two formats may meet, and a wider
- * third operand cannot be added. */
+/* Products of f8 have no scale, and products of e4m3 would often exceed its largest value, 448: so the result is f32. The two formats
+ * may be mixed. A third operand that is wider than f32 is refused. */
 static int promote_product(const struct op_info *info, const struct op_call *call, enum dtype *out,
                            struct fault *fault) {
     enum dtype a = call->inputs[0]->dtype, b = call->inputs[1]->dtype;
@@ -219,7 +219,7 @@ static int promote_product(const struct op_info *info, const struct op_call *cal
     return STATUS_OK;
 }
 
-/* The usual case: one or two operands of one dtype, which the operation takes. Else DTYPE_INVALID. */
+/* The usual case is one or two operands with the same dtype, which the operation takes: this dtype. Otherwise DTYPE_INVALID. */
 static inline enum dtype alike_operands(const struct op_info *info, const struct op_call *call) {
     enum dtype dtype = call->n_inputs ? call->inputs[0]->dtype : DTYPE_INVALID;
     bool alike = call->n_inputs == 1 || (call->n_inputs == 2 && call->inputs[1]->dtype == dtype);
@@ -299,9 +299,9 @@ enum dtype op_operand_dtype(unsigned opcode, const struct tensor_type *const inp
     return DTYPE_INVALID;
 }
 
-/* ---- the whole ---- */
+/* ---- types ---- */
 
-/* Whether all inputs have the type that the result will have too: the usual case. */
+/* Whether all inputs have one type, and the result has it, too: the usual case. */
 static inline bool keeps_type(const struct op_info *info, const struct op_call *call) {
     if (!call->n_inputs || !(info->keeps >> call->inputs[0]->dtype & 1) ||
         (call->attributes->n_ints | call->attributes->n_floats)) {
@@ -315,7 +315,7 @@ static inline bool keeps_type(const struct op_info *info, const struct op_call *
     return true;
 }
 
-/* The usual case: operands of one shape, which has been checked, and a result whose elements are no larger than theirs. */
+/* Whether the operands have one shape, which has been checked, and the result's elements are no larger than theirs: the usual case. */
 static inline bool keeps_shape(const struct op_info *info, const struct op_call *call, enum dtype result) {
     const struct tensor_type *x = call->inputs[0];
     return info->shape == op_rule_broadcast && call->n_inputs <= 2 &&

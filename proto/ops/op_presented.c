@@ -4,8 +4,8 @@ _Static_assert(DTYPE_COUNT <= 32, "a bit for each dtype");
 
 enum { PRESENTED_INPUTS_MAX = 4 };
 
-/* The dtypes of a try's inputs: the same for all, or another one for a single input. Some operations want a bool as
- * their first input, or an integer (the indices) as their last. */
+/* The dtypes of the inputs of a try: all the same, or one input has another dtype. Some operations need a bool as their
+ * first input, or an integer (the indices) as their last. */
 enum presented_inputs { PRESENTED_ALIKE, PRESENTED_FIRST_BOOL, PRESENTED_LAST_INDEX, PRESENTED_WAYS };
 
 struct presented_try {
@@ -13,7 +13,7 @@ struct presented_try {
     const struct op_info *info;
     enum dtype dtype;
     enum presented_inputs way;
-    int rank; /* of the inputs, but for indices, which have one axis */
+    int rank; /* of the inputs, except indices, which have one axis */
 };
 
 static void presented_types(const struct presented_try *this, unsigned n, struct tensor_type *types) {
@@ -29,7 +29,7 @@ static void presented_types(const struct presented_try *this, unsigned n, struct
     }
 }
 
-/* With these attributes; the dtype that is presented then, DTYPE_INVALID where the operation does not take them. */
+/* Tries these attributes: the dtype that is presented then; DTYPE_INVALID if the operation does not take them. */
 static enum dtype presented_with(const struct presented_try *this, const int64_t *ints, unsigned n_ints) {
     static const double floats[OP_PACKED_FLOATS] = {0, 1, 1, 1};
     struct tensor_type types[PRESENTED_INPUTS_MAX], out[OP_OUTPUTS_NAMED];
@@ -45,7 +45,8 @@ static enum dtype presented_with(const struct presented_try *this, const int64_t
     return n ? op_operand_dtype(this->opcode, inputs, n - 1, out) : out->dtype;
 }
 
-/* A dtype first, as what creates or casts has it; a dtype second, as one_hot; or zeros: axes, and truth values. */
+/* Tries several attributes: a dtype first, as creation and cast have it; a dtype second, as one_hot has it; or zeros, which are valid
+ * axes and bools. */
 static uint32_t presented_try(const struct presented_try *this) {
     const int64_t dtype = (int64_t)this->dtype;
     const int64_t ints[][OP_PACKED_INTS] = {{dtype, 0, 1, 1}, {1, dtype, 1, 1}, {0}};
@@ -62,7 +63,7 @@ static uint32_t presented_try(const struct presented_try *this) {
     return 0;
 }
 
-/* What is presented where the operation is given this dtype in one of the first `ways`; a bit for each. */
+/* The dtypes that are presented if the operation gets this dtype in the first `ways`; one bit for each dtype. */
 static uint32_t presented_for(unsigned opcode, const struct op_info *info, enum dtype dtype, int ways) {
     struct presented_try this = {.opcode = opcode, .info = info, .dtype = dtype};
     uint32_t found = 0;
@@ -98,7 +99,7 @@ uint32_t op_taken(unsigned opcode) {
     uint32_t taken = 0;
     if (!info || info->inputs_min > PRESENTED_INPUTS_MAX)
         return 0;
-    /* Where another dtype stands in the place of the only input, this one is not among the inputs. */
+    /* A single input can only be tried with this dtype itself: otherwise no input would have it. */
     int ways = info->inputs_min == 1 ? 1 : PRESENTED_WAYS;
     for (int dtype = DTYPE_INVALID + 1; dtype < DTYPE_COUNT; dtype++)
         if (presented_needs_no_kernel(info) || presented_for(opcode, info, (enum dtype)dtype, ways))

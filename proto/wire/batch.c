@@ -20,7 +20,7 @@ static int overrun(const char *column, size_t op, size_t wanted, size_t left, st
     return -1;
 }
 
-/* Which column is too short for this operation. */
+/* Says which column is too short for this operation. */
 static int explain_overrun(const struct batch_cursor *cursor, const struct op_request *op, struct fault *fault) {
     const Tensord__Batch *batch = cursor->batch;
     if (op->n_inputs > batch->n_inputs - cursor->input) {
@@ -80,7 +80,7 @@ static int check_wide(const struct batch_cursor *cursor, const struct op_request
     return 0;
 }
 
-/* What a head has no room for. */
+/* Reads the entries of `wide`, which have what does not fit the head. */
 static __attribute__((noinline)) int take_wide(struct batch_cursor *cursor, struct op_request *op,
                                                struct fault *fault) {
     size_t left = cursor->batch->n_wide - cursor->wide;
@@ -111,10 +111,10 @@ static __attribute__((noinline)) int take_wide(struct batch_cursor *cursor, stru
     return 0;
 }
 
-/* Of a head: attributes, and flags. */
+/* The bits of a head for attributes and flags. */
 static const uint64_t head_more = UINT64_C(0x3ffff) << 24;
 
-/* The operation of a head that has inputs alone, which are there. */
+/* Reads an operation that only has inputs; the column has them. */
 static inline int next_plain(struct batch_cursor *cursor, struct op_request *op, uint64_t head, unsigned n_inputs) {
     op->opcode = (unsigned)(head & 0xffff);
     op->n_inputs = n_inputs;

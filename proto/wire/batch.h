@@ -1,4 +1,4 @@
-/* A batch's columns, both ways. The wire form is described at `message Batch` in tensord.proto. */
+/* The columns of a batch: making and reading them. `message Batch` in tensord.proto describes their form. */
 #pragma once
 
 #include <stdbool.h>
@@ -13,9 +13,9 @@
 enum {
     BATCH_FLAG_LABEL = 1,
     BATCH_FLAG_WIDE = 2,
-    BATCH_COUNT_MAX = 255,  /* that a head has room for */
+    BATCH_COUNT_MAX = 255,  /* the largest count for which a head has room */
     BATCH_CONSUME_MAX = 16, /* inputs in a head's consume mask */
-    BATCH_OUTPUTS_MAX = 64, /* that a head has room for */
+    BATCH_OUTPUTS_MAX = 64, /* outputs for which a head has room */
     BATCH_LABEL_MAX = 128,
 };
 
@@ -41,21 +41,22 @@ static inline unsigned batch_wide_entries(unsigned inputs) {
     return 1 + (inputs > BATCH_CONSUME_MAX ? (inputs - BATCH_CONSUME_MAX + 63) / 64 : 0);
 }
 
-/* Walks the columns of an unpacked message. */
+/* Reads the operations of an unpacked message, one after the other. */
 struct batch_cursor {
     const Tensord__Batch *batch;
-    /* the columns; never NULL, so that an empty one has an address too */
+    /* The columns; never NULL, because an empty column needs an address, too. */
     const uint64_t *inputs;
     const int64_t *ints;
     const double *floats;
-    size_t op, input, integer, floating, label, wide; /* what comes next in each */
-    unsigned wide_taken;                              /* entries of `wide` that the last operation had */
+    size_t op, input, integer, floating, label, wide; /* the next entry of each column */
+    unsigned wide_taken;                              /* the number of entries of `wide` of the last operation */
 };
 void batch_cursor_init(struct batch_cursor *cursor, const Tensord__Batch *batch);
-/* 1: `op` is the next one, but for its stream, output, sequence and rights, which are the caller's; it points into the columns. 0: the end, and every column is used up. -1: malformed (columns too short or left over, consumed inputs that
- * are not there, counts above OP_INPUTS_MAX and the like, labels above BATCH_LABEL_MAX), `fault` says how. */
+/* 1: *op is the next operation, which points into the columns; the caller sets its stream, output, sequence and rights. 0: the end,
+ * and every column is used up. -1: the batch is malformed, and `fault` says how: columns are too short or too long, an operation
+ * consumes an input that it does not have, a count is above OP_INPUTS_MAX or its like, or a label is above BATCH_LABEL_MAX. */
 int batch_cursor_next(struct batch_cursor *cursor, struct op_request *op, struct fault *fault);
 
-/* Prints any message readably, one line: TENSORD_DEBUG=wire. `arrow` is "->" or "<-". A batch prints one line for each
- * operation: "  #12 %7 = add(%5, %6) free %5  [forward/logits]". */
+/* Prints any message in readable form, in one line, for TENSORD_DEBUG=wire. `arrow` is "->" or "<-". A batch takes one line more
+ * for each operation: "  #12 %7 = add(%5, %6) free %5  [forward/logits]". */
 void wire_print(FILE *out, const char *arrow, const struct frame_header *header, const uint8_t *message);

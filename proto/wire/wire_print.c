@@ -20,7 +20,7 @@ static const ProtobufCMessageDescriptor *find_descriptor(unsigned type) {
     return type < count && empty_messages[type] ? empty_messages[type]->descriptor : NULL;
 }
 
-/* Text came from the other side: nothing of it may steer a terminal or end the line. */
+/* The text comes from the other side: it must not control a terminal or end the line. */
 static void print_text(FILE *out, const char *text) {
     for (; *text; text++) {
         unsigned char c = (unsigned char)*text;
@@ -45,7 +45,7 @@ static void print_bytes(FILE *out, const ProtobufCBinaryData *data) {
 
 static void print_message(FILE *out, const ProtobufCMessage *message);
 
-/* Who has one of these is as good as whoever it was given to. */
+/* Whether the value gives access: anybody who has it can act as its owner. */
 static bool is_secret(const ProtobufCFieldDescriptor *field, const void *value) {
     if (field->type == PROTOBUF_C_TYPE_STRING)
         return !strcmp(field->name, "token") && **(char *const *)value;
@@ -173,7 +173,7 @@ static void print_int(FILE *out, int64_t value) {
     }
 }
 
-/* Eight bytes in each integer, up to a zero byte. */
+/* A string has eight bytes in each integer, up to a zero byte. */
 static void print_string(FILE *out, int64_t count, struct print_attributes *left) {
     fputc('"', out);
     for (int64_t i = 0; i < count && left->n_ints; i++) {
@@ -183,7 +183,7 @@ static void print_string(FILE *out, int64_t count, struct print_attributes *left
     fputc('"', out);
 }
 
-/* A list in brackets; the last one is all that is left. */
+/* Prints a list of integers in brackets; the last list has all integers that are left. */
 static void print_list(FILE *out, bool last, bool is_string, struct print_attributes *left) {
     int64_t count = last ? left->n_ints : next_int(left);
     if (is_string) {
@@ -244,7 +244,7 @@ static void print_op_arguments(FILE *out, const struct op_request *op) {
         print_attribute(out, &info->attributes[i], i + 1 == info->n_attributes, &left);
         separator = ", ";
     }
-    /* What a description does not explain. */
+    /* Attributes that the description does not have. */
     for (; left.n_ints; separator = ", ") {
         fputs(separator, out);
         print_int(out, next_int(&left));
