@@ -5,8 +5,8 @@
 
 void blas_prepare(void) {
 #if defined(__x86_64__)
-    /* OpenBLAS knows processors by model number, and takes one newer than itself for a Pentium 4 (0.3.21 does so on a Xeon
-     * of 2023, at a third of the speed). Its kernels depend on the instructions alone, so these choose. */
+    /* OpenBLAS knows processors by model number, and takes a processor newer than itself for a Pentium 4 (0.3.21 does so on a Xeon of
+     * 2023, at a third of the speed). Its kernels depend on the processor's instructions alone, so these choose. */
     __builtin_cpu_init();
     const char *core = NULL;
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&

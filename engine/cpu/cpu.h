@@ -22,19 +22,19 @@ struct cpu {
     struct team team;
     const struct cpu_kernels *kernels;
     struct blas blas;
-    _Atomic size_t begun_bytes; /* of launches that have begun and not ended */
+    _Atomic size_t begun_bytes; /* of jobs that have begun and not ended */
     struct cpu_spare spare;
-    struct cpu_job waiting; /* stands for a launch for which there is no room */
+    struct cpu_job waiting; /* in the place of the job of a launch for which there is no memory */
     uint64_t memory_total;
     struct cpu_rates rates; /* owner thread */
-    bool rates_wanted;      /* measured ones are, */
-    bool rates_due;         /* and have not been yet */
+    bool rates_wanted;      /* the rates are to be measured */
+    bool rates_due;         /* they have not been measured yet */
 };
 
-/* Runs a launch whose kernel is known to exist, or makes a job of it that the caller continues. */
+/* Runs a launch whose kernel exists, or makes a job of it, which the caller continues. */
 typedef int cpu_driver(struct cpu *cpu, const struct launch *launch, struct cpu_job **begun, struct fault *fault);
 
-/* What the device has for an operation: cpu_kernel_NAME, defined beside its driver. */
+/* The device's entry for an operation: cpu_kernel_NAME, defined next to its driver. */
 struct cpu_kernel {
     struct op_kernel base;
     cpu_driver *driver;
@@ -44,7 +44,7 @@ OP_KERNELS(CPU_KERNEL)
 CPU_KERNEL(, elementwise)
 #undef CPU_KERNEL
 
-/* op_kernel.dtypes where a driver looks its kernel up by dtype: those that have one. */
+/* Makes op_kernel.dtypes for a driver that looks its kernel up by dtype: the dtypes that have a kernel. */
 #define CPU_KERNELS_FOUND(table)                                                                                       \
     static uint32_t table##_found(const struct device *device, unsigned opcode) {                                      \
         uint32_t found = 0;                                                                                            \
@@ -54,7 +54,7 @@ CPU_KERNEL(, elementwise)
         return found;                                                                                                  \
     }
 
-/* op_kernel.converts of drivers that read their input tile by tile, through a buffer in the first-level cache. */
+/* op_kernel.converts for drivers that read their input tile by tile, through a buffer in the first-level cache. */
 bool cpu_converts_tiles(const struct device *device, unsigned opcode, enum dtype from, enum dtype to);
 
 /* What the device does in a nanosecond, in rates.c; by the owner thread. First usual figures, then measured ones where they are

@@ -15,13 +15,13 @@
 enum { THREADS_MAX = 1024 };
 static const size_t huge_page = (size_t)2 << 20;
 
-/* One row for each vector level, compiled by engine/cpu/meson.build; the first one that the processor has is taken. */
+/* The kernels of each vector level, compiled by engine/cpu/meson.build. The highest level that the processor has is chosen. */
 #if defined(__x86_64__)
 extern const struct cpu_kernels cpu_v2_kernels, cpu_v3_kernels, cpu_v4_kernels;
 
 const struct cpu_kernels *cpu_kernels_choose(void) {
     __builtin_cpu_init();
-    /* f16c and lzcnt, which clang 14 cannot be asked for, came with or before these. */
+    /* f16c and lzcnt came with these or earlier; clang 14 cannot test for them. */
     bool v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
               __builtin_cpu_supports("bmi2");
     bool v4 = v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
@@ -52,8 +52,8 @@ const struct cpu_kernel cpu_kernel_stack = {.base.parts = OP_PARTS_COPIES};
 #define ELEMENTWISE(ID, inputs, flop) [OP_##ID] = &cpu_kernel_elementwise.base,
 static const struct op_kernel *const cpu_operations[OP_CODE_MAX] = {OP_KERNELS(OTHER) OP_ELEMENTWISE(ELEMENTWISE)};
 
-/* A launch that has begun is known by its job, and the one in the spare place by an odd number: it may end in another's turn,
- * and leave the place to a third. */
+/* A launch that has begun is known by the address of its job. The job in the spare place is known by an odd number instead: it may end in
+ * another launch's turn, and a third launch may have the place then. */
 static struct device_begun *begun_of(const struct cpu *cpu, const struct cpu_job *job) {
     return (struct device_begun *)(job && job == cpu->spare.job ? 2 * cpu->spare.number + 1 : (uintptr_t)job);
 }
@@ -98,8 +98,8 @@ static void cpu_abandon(struct device *device, struct device_begun *begun) {
     }
 }
 
-/* What launches that have begun keep until they end: where they are, and partial results. How much depends on how many threads
- * take part, so it is not asked for when they are bound; it is gone with them. */
+/* The memory of jobs that have begun: their state and partial results. Its size depends on how many threads take part, so it is not asked
+ * for when the launch is bound. It is freed when the job ends. */
 static void cpu_workspaces(struct device *device, struct device_workspaces *workspaces) {
     uint64_t bytes = atomic_load(&((struct cpu *)device)->begun_bytes);
     *workspaces = (struct device_workspaces){.bytes = bytes, .limit = bytes};
@@ -121,7 +121,7 @@ static int cpu_launch(struct device *device, struct device_stream *stream, const
 
 static int cpu_reserve(struct device *device, size_t bytes, void **segment, struct fault *fault) {
     (void)device;
-    /* Large segments begin where a huge page may, hence some more address space, given back below. */
+    /* A large segment begins where a huge page may begin: so more addresses are reserved than needed, and the rest given back below. */
     size_t slack = bytes >= huge_page ? huge_page : 0;
     if (bytes > SIZE_MAX - slack) {
         return fault_set(fault, STATUS_OUT_OF_MEMORY, "%zu bytes are more than there are addresses", bytes);
@@ -141,7 +141,7 @@ static int cpu_reserve(struct device *device, size_t bytes, void **segment, stru
             munmap(address + head + rounded, slack - head);
         }
         address += head;
-        madvise(address, bytes, MADV_HUGEPAGE); /* advice: where it is refused, small pages do */
+        madvise(address, bytes, MADV_HUGEPAGE); /* only advice: if the kernel refuses, there are small pages */
     }
     *segment = address;
     return STATUS_OK;
@@ -179,7 +179,7 @@ static uint64_t read_limit(const char *path) {
     return limit;
 }
 
-/* The lowest limit of a control group and those above it; `group` is "/a/b", and is cut. */
+/* The lowest limit of a control group and of the groups above it; `group` is "/a/b", and is cut off step by step. */
 static uint64_t group_limit(const char *root, char *group, const char *name) {
     uint64_t lowest = UINT64_MAX;
     char path[1024];

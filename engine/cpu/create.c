@@ -14,7 +14,7 @@ static void convert(const struct cpu *cpu, enum dtype from, const void *x, enum 
     cpu->kernels->cast[from][to](&row);
 }
 
-/* Floating dtypes take the float, others the integer. */
+/* `value` for dtypes of floats, `integer` for others. */
 static struct element element_make(const struct cpu *cpu, enum dtype dtype, int64_t integer, double value) {
     struct element element = {.size = dtype_size(dtype)};
     if (dtype_kind(dtype) == DTYPE_KIND_FLOAT) {
@@ -55,7 +55,7 @@ static void job_run(struct job *job, size_t element_work, bool (*run)(struct cpu
     cpu_job_begin(&job->base, sizeof *job, work, begun);
 }
 
-/* The elements of a part. */
+/* The element at which a part begins. */
 static int64_t part_begin(const struct job *job, const struct cpu_lane *lane) {
     return cpu_part_begin(job->n, lane->part, job->base.parts);
 }
@@ -107,7 +107,7 @@ static int full_run(struct cpu *cpu, const struct launch *launch, struct cpu_job
 
 enum { ARANGE_BLOCK = 256 };
 
-/* Block by block in i64 or f64, converted as cast does. Element i is start + i·step, not a running sum. */
+/* Computed block by block in i64 or f64, then converted as cast does. Element i is start + i·step, not a running sum. */
 static bool arange_part(struct cpu_job *base, struct cpu_lane *lane) {
     const struct job *job = (const struct job *)base;
     struct arange_attributes given;
@@ -136,7 +136,7 @@ static int arange_run(struct cpu *cpu, const struct launch *launch, struct cpu_j
     return STATUS_OK;
 }
 
-/* Zeros, and the ones among them. The bound of the diagonal in the shape rule keeps these numbers from overflowing. */
+/* Writes zeros, then the ones. No number here overflows, since the shape rule limits the diagonal. */
 static bool eye_part(struct cpu_job *base, struct cpu_lane *lane) {
     const struct job *job = (const struct job *)base;
     int64_t begin = part_begin(job, lane), end = part_end(job, lane);

@@ -4,23 +4,24 @@
 
 enum {
     CONVERT_BLOCK = 512, /* elements that are converted at a time: buffers of 4 KiB */
-    SMALL = 16384,       /* elements up to which a contiguous launch runs at once, on this thread */
+    SMALL = 16384,       /* a contiguous launch of so many elements or fewer runs at once, on this thread */
     STREAM_BYTES = 4096, /* the buffer through which streamed output goes; it stays in the first-level cache */
-    ROW_WORK = 64,       /* what a row costs besides its elements */
-    TILE_ROWS = 16, /* rows and elements of a tile where an operand runs across: the cache lines that one row touches
-                            are still there for the next ones */
-    TILE_ELEMENTS = 64, /* few: where rows are 2^n bytes apart, these lines compete for the same sets of a cache */
+    ROW_WORK = 64,       /* the cost of a row besides its elements */
+    /* Rows and elements of a tile, where an operand runs across: the cache lines that one row touches are still in the cache for the
+     * next rows. Few elements, because lines of rows that are 2^n bytes apart compete for the same sets of the cache. */
+    TILE_ROWS = 16,
+    TILE_ELEMENTS = 64,
 };
-/* Bytes of output from which on it is written past the caches. */
+/* An output of so many bytes or more is written past the caches. */
 static const int64_t stream_from = INT64_C(16) << 20;
 
 struct job {
     struct cpu_job base;
     cpu_row_function *row;
-    cpu_row_function *cast[WALK_ARRAYS]; /* of inputs that are converted; NULL: it is not */
-    bool converts;                       /* one of them is */
-    struct walk outer;                   /* all axes but the innermost; each part has its own */
-    struct cpu_row run;                  /* the innermost one */
+    cpu_row_function *cast[WALK_ARRAYS]; /* of an input that is converted; else NULL */
+    bool converts;                       /* some input is converted */
+    struct walk outer;                   /* over all axes except the innermost; each part has its own copy */
+    struct cpu_row run;                  /* the innermost axis */
     char *origin[WALK_ARRAYS];
     int64_t size[WALK_ARRAYS];
     int64_t rows;
@@ -32,7 +33,7 @@ static inline const struct operand *job_operand(const struct launch *launch, int
     return i == 0 ? &launch->output : &launch->inputs[i - 1];
 }
 
-/* A row of which some inputs are converted, block by block. One that is the same all along is converted once. */
+/* A row with inputs that are converted, block by block. An input with stride 0 is converted once. */
 static void job_convert(const struct job *job, const struct cpu_row *run) {
     _Alignas(64) char buffers[WALK_ARRAYS][CONVERT_BLOCK * sizeof(int64_t)];
     for (int64_t i = 0; i < run->n; i += CONVERT_BLOCK) {
@@ -62,7 +63,7 @@ static inline void job_row(const struct job *job, const struct cpu_row *run) {
     }
 }
 
-/* Calls the row function for elements begin … end - 1 of the innermost axis, at the position of the walk over the others. */
+/* Calls the row function for elements begin … end - 1 of the innermost axis, at the walk's position in the other axes. */
 static void job_call(const struct job *job, const struct walk *outer, int64_t begin, int64_t end) {
     struct cpu_row run = job->run;
     run.n = end - begin;
@@ -72,7 +73,7 @@ static void job_call(const struct job *job, const struct walk *outer, int64_t be
     job_row(job, &run);
 }
 
-/* The output goes through a buffer and from there past the caches: without that, each line written is read first. */
+/* Writes the output to a buffer and from there past the caches: else each cache line is read before it is written. */
 static void job_call_streamed(const struct job *job, const struct walk *outer, int64_t begin, int64_t end) {
     _Alignas(64) char buffer[STREAM_BYTES];
     struct cpu_row run = job->run;
@@ -99,7 +100,7 @@ static void job_call_streamed(const struct job *job, const struct walk *outer, i
     }
 }
 
-/* Rows that lie one after another along the axis before the innermost one, in tiles. */
+/* Rows that follow one another along the last axis but one, in tiles. */
 static void job_tile(const struct job *job, struct walk *outer, int64_t rows, int64_t begin, int64_t end) {
     struct walk start = *outer;
     for (; begin < end; begin += TILE_ELEMENTS) {
@@ -138,7 +139,7 @@ static bool job_part(struct cpu_job *base, struct cpu_lane *lane) {
     return true;
 }
 
-/* Whether an operand's elements are further apart along the innermost axis than along the one before it. */
+/* Whether an operand's elements are further apart along the innermost axis than along the axis before it. */
 static bool job_runs_across(const struct launch *launch) {
     int last = launch->output.rank - 1;
     for (int k = 0; k <= launch->n_inputs && last > 0; k++) {
@@ -158,14 +159,14 @@ static bool job_streams(const struct launch *launch, int64_t bytes) {
     }
     for (int k = 0; k < launch->n_inputs; k++) {
         if (launch->inputs[k].data == launch->output.data) {
-            return false; /* its lines are read anyway */
+            return false; /* the output is an input, too, so its cache lines are read anyway */
         }
     }
     return true;
 }
 
-/* Work per element compared with that of moving a byte; functions of real numbers cost more than memory, and those of f64 are
- * libm's. */
+/* The cost of an element, as bytes of memory traffic: functions of real numbers cost more than moving their bytes, and more in f64, where
+ * they are libm's. */
 static int64_t job_weight(unsigned opcode, enum dtype dtype) {
 #define FLOP(ID, inputs, flop) [OP_##ID] = (flop),
     static const uint8_t flops[OP_CODE_MAX] = {OP_ELEMENTWISE(FLOP)};

@@ -12,7 +12,7 @@ static inline float half_from_bf16(uint16_t half) {
     return bits_float((uint32_t)half << 16);
 }
 
-/* To nearest, ties to even; a NaN stays one. */
+/* Rounds to nearest, ties to even; a NaN stays a NaN. */
 static inline uint16_t half_to_bf16(float x) {
     uint32_t bits = float_bits(x), rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
     return (uint16_t)((bits & 0x7fffffff) > 0x7f800000 ? bits >> 16 | 0x40 : rounded);
@@ -26,8 +26,8 @@ static inline float half_from_f16_portable(uint16_t half) {
     return bits_float((magnitude >= 0x0f800000 ? special : float_bits(finite)) | sign);
 }
 
-/* Normal results: round by an addition to the bits. Subnormal ones: next to 0.5 a float's last bit is 2^-24, as is a
- * half's, so that adding 0.5 rounds there. */
+/* Normal results are rounded by an addition to the bits. Subnormal results: the last bit of a float near 0.5 is 2^-24, like the last bit
+ * of a subnormal half, so adding 0.5 rounds there. */
 static inline uint16_t half_to_f16_portable(float x) {
     uint32_t bits = float_bits(x), sign = bits >> 16 & 0x8000, magnitude = bits & 0x7fffffff;
     uint32_t normal = (magnitude - 0x38000000 + 0xfff + (magnitude >> 13 & 1)) >> 13;

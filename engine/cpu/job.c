@@ -8,13 +8,13 @@
 #include "engine/cpu/cpu.h"
 
 enum {
-    PART_WORK = 64 << 10,     /* bytes of memory traffic below which a part is not worth a thread: some 5 µs */
-    PARTS_PER_THREAD = 4,     /* so that a thread which starts late, or is held up, leaves its share to others */
-    PART_WORK_MOST = 1 << 20, /* a part then takes 0.1 to 1 ms, and 10 where the estimate is far too low */
-    JOB_WORK = 8 << 20,       /* from here on a job can be left */
-    /* What the largest job needs that goes on with one lane: its own, a row of accumulators, */
+    PART_WORK = 64 << 10,     /* bytes of memory traffic, some 5 µs: a smaller part is not worth a thread */
+    PARTS_PER_THREAD = 4,     /* so that other threads take the parts of a thread that starts late or is delayed */
+    PART_WORK_MOST = 1 << 20, /* a part then takes 0.1 to 1 ms, and 10 if the estimate is far too low */
+    JOB_WORK = 8 << 20,       /* jobs of so much work or more can be left */
+    /* What the largest job needs with one lane: its own struct and a row of accumulators, */
     SPARE_BYTES = 64 << 10,
-    SPARE_THREAD_BYTES = 68 << 10, /* and the segments of a reduction with fewer outputs than threads */
+    SPARE_THREAD_BYTES = 68 << 10, /* and for each thread the segments of a reduction with fewer outputs than threads */
     WAIT_NS = 5 * 1000 * 1000,
 };
 
@@ -108,7 +108,7 @@ static size_t sizes_all(const struct job_sizes *sizes, unsigned lanes) {
     return sizes->own + rounded(lanes * sizeof(struct cpu_lane)) + lanes * sizes->state + sizes->room;
 }
 
-/* Without memory on the host in the spare place, on as many lanes as that has room for. NULL: a job is in it. */
+/* If the host has no memory: in the spare place, with as many lanes as there is room for. NULL: another job is in that place. */
 static struct cpu_job *job_allocate(struct cpu *cpu, const struct job_sizes *sizes, unsigned *lanes) {
     struct cpu_job *kept = aligned_alloc(64, sizes_all(sizes, *lanes));
     if (kept || cpu->spare.job) {
@@ -199,7 +199,7 @@ void cpu_spare_finish(struct cpu_spare *spare) {
     free(spare->memory);
 }
 
-/* Its time is not that of the launch which waits. */
+/* The time of the job in the spare place is not charged to the launch that waits. */
 void cpu_job_wait(struct cpu *cpu, struct device_turn *turn) {
     struct cpu_job *job = cpu->spare.job;
     if (job && job->cancelled && atomic_load_explicit(job->cancelled, memory_order_relaxed)) {

@@ -1,4 +1,4 @@
-/* The inner loops of the CPU backend: what is compiled once for each vector level, behind tables of functions.
+/* The inner loops of the CPU backend: the sources that are compiled once for each vector level, and their tables of functions.
  *
  * rows_*.c and kernels.c hold the loops and are compiled several times with different CPU_LEVEL (engine/cpu/meson.build);
  * the drivers (elementwise.c, reduce.c, …) walk over axes, share the work out among threads, and are compiled once. */
@@ -13,11 +13,11 @@
 struct cpu_row {
     int64_t n;
     char *data[4];     /* output, inputs… */
-    int64_t stride[4]; /* in elements; the output's is 1 but for COPY and CAST */
+    int64_t stride[4]; /* in elements; the output's is 1, except of COPY and CAST */
 };
 typedef void cpu_row_function(const struct cpu_row *row);
 
-/* Accumulators of a reduction, one for each of up to CPU_REDUCE_WIDTH outputs. What they hold is the reduction's own. */
+/* Accumulators of a reduction, one for each of up to CPU_REDUCE_WIDTH outputs. Each reduction has its own format for them. */
 enum { CPU_REDUCE_WIDTH = 256 };
 struct cpu_accumulators {
     _Alignas(64) char value[CPU_REDUCE_WIDTH * 8];
@@ -31,13 +31,13 @@ struct cpu_reduction {
     void (*row)(int64_t n, const void *x, int64_t stride, int64_t position, struct cpu_accumulators *accumulators);
     /* Takes one element into each of n accumulators. */
     void (*column)(int64_t n, const void *x, int64_t stride, int64_t position, struct cpu_accumulators *accumulators);
-    /* Takes what `from` has seen, all of it later, into n accumulators. */
+    /* Merges the accumulators `from`, which have taken later elements, into n accumulators. */
     void (*merge)(int64_t n, struct cpu_accumulators *accumulators, const struct cpu_accumulators *from);
     void (*finish)(int64_t n, const struct cpu_accumulators *accumulators, int64_t count, void *out);
 };
 
-/* Softmax or its logarithm of n elements with the given strides; `out` may be x. `row` does all of it; a long row takes the
- * three steps piece by piece: the greatest element, the sum of exponentials, the results. */
+/* Softmax or its logarithm of n elements with the given strides; `out` may be x. `row` computes a whole row. A long row is computed piece
+ * by piece in three steps: the greatest element, the sum of exponentials, the results. */
 struct cpu_softmax {
     void (*row)(int64_t n, const void *x, int64_t x_stride, void *out, int64_t out_stride);
     double (*maximum)(int64_t n, const void *x, int64_t x_stride);
@@ -49,7 +49,7 @@ struct cpu_softmax {
 struct cpu_random {
     uint64_t seed, offset;
     double first, second; /* low and high, or mean and deviation */
-    double least, last;   /* what uniform may give: values of the dtype */
+    double least, last;   /* the least and the greatest value that uniform may give; both values of the dtype */
 };
 /* Writes elements begin … end - 1 of a random tensor; `out` is the tensor's first element. */
 typedef void cpu_random_function(const struct cpu_random *random, int64_t begin, int64_t end, void *out);
@@ -71,7 +71,7 @@ struct cpu_kernels {
     cpu_product_function *product_u32, *product_u64, *product_bool;
     /* Copies past the caches to an address aligned to 64; bytes are a multiple of 64. */
     void (*stream)(void *to, const void *from, size_t bytes);
-    /* Orders what has been streamed before what follows. */
+    /* Later stores come after all that has been streamed. */
     void (*stream_end)(void);
 };
 

@@ -1,4 +1,4 @@
-/* What the loops of rows_*.c are made of. Only for sources compiled once for each vector level. */
+/* Macros for the loops of rows_*.c. Only for sources compiled once for each vector level. */
 #pragma once
 
 #include <stdbool.h>
@@ -12,12 +12,12 @@
 /* The level's own name of a symbol: cpu_v3_name. */
 #define CPU_NAME(name) CPU_NAME_(CPU_LEVEL, name)
 
-/* The iterations of the loop below do not depend on each other, also where output and input are the same memory. */
+/* The iterations of the next loop do not depend on each other, even if output and input are the same memory. */
 #define CPU_PRAGMA(text) _Pragma(#text)
 #define CPU_LOOP CPU_PRAGMA(omp simd)
 #define CPU_LOOP_SUM(variable) CPU_PRAGMA(omp simd reduction(+ : variable))
 
-/* a · b + c, in one rounding where the level has that. */
+/* a · b + c, in one rounding if the level has such an instruction. */
 #if defined(__FMA__) || defined(__aarch64__)
 #define CPU_FMA(a, b, c) __builtin_fmaf(a, b, c)
 #else

@@ -1,9 +1,9 @@
-/* Matrix products. Each batch's result is cut into a grid of rectangles for the threads. A rectangle of f32 or f64 whose
- * operands BLAS can read goes to it as it is. Any other is computed block by block from packed copies: matrices with odd
- * strides or with extents beyond an int, f16, bf16 and f8 in f32, integers and bool in kernels of our own.
+/* Matrix products. Each batch's result is cut into a grid of rectangles for the threads. A rectangle of f32 or f64 is "direct" if BLAS can
+ * read its operands as they are. Any other rectangle is computed block by block from packed copies: matrices with odd strides or
+ * with extents beyond an int; f16, bf16 and f8, in f32; integers and bool, in the device's own kernels.
  *
- * Linear is a product with one more pass over each rectangle, or each block while it is still in f32, which adds the bias
- * and applies the activation. */
+ * Linear is a product with one more pass over each piece, or over each block while it is still in f32, which adds the bias and applies the
+ * activation. */
 #include "engine/cpu/cpu.h"
 
 #include <limits.h>
@@ -22,7 +22,7 @@ enum {
     DIRECT_DEPTH_F64 = 256,
     STRIP_LEAST = 1 << 18, /* elements of a rectangle from which on it is cut into strips */
     STRIP_ROWS = 48, /* a strip's rows are a multiple of this, and of what BLAS takes at a time: so sums come out the same */
-    INTEGER_DEPTH = 64,    /* of a piece in kernels of our own */
+    INTEGER_DEPTH = 64,    /* of a piece in the device's own kernels */
     VECTOR_SIDE = 1 << 14, /* most columns or rows of a rectangle with one row or column */
     RECTANGLE_WORK = 1024, /* what a rectangle costs besides its arithmetic, as bytes of memory traffic */
 };
@@ -41,19 +41,19 @@ struct matrix {
 struct job {
     struct cpu_job base;
     const struct operand *a, *b, *c;
-    enum dtype dtype, packed; /* of the result, and what blocks of the operands are packed as */
+    enum dtype dtype, packed; /* of the result, and of packed blocks of the operands */
     int64_t size, packed_size;
     cpu_product_function *product; /* NULL: BLAS */
-    cpu_row_function *finish;      /* of linear; NULL: nothing is done at the end */
+    cpu_row_function *finish;      /* the last pass of linear; NULL: there is none */
     const struct operand *bias;    /* NULL: none */
-    enum dtype finished; /* in which the end is computed: integers in their own dtype, since relu is not modular */
+    enum dtype finished; /* of the last pass: integers have their own dtype, since relu is not modular */
     int64_t m, n, k;
     int64_t batches;
     int64_t grid_rows, grid_columns;
     bool direct;
-    unsigned threads; /* that it is worth */
+    unsigned threads; /* that take part */
     double work;
-    /* A thread's blocks in the workspace: where that of b begins, that of c, and the next thread's. */
+    /* A thread's blocks in the workspace: where the block of b begins, the block of c, and the next thread's blocks. */
     int64_t b_block, c_block, blocks;
     char *workspace;
     /* A rectangle is computed in steps of its depth, and a step of what goes to BLAS as it is in strips of rows. The more rows
@@ -72,7 +72,7 @@ struct layout {
     int leading;
 };
 
-/* How BLAS would have to be told of a matrix; false where it cannot. Strides of an axis with one element do not matter. */
+/* How to describe a matrix to BLAS; false: BLAS cannot read it. Strides of an axis with one element do not matter. */
 static bool layout_find(const struct matrix *matrix, struct layout *layout) {
     int64_t row = matrix->row_stride, column = matrix->column_stride;
     if (matrix->rows > INT_MAX || matrix->columns > INT_MAX) {
@@ -113,7 +113,7 @@ static struct matrix transposed(const struct matrix *a) {
     return (struct matrix){a->data, a->columns, a->rows, a->column_stride, a->row_stride};
 }
 
-/* Products with a single row or column, which gemm is slow at. False where they are none, or have odd strides. */
+/* A product with a single row or column, for which gemm is slow. False: it is no such product, or has odd strides. */
 static bool blas_by_vector(const struct blas *blas, enum dtype dtype, const struct matrix *a, const struct matrix *b,
                            const struct matrix *c, bool add) {
     int x_stride, y_stride;
@@ -163,7 +163,7 @@ static int64_t magnitude(int64_t stride) {
     return stride < 0 ? -stride : stride;
 }
 
-/* Converts a matrix to another dtype and place, reading along the axis whose elements are closer. */
+/* Converts a matrix to another dtype and place; reads along the axis whose elements are closer to each other. */
 static void convert(const struct cpu *cpu, enum dtype from, const struct matrix *x, enum dtype to,
                     const struct matrix *out) {
     cpu_row_function *row = cpu->kernels->cast[from][to];
@@ -182,14 +182,14 @@ static int64_t operand_size(const struct operand *operand) {
     return (int64_t)dtype_size((enum dtype)operand->dtype);
 }
 
-/* Of `x`, a part of `operand`. */
+/* Packs `x`, a part of `operand`. */
 static struct matrix pack(const struct job *job, const struct operand *operand, const struct matrix *x, char *to) {
     struct matrix packed = {to, x->rows, x->columns, x->columns, 1};
     convert(job->base.cpu, (enum dtype)operand->dtype, x, job->packed, &packed);
     return packed;
 }
 
-/* Adds the product of packed blocks to a packed c; the first block of a sum finds c at zero. */
+/* Adds the product of packed blocks to a packed c; `first`: c counts as zero. */
 static void block_multiply(const struct job *job, const struct matrix *a, const struct matrix *b,
                            const struct matrix *c, bool first) {
     if (!job->product) {
@@ -206,8 +206,8 @@ static int64_t least(int64_t a, int64_t b) {
     return a < b ? a : b;
 }
 
-/* The bias from number `column` on, in the dtype in which the end is computed; where it has to be converted, in `room`. What
- * stands for none is a number that changes nothing, not even a zero's sign. */
+/* The bias from number `column` on, in the dtype of the last pass; if it has to be converted, in `room`. Without a bias, a number that
+ * changes nothing, not even a zero's sign. */
 static const void *finish_bias(const struct job *job, int64_t column, int64_t columns, char *room) {
     static const float none_f32 = -0.0F;
     static const double none_f64 = -0.0;
@@ -227,8 +227,8 @@ static const void *finish_bias(const struct job *job, int64_t column, int64_t co
     return room;
 }
 
-/* The end of linear, in place. `c` has the result's columns from number `column` on, at most BLOCK_COLUMNS of them where
- * the bias has to be converted. */
+/* The last pass of linear, in place. `c` has the result's columns from number `column` on; if the bias has to be converted, BLOCK_COLUMNS
+ * of them at most. */
 static void finish(const struct job *job, const struct matrix *c, int64_t column) {
     _Alignas(8) char room[BLOCK_COLUMNS * sizeof(double)];
     const void *bias = finish_bias(job, column, c->columns, room);
@@ -240,14 +240,14 @@ static void finish(const struct job *job, const struct matrix *c, int64_t column
     }
 }
 
-/* Of blocks of operands whose product has so many rows and columns. */
+/* The depth of blocks of operands whose product has so many rows and columns. */
 static int64_t block_depth(int64_t rows, int64_t columns) {
     int64_t deepest = least((int64_t)BLOCK_ROWS * BLOCK_DEPTH / rows, (int64_t)BLOCK_DEPTH * BLOCK_COLUMNS / columns);
     return least(deepest, BLOCK_DEPTH_MOST);
 }
 
-/* Of `c`, a rectangle of a block's size at most, the sum up to and without number `end`, from number `begin` on: in
- * its block, which has it up to `begin`. */
+/* Adds the products of depth `begin` to `end` - 1 to the block of `c`, which has the sum up to `begin`. `c` is a rectangle of a block's
+ * size at most. */
 static void multiply_packed(const struct job *job, const struct matrix *a, const struct matrix *b,
                             const struct matrix *c, int64_t begin, int64_t end, char *blocks) {
     struct matrix result = {blocks + job->c_block, c->rows, c->columns, c->columns, 1};
@@ -350,7 +350,7 @@ static bool job_rectangle(struct job *job, int64_t number, struct cpu_lane *lane
     return true;
 }
 
-/* Rectangles of a part; its position counts through them, one after another. */
+/* The rectangles of a part. lane->position counts the strips of all of them. */
 static bool job_part(struct cpu_job *base, struct cpu_lane *lane) {
     struct job *job = (struct job *)base;
     int64_t rectangles = job->batches * job->grid_rows * job->grid_columns;
@@ -449,7 +449,7 @@ static void job_init(struct job *job, struct cpu *cpu, const struct launch *laun
     }
 }
 
-/* Without depth all rows of a linear's result are the same: activation(bias). */
+/* A product of depth 0: zeros, and of linear activation(bias) in each row. */
 static bool fill_part(struct cpu_job *base, struct cpu_lane *lane) {
     _Alignas(8) char block[BLOCK_COLUMNS * sizeof(double)];
     struct job *job = (struct job *)base;
@@ -490,7 +490,7 @@ static int64_t rounded(int64_t bytes) {
     return (bytes + 63) & ~INT64_C(63);
 }
 
-/* Blocks of rectangles that have so many rows and columns, or one less. Those with one less may be deeper. */
+/* Sizes of the blocks of rectangles that have so many rows and columns, or one less: these may have deeper blocks. */
 static void job_blocks(struct job *job, int64_t height, int64_t width) {
     int64_t depth = least(job->k, block_depth(height > 1 ? height - 1 : 1, width > 1 ? width - 1 : 1));
     int64_t a = least((int64_t)BLOCK_ROWS * BLOCK_DEPTH, height * depth);
@@ -540,8 +540,8 @@ static void job_divide(struct job *job, unsigned threads) {
     }
 }
 
-/* As bytes of memory traffic: some 4 multiplications take as long as moving a byte, and each operand is read. In double,
- * since it may be more than 2^63. */
+/* The cost, as bytes of memory traffic: some 4 multiplications take as long as moving a byte, and each operand is read. In double, since
+ * it may be more than 2^63. */
 static double job_work(const struct job *job) {
     double m = (double)job->m, n = (double)job->n, k = (double)job->k;
     double packing = job->direct ? 1 : 12; /* by the element */
@@ -549,7 +549,7 @@ static double job_work(const struct job *job) {
     return (double)job->batches * (m * n * k * (job->product ? 1 : 0.25) + read + RECTANGLE_WORK);
 }
 
-/* How a product that has a depth is computed. */
+/* Decides how a product of depth 1 or more is computed. */
 static void job_plan(struct job *job) {
     job->direct = job_is_direct(job);
     job->work = job_work(job);
@@ -597,12 +597,12 @@ static int matmul_run(struct cpu *cpu, const struct launch *launch, struct cpu_j
         return STATUS_OK;
     }
     job.base.parts =
-        job.base.parts < job.threads ? job.base.parts : job.threads; /* a part is a thread's, with its blocks */
+        job.base.parts < job.threads ? job.base.parts : job.threads; /* each part has the blocks of one thread */
     cpu_job_run(&job.base);
     return STATUS_OK;
 }
 
-/* Products of floats are OpenBLAS'. */
+/* Products of floats need OpenBLAS. */
 static int needs_blas(struct device *device, enum dtype dtype, struct fault *fault) {
     struct cpu *cpu = (struct cpu *)device;
     if (dtype_kind(dtype) != DTYPE_KIND_FLOAT || cpu->blas.library) {

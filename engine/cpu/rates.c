@@ -8,17 +8,17 @@
 #include <time.h>
 
 enum {
-    RATES_OFF_MOST = 4, /* by which a figure may differ from the usual one */
+    RATES_OFF_MOST = 4, /* a figure is at most so many times the usual one, or that part of it */
     PASS_FLOATS = 1 << 19,
-    PASS_STEP = 1 << 17, /* elements of one run: 1.5 MiB read and written, of 6 that go round */
+    PASS_STEP = 1 << 17, /* elements of one run, which reads and writes 1.5 of 6 MiB */
     PASS_ROUNDS = 2,
-    PRODUCT_SIDE = 64,                                 /* of products in kernels of our own: 30 to 100 µs, */
-    BLAS_SIDE = 192,                                   /* and by BLAS: 0.2 to 1 ms */
-    PRODUCT_TIMES = 4,                                 /* the first one finds cold caches */
+    PRODUCT_SIDE = 64, /* of products in the device's own kernels, which take 30 to 100 µs */
+    BLAS_SIDE = 192,   /* of products by BLAS, which take 0.2 to 1 ms */
+    PRODUCT_TIMES = 4, /* the first product finds cold caches */
     ROOM_BYTES = 3 * PASS_FLOATS * (int)sizeof(float), /* more than products need */
 };
 
-/* Of one thread of that processor. */
+/* The figures of one thread of that processor. */
 static const struct cpu_rates usual = {.bytes = 6,
                                        .flop = {[DTYPE_BOOL] = 10,
                                                 [DTYPE_U8] = 10,
@@ -132,7 +132,7 @@ void cpu_rates_measure(struct device *device) {
     flop[DTYPE_BOOL] = measure_product(kernels->product_bool, usual.flop[DTYPE_BOOL], room);
     flop[DTYPE_I32] = measure_product(kernels->product_u32, usual.flop[DTYPE_I32], room);
     flop[DTYPE_I64] = measure_product(kernels->product_u64, usual.flop[DTYPE_I64], room);
-    flop[DTYPE_U8] = flop[DTYPE_I8] = flop[DTYPE_I16] = flop[DTYPE_I32]; /* they are packed as such */
+    flop[DTYPE_U8] = flop[DTYPE_I8] = flop[DTYPE_I16] = flop[DTYPE_I32]; /* they are packed as i32 */
     room_give(cpu, room);
 }
 
@@ -147,8 +147,8 @@ void cpu_rates_of_blas(struct cpu *cpu) {
     room_give(cpu, room);
 }
 
-/* Times the number of threads; of memory, no more than eight threads' worth. What rows and matrices take besides goes with the
- * processor's speed at integers. Operands that BLAS cannot read are packed first. */
+/* The figures of one thread times the number of threads; for memory, times eight at most. The costs of rows and matrices follow the
+ * processor's speed at integers. */
 void cpu_rates(const struct device *device, struct device_rates *rates) {
     const struct cpu *cpu = (const struct cpu *)device;
     double threads = cpu->team.threads, memory = threads < 8 ? threads : 8;

@@ -1,34 +1,34 @@
-/* Reductions: walks over kept and reduced axes, and picks the direction in which memory is read in order.
+/* Reductions: walk over kept and reduced axes, in the direction in which memory is read in order.
  *
- * "Down": a block of outputs along the last kept axis is accumulated side by side, one row of it for each reduced element;
- * sums over leading axes. "Along": one output takes runs along the last reduced axis; sums over trailing axes. */
+ * "Down" (such as sums over leading axes): a block of outputs along the last kept axis is accumulated side by side, and takes one row for
+ * each reduced element. "Along" (such as sums over trailing axes): one output takes runs along the last reduced axis. */
 #include "engine/cpu/cpu.h"
 #include "engine/cpu/walk.h"
 
 enum {
-    SEGMENTS_MAX = 16,   /* parts of the reduced elements, where there are too few outputs to share out */
-    SHORT_RUN = 16,      /* reduced runs up to this length are rather taken down */
+    SEGMENTS_MAX = 16,   /* into which the reduced elements are cut if there are too few outputs to share out */
+    SHORT_RUN = 16,      /* reductions with runs up to this length rather go down */
     PIECE = 1 << 17,     /* elements between two looks whether to stop: 0.1 to 1 ms */
     CONVERT_BLOCK = 512, /* elements that are converted at a time */
-    OUTPUT_WORK = 64,    /* what an output costs besides the elements that make it */
+    OUTPUT_WORK = 64,    /* the cost of an output besides its elements */
 };
 
 struct job {
     struct cpu_job base;
     const struct cpu_reduction *reduction;
-    cpu_row_function *cast; /* of the input, which is converted as it is read; NULL: it is not */
-    struct walk kept;       /* lines of outputs: the kept axes, without the last one where `down` */
-    struct walk reduced;    /* steps: the reduced axes, without the last one where not `down` */
+    cpu_row_function *cast; /* of an input that is converted as it is read; else NULL */
+    struct walk kept;       /* over lines of outputs: the kept axes, if `down` without the last one */
+    struct walk reduced;    /* over steps: the reduced axes, if not `down` without the last one */
     char *in, *out;
     int64_t in_size, out_size;
-    int64_t width, width_stride; /* outputs in a line; 1 where not `down` */
-    int64_t run, run_stride;     /* elements in a step; 1 where `down` */
+    int64_t width, width_stride; /* outputs in a line; 1 if not `down` */
+    int64_t run, run_stride;     /* elements in a step; 1 if `down` */
     int64_t lines, steps;
     int64_t columns; /* blocks of outputs in a line */
     int64_t count;   /* elements reduced into one */
     bool down;
-    unsigned segments;              /* into which the elements of each block are cut; 0: they are not */
-    int64_t first;                  /* of blocks whose segments are here */
+    unsigned segments;              /* into which the elements of each block are cut; 0: they are not cut */
+    int64_t first;                  /* the first block whose segments are in this job */
     struct cpu_accumulators *place; /* by block and segment; NULL: in the job's room */
 };
 
@@ -36,12 +36,12 @@ static struct cpu_accumulators *job_accumulators(const struct job *job) {
     return job->place ? job->place : job->base.room;
 }
 
-/* A block of outputs is made of so many units: elements, or where `down` rows of one element for each output. */
+/* The number of units of a block of outputs. A unit is an element; if `down`, a row with one element for each output. */
 static int64_t job_units(const struct job *job) {
     return job->down ? job->steps : job->count;
 }
 
-/* Elements of a row, or one of each column, converted block by block where they have to be. */
+/* Takes the elements of a row, or if `down` one element for each output; converts them block by block if necessary. */
 static void job_take(const struct job *job, char *at, int64_t n, int64_t stride, int64_t position,
                      struct cpu_accumulators *accumulators) {
     _Alignas(64) char buffer[CONVERT_BLOCK * sizeof(int64_t)];
@@ -51,15 +51,14 @@ static void job_take(const struct job *job, char *at, int64_t n, int64_t stride,
         take(n, at, stride, position, accumulators);
         return;
     }
-    for (int64_t i = 0; i < n; i += CONVERT_BLOCK) { /* columns are one block at most */
+    for (int64_t i = 0; i < n; i += CONVERT_BLOCK) { /* if `down`, n is one block at most */
         int64_t block = n - i < CONVERT_BLOCK ? n - i : CONVERT_BLOCK;
         job->cast(&(struct cpu_row){block, {buffer, at + i * stride * job->in_size}, {1, stride}});
         take(block, buffer, 1, job->down ? position : position + i, accumulators);
     }
 }
 
-/* Takes units begin … end - 1, of which there is one at least, into the accumulators of the n outputs whose elements begin
- * at `at`. */
+/* Takes units begin … end - 1 (at least one) into the accumulators of the n outputs whose elements begin at `at`. */
 static void job_accumulate(const struct job *job, char *at, int64_t n, int64_t begin, int64_t end,
                            struct cpu_accumulators *accumulators) {
     struct walk walk = job->reduced;
@@ -80,7 +79,7 @@ static void job_accumulate(const struct job *job, char *at, int64_t n, int64_t b
     }
 }
 
-/* The same, from *position on, in pieces. False: it is left there. */
+/* The same in pieces, from *position on. False: it is left at *position. */
 static bool job_pieces(struct job *job, char *at, int64_t n, int64_t *position, int64_t end,
                        struct cpu_accumulators *accumulators) {
     int64_t piece = job->down ? PIECE / n : PIECE;
@@ -95,7 +94,7 @@ static bool job_pieces(struct job *job, char *at, int64_t n, int64_t *position, 
     return true;
 }
 
-/* Finds a block of outputs in the line that `kept` stands on: where its elements begin, where its results go, how many. */
+/* Finds a block of outputs in the present line of `kept`: where its elements begin, where its results go; returns how many. */
 static int64_t job_block(const struct job *job, const struct walk *kept, int64_t block, char **at, char **out) {
     int64_t line = block / job->columns, first = block % job->columns * CPU_REDUCE_WIDTH, left = job->width - first;
     *at = kept->at[0] + first * job->width_stride * job->in_size;
@@ -103,7 +102,7 @@ static int64_t job_block(const struct job *job, const struct walk *kept, int64_t
     return left < CPU_REDUCE_WIDTH ? left : CPU_REDUCE_WIDTH;
 }
 
-/* A share of the blocks. Its position counts the units of all of them. */
+/* The blocks of a part. lane->position counts the units of all its blocks. */
 static bool job_part(struct cpu_job *base, struct cpu_lane *lane) {
     struct job *job = (struct job *)base;
     struct cpu_accumulators here, *accumulators = lane->state ? lane->state : &here;
@@ -133,7 +132,7 @@ static bool job_part(struct cpu_job *base, struct cpu_lane *lane) {
     return true;
 }
 
-/* Fewer blocks than threads: a segment of one. */
+/* If there are fewer blocks than threads: a part is one segment of a block. */
 static bool job_segment(struct cpu_job *base, struct cpu_lane *lane) {
     struct job *job = (struct job *)base;
     struct walk kept = job->kept;
@@ -152,7 +151,7 @@ static bool job_segment(struct cpu_job *base, struct cpu_lane *lane) {
     return ended;
 }
 
-/* Segments merge in order, so that the first of equals stays the first. */
+/* Merges the segments in order, so that of equal extremes the first stays the first. */
 static void job_merge(struct cpu_job *base) {
     struct job *job = (struct job *)base;
     struct walk kept = job->kept;
@@ -201,7 +200,7 @@ static int64_t job_walk(struct walk *walk, const struct operand *x, int first, i
 
 _Static_assert((int)CPU_REDUCE_WIDTH <= (int)CONVERT_BLOCK, "columns are one block");
 
-/* An empty input has no memory. It is presented as one place that all steps, of which there are none, would read. */
+/* An empty input has no memory. `nowhere` takes its place; no step reads it, since there are none. */
 static void job_init_empty(struct job *job, const struct launch *launch) {
     static char nowhere[8];
     const struct operand *out = &launch->output;
@@ -247,7 +246,7 @@ static void job_init(struct job *job, const struct launch *launch) {
     job->columns = (job->width + CPU_REDUCE_WIDTH - 1) / CPU_REDUCE_WIDTH;
 }
 
-/* All blocks' segments at once, where the job can be left; else block by block, in a place that is there. */
+/* If the job can be left, the segments of all blocks run as one job; else one block after another, with accumulators on the stack. */
 static void job_run_segments(struct job *job, int64_t blocks, double work, struct cpu_job **begun) {
     job->base.run = job_segment;
     job->base.end = job_merge;

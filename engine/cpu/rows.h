@@ -8,7 +8,7 @@
 #define FORMULA_FMA_f32(a, b, c) CPU_FMA(a, b, c)
 #include "engine/device/formula.h"
 
-/* z = expression of a. The contiguous loop apart, since the compiler vectorises only that one well. */
+/* z = expression of a. The contiguous loop stands alone, since the compiler vectorises only that loop well. */
 #define ROW1(name, T, R, expression)                                                                                   \
     static void name(const struct cpu_row *row) {                                                                      \
         const int64_t n = row->n, sa = row->stride[1];                                                                 \
@@ -29,7 +29,7 @@
         }                                                                                                              \
     }
 
-/* z = expression of a and b: both contiguous, one of them a scalar, or anything. */
+/* z = expression of a and b. Loops for: both contiguous, one contiguous and one a scalar, any strides. */
 #define ROW2(name, T, R, expression)                                                                                   \
     static void name(const struct cpu_row *row) {                                                                      \
         const int64_t n = row->n, sa = row->stride[1], sb = row->stride[2];                                            \
@@ -64,8 +64,8 @@
         }                                                                                                              \
     }
 
-/* Runs an f32 row on halves, block by block through buffers. `half` names the conversions; a comparison's result is
- * written in place, any other is converted back. */
+/* Runs an f32 row on halves, block by block through buffers. `half` names the conversions. The result of a comparison is written directly,
+ * other results are converted back. */
 #define HALF_ROWS_THROUGH(half)                                                                                        \
     __attribute__((noinline, unused)) static void rows_through_##half(const struct cpu_row *row, int inputs,           \
                                                                       cpu_row_function *compute, bool comparison) {    \
@@ -90,7 +90,7 @@
 HALF_ROWS_THROUGH(f16)
 HALF_ROWS_THROUGH(bf16)
 
-/* A row of halves, by the row of f32 named `compute`. */
+/* A row of halves, computed by the row of f32 named `compute`. */
 #define HALF_ROW(name, half, inputs, compute, comparison)                                                              \
     static void name(const struct cpu_row *row) {                                                                      \
         rows_through_##half(row, inputs, compute, comparison);                                                         \

@@ -49,7 +49,7 @@ COPY_ROW(copy_8, uint64_t)
     CAST_ROW(from, f8e4m3, T, uint8_t, formula_to_f8e4m3(value(a)))                                                    \
     CAST_ROW(from, f8e5m2, T, uint8_t, formula_to_f8e5m2(value(a)))
 
-/* From an integer or bool (which is a macro's name, hence "truth"); `odd` makes a float that is safe to round again. */
+/* From an integer or bool (called "truth", since bool is a macro). `odd` makes a float that may be rounded once more. */
 #define CAST_FROM_INTEGER(from, T, odd)                                                                                \
     CAST_ROW(from, truth, T, uint8_t, a != 0)                                                                          \
     CAST_ROW(from, u8, T, uint8_t, (uint8_t)a)                                                                         \
@@ -106,7 +106,7 @@ CAST_TO_F8(bf16, uint16_t, half_from_bf16)
 CAST_TO_F8(f32, float, )
 CAST_TO_F8(f64, double, formula_odd)
 
-/* These two have instructions of their own, which the compiler does not find by itself. */
+/* These two conversions have instructions of their own, which the compiler does not find by itself. */
 static void f16_to_f32(const struct cpu_row *row) {
     if (row->stride[0] != 1 || row->stride[1] != 1) {
         f16_strided_to_f32(row);
@@ -123,7 +123,7 @@ static void f32_to_f16(const struct cpu_row *row) {
     half_store_f16(row->n, (const void *)row->data[1], (void *)row->data[0], 1);
 }
 
-/* Between f16 and f8 in two steps, so that the first or last one has its instruction. */
+/* Between f16 and f8 in two steps, since the step from or to f16 has an instruction. */
 #define CAST_F16_AND(f8)                                                                                               \
     static void f16_to_##f8(const struct cpu_row *row) {                                                               \
         float buffer[CPU_BLOCK];                                                                                       \

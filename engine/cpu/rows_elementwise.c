@@ -1,5 +1,5 @@
-/* Elementwise rows: one function for each formula (engine/device/formula.h) and dtype, with loops of their own for the layouts that
- * matter. Which there are, and which of them computes an operation, says the list made of its description. */
+/* Elementwise rows: one function for each formula (engine/device/formula.h) and dtype, with loops for the layouts that matter. Lists that
+ * are generated from the descriptions say which functions there are, and which operation each of them computes. */
 #include "engine/cpu/rows.h"
 
 #define ROW_OF_1(name, T, R, formula) ROW1(name, T, R, formula(a))
@@ -10,7 +10,7 @@
     HALF_ROW(row_##name##_##dtype, dtype, inputs, row_##name##_f32, DTYPE_IS_##result)
 enum { DTYPE_IS_f16, DTYPE_IS_bool, DTYPE_IS_bf16 = DTYPE_IS_f16 };
 
-/* Those of pow are called otherwise here, as it has rows of its own below. */
+/* The generated rows of pow get other names here, since pow has rows of its own below. */
 #define row_pow_f32 general_pow_f32
 #define row_pow_f64 general_pow_f64
 OP_FORMULAS(ROW)
@@ -28,7 +28,7 @@ OP_FORMULAS_HALF(ROW_HALF)
 POW_ROW(f32, float)
 POW_ROW(f64, double)
 
-/* ---- where: by size, since it only moves elements ---- */
+/* ---- where: one row for each size of elements, since it only moves them ---- */
 
 #define WHERE_ROW(name, T)                                                                                             \
     static void name(const struct cpu_row *row) {                                                                      \

@@ -27,8 +27,8 @@ cpu_row_function *CPU_NAME(linear)[OP_ACTIVATION_COUNT][DTYPE_COUNT] = {
 };
 /* clang-format on */
 
-/* Matrix products of integers and truth values on packed blocks: each row of c gathers multiples of four rows
- * of b at a time, so that c is loaded and stored a quarter as often. */
+/* Matrix products of integers and truth values on packed blocks. Multiples of four rows of b are added to a row of c at a time, so that c
+ * is loaded and stored a quarter as often. */
 #define PRODUCT(name, T, PLUS, TIMES)                                                                                  \
     void CPU_NAME(name)(int64_t rows, int64_t columns, int64_t depth, const void *a, const void *b, void *c,           \
                         int64_t c_stride) {                                                                            \

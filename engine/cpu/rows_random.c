@@ -1,4 +1,4 @@
-/* Random numbers: whole blocks of the generator, several at a time, into buffers; engine/device/philox.h defines every number. */
+/* Random numbers: several blocks of the generator at a time, through buffers. engine/device/philox.h defines every number. */
 #include <math.h>
 
 #include "engine/cpu/vector_math.h"
@@ -6,7 +6,7 @@
 
 enum {
     RANDOM_BLOCKS = CPU_BLOCK / 4,   /* of the generator, computed together */
-    RANDOM_WIDE = RANDOM_BLOCKS * 2, /* f64 numbers in as many */
+    RANDOM_WIDE = RANDOM_BLOCKS * 2, /* f64 numbers of so many blocks */
 };
 
 struct lanes {
@@ -23,14 +23,14 @@ static void generate(uint64_t seed, uint64_t block, struct lanes *lanes) {
 
 /* ---- the numbers of RANDOM_BLOCKS blocks ---- */
 
-/* Between values of the dtype rounding leaves every number between them. */
+/* A number between two values of the dtype stays between them when it is rounded. */
 static inline double bounded(double u, const struct cpu_random *random) {
     double value = random->first + u * (random->second - random->first);
     value = value < random->least ? random->least : value;
     return value > random->last ? random->last : value;
 }
 
-/* For f16 and bf16 rounded to odd, so that rounding to these comes out right. */
+/* For f16 and bf16 the float is rounded to odd, so that the second rounding, to f16 or bf16, is right. */
 static inline float narrowed(double value, bool half) {
     return half ? formula_odd(value) : (float)value;
 }
@@ -88,7 +88,7 @@ static void normal_wide_numbers(const struct lanes *lanes, const struct cpu_rand
 
 /* ---- elements begin … end - 1 ---- */
 
-/* Chunks are aligned to whole blocks of the generator: the first and the last one may be cut. */
+/* Chunks are aligned to whole blocks of the generator. Only a part of the first and of the last chunk may be needed. */
 #define RANDOM_FUNCTION(name, E, T, count, compute, store)                                                             \
     static void name(const struct cpu_random *random, int64_t begin, int64_t end, void *out) {                         \
         struct lanes lanes;                                                                                            \

@@ -1,14 +1,14 @@
-/* Reductions. Sums of f32 and of halves accumulate in f64, sums of f64 carry their rounding errors along, integers wrap
- * in 64 bits; so all are at least as exact as pairwise summation, in any order of the axes. */
+/* Reductions. Sums of f32 and of halves are accumulated in f64, sums of f64 with their rounding errors, integers wrap around in 64 bits. So
+ * all sums are at least as exact as pairwise summation, in any order of the axes. */
 #include "engine/cpu/half.h"
 
 #define VALUES(T) T *const value = (void *)accumulators->value
 #define FROM_VALUES(T) const T *const other = (const void *)from->value
 
-enum { SUM_BLOCK = 128 }; /* f64 elements between two steps that carry the error: at most so many plain additions */
-enum { LANES = 64 };      /* accumulators side by side, so that a row's elements need not wait for one another */
+enum { SUM_BLOCK = 128 }; /* f64 elements that are added plainly between two additions that keep the error */
+enum { LANES = 64 };      /* accumulators side by side, so that additions of a row need not wait for one another */
 
-/* A row taken as columns of LANES accumulators, which are merged at its end. Short rows take the plain loop. */
+/* Takes a row as columns into LANES accumulators, which are merged at its end. Short rows take the plain loop. */
 #define ROW_BY_LANES(name, T, reduction)                                                                               \
     static void name##_row(int64_t n, const void *x, int64_t stride, int64_t position,                                 \
                            struct cpu_accumulators *accumulators) {                                                    \
@@ -121,7 +121,7 @@ enum { LANES = 64 };      /* accumulators side by side, so that a row's elements
 
 /* ---- sums and products ---- */
 
-/* Smaller integers come as i64. */
+/* Integers of fewer bits come converted to i64. */
 REDUCTION(sum_i64, uint64_t, uint64_t, 0, v + x, uint64_t, v)
 REDUCTION(prod_i64, uint64_t, uint64_t, 1, v *x, uint64_t, v)
 
@@ -165,8 +165,8 @@ HALF_REDUCTION(sum_bf16, bf16, sum_f32, double, uint16_t, half_to_bf16(formula_o
 HALF_REDUCTION(mean_f16, f16, sum_f32, double, uint16_t, half_to_f16(formula_odd(v / (double)count)))
 HALF_REDUCTION(mean_bf16, bf16, sum_f32, double, uint16_t, half_to_bf16(formula_odd(v / (double)count)))
 
-/* Adds x to *sum, the rounding error to *error (Knuth's TwoSum). Infinities and NaN make the error NaN: finish ignores it
- * then, the sum is right by itself. */
+/* Adds x to *sum, and the rounding error to *error (Knuth's TwoSum). Infinities and NaN make the error NaN: then the sum is right without
+ * it, and finish ignores it. */
 static inline void sum_f64_add(double x, double *sum, double *error) {
     double before = *sum, after = before + x, part = after - before;
     *error += (before - (after - part)) + (x - part);
@@ -279,7 +279,7 @@ HALF_REDUCTION(min_f16, f16, min_f32, float, uint16_t, half_to_f16(v))
 HALF_REDUCTION(max_bf16, bf16, max_f32, float, uint16_t, half_to_bf16(v))
 HALF_REDUCTION(min_bf16, bf16, min_f32, float, uint16_t, half_to_bf16(v))
 
-/* ---- positions of extremes; `better` says that x beats v, and neither is NaN unless it may be ---- */
+/* ---- positions of extremes; `better`: whether x is more extreme than v ---- */
 
 #define POSITION(name, T, better)                                                                                      \
     static inline bool name##_beats(T x, T v) {                                                                        \
@@ -309,7 +309,7 @@ HALF_REDUCTION(min_bf16, bf16, min_f32, float, uint16_t, half_to_bf16(v))
                 *value = e[begin * stride];                                                                            \
                 *at = position + begin;                                                                                \
             }                                                                                                          \
-            /* Most blocks have nothing better: ask that of all elements at once. */                                   \
+            /* Most blocks have nothing better: test all elements of a block at once. */                               \
             const T v = *value;                                                                                        \
             int found = 0;                                                                                             \
             if (stride == 1) {                                                                                         \

@@ -1,4 +1,4 @@
-/* Softmax and its logarithm of one row: the maximum, the sum of exponentials (in f64), then the results, each pass block
+/* Softmax of one row, and its logarithm, in three passes: the maximum, the sum of exponentials (in f64), the results. Each pass goes block
  * by block through f32 (or f64) buffers, so that strides and halves need no loops of their own. */
 #include <math.h>
 
@@ -36,8 +36,8 @@ static inline int64_t padded(int64_t n) {
     return (n + LANES - 1) / LANES * LANES;
 }
 
-/* Not inlined: where it has several callers, the compiler keeps the exponential out of the loop instead, which then is no
- * vector loop. A NaN in x reaches the sum through exp, so the maximum may pass it over. Elements from n on are overwritten. */
+/* Not inlined: else, with several callers, the compiler would not inline the exponential, and the loop would not be vectorised. A NaN in x
+ * reaches the sum through exp, so the maximum may ignore it. Elements from n on are overwritten. */
 #define SOFTMAX_STEPS(T, name, exponential)                                                                            \
     static inline void pad_##name(int64_t n, T value, T *x) {                                                          \
         for (int64_t i = n; i < padded(n); i++) {                                                                      \
@@ -72,7 +72,7 @@ static inline int64_t padded(int64_t n) {
 SOFTMAX_STEPS(float, f32, vector_exp)
 SOFTMAX_STEPS(double, f64, exp)
 
-/* E is the element's type, T the one that computes. */
+/* E is the element's type, T the type in which it is computed. */
 #define SOFTMAX_ROW(half, E, T, name)                                                                                  \
     static double maximum_of_##half(int64_t n, const void *x, int64_t x_stride) {                                      \
         T buffer[CPU_BLOCK], best = -(T)__builtin_inff();                                                              \

@@ -1,4 +1,4 @@
-/* Softmax: shares the rows out, and takes long ones piece by piece. */
+/* Softmax: shares the rows out, and computes long rows piece by piece. */
 #include "engine/cpu/cpu.h"
 #include "engine/cpu/walk.h"
 
@@ -13,12 +13,12 @@ struct job {
     int64_t out_stride, in_stride, size;
 };
 
-/* What is kept of a row that is left. */
+/* The state of a row that is left. */
 struct row {
     double maximum, sum;
 };
 
-/* One row, from `position` on, which counts the elements of its three passes. False: it is left. */
+/* One row, from *position on, which counts the elements of its three passes. False: it is left. */
 static bool job_row(struct job *job, const struct walk *walk, struct row *row, int64_t *position) {
     const struct cpu_softmax *softmax = job->softmax;
     while (*position < 3 * job->n) {
@@ -44,7 +44,7 @@ static bool job_row(struct job *job, const struct walk *walk, struct row *row, i
     return true;
 }
 
-/* Rows of a part; its position counts the rows done, and within a long one the elements. */
+/* The rows of a part. lane->position counts rows, and within a long row its elements. */
 static bool job_part(struct cpu_job *base, struct cpu_lane *lane) {
     struct job *job = (struct job *)base;
     struct walk walk = job->walk;

@@ -1,7 +1,7 @@
 /* The greatest or least elements of rows, in order, and their positions.
  *
- * The positions' memory is the heap while a row is read: its root is the worst element kept so far, so that most elements cost one
- * comparison. Then the heap is taken apart from its root, which gives the order. What a row that is left has done lies in the
+ * While a row is read, the memory of the resulting positions is a heap: its root is the worst element kept so far, so that most elements
+ * cost one comparison. Then the heap is taken apart from its root, which gives the order. The state of a row that is left is in the
  * output alone. */
 #include "engine/cpu/cpu.h"
 
@@ -23,7 +23,7 @@ struct job {
     int64_t *positions;
     int64_t outer, n, k, inner; /* x [outer, n, inner], results [outer, k, inner] */
     int64_t size;
-    int64_t flip; /* 0, or -1 for the least: turns the order of keys round */
+    int64_t flip; /* 0, or -1 for the least elements: reverses the order of keys */
 };
 
 /* One row: addresses of its first elements. */
@@ -45,7 +45,7 @@ INLINE int64_t row_key(const struct row *row, key_function *key, int64_t positio
     return key(row->x + position * row->job->inner * row->job->size) ^ row->job->flip;
 }
 
-/* Whether element a, of key `a_key`, comes behind element b. */
+/* Whether element a, of key `a_key`, comes after element b. */
 INLINE bool row_worse(const struct row *row, key_function *key, int64_t a_key, int64_t a, int64_t b) {
     int64_t b_key = row_key(row, key, b);
     return a_key < b_key || (a_key == b_key && a > b);
@@ -84,7 +84,7 @@ INLINE void row_sift_up(const struct row *row, key_function *key, int64_t at, in
     heap[at * inner] = position;
 }
 
-/* Elements `begin` to `end` - 1; those before are in the heap, or were not good enough. */
+/* Reads elements `begin` to `end` - 1. Earlier elements are in the heap, or were not good enough. */
 INLINE void row_read(const struct row *row, key_function *key, int64_t begin, int64_t end) {
     int64_t k = row->job->k, i = begin;
     for (; i < k && i < end; i++) {
@@ -95,14 +95,14 @@ INLINE void row_read(const struct row *row, key_function *key, int64_t begin, in
     }
     int64_t worst = row_key(row, key, row->heap[0]);
     for (; i < end; i++) {
-        if (row_key(row, key, i) > worst) { /* of equal ones the earlier stays */
+        if (row_key(row, key, i) > worst) { /* of equal elements the earlier stays */
             row_sift_down(row, key, k, i);
             worst = row_key(row, key, row->heap[0]);
         }
     }
 }
 
-/* Places `begin` to `end` - 1 of the result, counted from its end. */
+/* Fills places `begin` to `end` - 1 of the result, counted from its end. */
 INLINE void row_sort(const struct row *row, key_function *key, int64_t begin, int64_t end) {
     int64_t inner = row->job->inner, size = row->job->size;
     for (int64_t done = begin; done < end; done++) {
@@ -117,7 +117,7 @@ INLINE void row_sort(const struct row *row, key_function *key, int64_t begin, in
 
 /* ---- keys ---- */
 
-/* Of a float's bits: those of negative numbers are turned round. */
+/* The key of a float: its bits, reversed in order for negative numbers. */
 #define KEY_FLOAT(name, T, infinity)                                                                                   \
     static inline int64_t key_##name(const char *element) {                                                            \
         T bits, magnitude;                                                                                             \
@@ -171,7 +171,7 @@ static struct row job_row(const struct job *job, int64_t number) {
                         .heap = job->positions + first};
 }
 
-/* From `position` on, which counts elements read and then places filled. False: it is left. */
+/* One row, from *position on, which counts elements that were read and then places that were filled. False: it is left. */
 static bool row_run(struct job *job, const struct row *row, int64_t *position) {
     while (*position < job->n + job->k) {
         bool reads = *position < job->n;

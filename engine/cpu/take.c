@@ -1,5 +1,5 @@
-/* Operations that read positions out of an index tensor. Each index is checked; the first bad one met is reported, and
- * elements that it would have filled are 0. */
+/* Operations that read positions out of an index tensor. Each index is checked. One wrong index is reported, and elements that a wrong
+ * index would have filled are 0. */
 #include "engine/cpu/cpu.h"
 
 #include <string.h>
@@ -15,11 +15,11 @@ struct job {
     char *out;
     int64_t outer, extent, count, inner; /* x [outer, extent, inner], output [outer, count, inner] */
     int64_t size;
-    int64_t piece, pieces;   /* a row's elements are copied so many at a time, and in so many pieces */
-    _Alignas(8) char one[8]; /* one_hot's */
+    int64_t piece, pieces;   /* elements of a piece of a row, and pieces of a row */
+    _Alignas(8) char one[8]; /* the value that one_hot writes */
 };
 
-/* The first writer claims the report by a code that no reader sees: readers come after the launch. */
+/* The first thread claims the report by setting its code. No reader sees a code without its figures: readers come after the launch. */
 static void job_report(const struct job *job, int64_t value, int64_t position) {
     struct report *report = job->launch->report;
     uint32_t none = STATUS_OK;
@@ -54,12 +54,12 @@ static inline bool job_index(const struct job *job, int64_t position, int64_t *i
     return false;
 }
 
-/* A part's pieces of rows. */
+/* The first piece of a part; parts are made of pieces of rows. */
 static int64_t part_begin(const struct job *job, int64_t part) {
     return cpu_part_begin(job->outer * job->count * job->pieces, part, job->base.parts);
 }
 
-/* Where in its row a piece begins, and how many elements it has. */
+/* Where a piece begins in its row; *n: its elements. */
 static int64_t piece_begin(const struct job *job, int64_t piece, int64_t *n) {
     int64_t begin = piece % job->pieces * job->piece, left = job->inner - begin;
     *n = left < job->piece ? left : job->piece;
@@ -177,7 +177,7 @@ static int one_hot_run(struct cpu *cpu, const struct launch *launch, struct cpu_
     return STATUS_OK;
 }
 
-/* Of the operations here, the positions. */
+/* These operations convert their positions as they read them. */
 static bool converts_positions(const struct device *device, unsigned opcode, enum dtype from, enum dtype to) {
     (void)device;
     (void)opcode;

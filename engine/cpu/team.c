@@ -29,7 +29,7 @@ static void team_futex_wake(_Atomic uint32_t *word, int waiters) {
     syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, waiters, NULL, NULL, 0);
 }
 
-/* Takes and runs one part; false when there is none left. */
+/* Takes and runs one part. False: no part is left. */
 static bool team_work(struct team *team) {
     uint64_t ticket = atomic_load_explicit(&team->ticket, memory_order_acquire);
     while ((uint32_t)ticket != 0) {
@@ -59,7 +59,7 @@ static void *team_worker(void *argument) {
     struct team *team = argument;
     thread_begin("compute");
     while (!atomic_load(&team->stop)) {
-        /* Read before looking for work: a job posted after the look changes it, and the wait below returns. */
+        /* Read before the look for work: a job that is posted after the look changes it, so the wait below returns. */
         uint32_t seen = atomic_load(&team->posts);
         if (team_work(team)) {
             while (team_work(team)) {
@@ -80,7 +80,7 @@ void team_init(struct team *team, unsigned threads) {
     if (threads < 2 || !(team->workers = calloc(threads - 1, sizeof *team->workers)))
         return;
     sigset_t before;
-    thread_block_signals(&before); /* they are the owner's business */
+    thread_block_signals(&before); /* the owner handles them */
     while (team->threads < threads && !pthread_create(&team->workers[team->threads - 1], NULL, team_worker, team))
         team->threads++;
     pthread_sigmask(SIG_SETMASK, &before, NULL);

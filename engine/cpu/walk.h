@@ -36,8 +36,7 @@ static inline void walk_seek(struct walk *walk, char *const origin[], int64_t fl
     }
 }
 
-/* Moves on by `step` elements within the last axis, whose end may be reached but not passed. After the last element of
- * all, the position is unspecified. */
+/* Moves on by `step` elements within the last axis, at most to its end. After the very last element, the position is unspecified. */
 static inline void walk_advance(struct walk *walk, int64_t step) {
     for (int i = walk->rank - 1; i >= 0; i--) {
         walk->index[i] += step;

@@ -1,4 +1,4 @@
-/* The clock by which everything here is timed. */
+/* The clock by which the engine measures all times. */
 #pragma once
 
 #include <stdint.h>

@@ -1,16 +1,15 @@
-/* What elementwise operations compute, one element at a time: the same text for the CPU's loops, for CUDA's kernels, for those
- * that tests/stand_ins/emulate makes of them, and for what NVRTC compiles at run time (engine/cuda/formula.cuh).
+/* The formulas of elementwise operations, for one element: the same text for the CPU's loops, for CUDA's kernels, for the copies of those
+ * kernels in tests/stand_ins/emulate, and for kernels that NVRTC compiles at run time (engine/cuda/formula.cuh).
  *
- * formula_<operation>_<dtype>(a, b), which proto/ops/ lists: integers wrap around, f32 and f64 round once; f16 and bf16 are
- * computed in f32 and rounded once more. bool is a byte, 0 or 1. Comparisons give one.
+ * The functions are formula_<operation>_<dtype>(a, b); proto/ops/ lists the operations. Integers wrap around, f32 and f64 round once;
+ * f16 and bf16 are computed in f32 and rounded once more. A bool is a byte, 0 or 1, and so is the result of a comparison.
  *
- * Functions of real numbers (exp, log …) are those of the C library, whose names CUDA has too, unless whoever includes this
- * has defined others: FORMULA_MATH_f32(exp) is the function's name.
+ * Functions of real numbers (exp, log …) are those of the C library, which have the same names in CUDA, unless the including file has
+ * defined others: FORMULA_MATH_f32(exp) is the function's name.
  *
  * Everything is static. C includes it as it is; for a device, FORMULA_FUNCTION is defined before
- * (`static __host__ __device__ inline`). No branches where a loop should vectorise. Compilers must not contract a product
- * and a sum into one rounding where it is not written: -ffp-contract=off on the host; on a device formula_multiply_add() sees
- * to it. */
+ * (`static __host__ __device__ inline`). There are no branches in formulas whose loops should vectorise. Compilers must not contract
+ * a product and a sum into one rounding: on the host -ffp-contract=off forbids it, on a device formula_multiply_add(). */
 #pragma once
 
 #include "engine/device/formula_cast.h"
@@ -35,7 +34,7 @@
 #define FORMULA_FMA_f64(a, b, c) ((a) * (b) + (c))
 #endif
 
-/* Elements in memory, but for halves, whose types are a device's own. */
+/* The types of elements in memory, without halves, whose types are a device's own. */
 #define FORMULA_TYPE_bool uint8_t
 #define FORMULA_TYPE_u8 uint8_t
 #define FORMULA_TYPE_i8 int8_t
@@ -67,7 +66,7 @@ FORMULA_FUNCTION uint64_t formula_power(uint64_t base, uint64_t exponent) {
     return result;
 }
 
-/* A negative power of an integer is that of the exact quotient, truncated; of 0 it is 0. */
+/* A negative power of an integer is the exact quotient, truncated; a negative power of 0 is 0. */
 FORMULA_FUNCTION int64_t formula_power_signed(int64_t base, int64_t exponent) {
     if (exponent >= 0) {
         return (int64_t)formula_power((uint64_t)base, (uint64_t)exponent);
@@ -102,7 +101,7 @@ FORMULA_UNARY(abs, u8, uint8_t, a)
 
 /* ---- floats ---- */
 
-/* Of maximum and minimum, a NaN wins; relu keeps it. */
+/* The maximum or minimum of a number and a NaN is the NaN; relu keeps a NaN. */
 #define FORMULA_FLOAT(name, T, U)                                                                                      \
     FORMULA_BINARY(add, name, T, a + b)                                                                                \
     FORMULA_BINARY(subtract, name, T, a - b)                                                                           \

@@ -4,7 +4,8 @@
 
 bool layout_is_contiguous(int rank, const int64_t *shape, const int64_t *strides) {
     bool contiguous = true;
-    int64_t stride = 1; /* type_check() has seen to it that no product overflows, zeros counted as ones */
+    int64_t stride =
+        1; /* no product overflows, not even with zeros counted as ones: type_check() has refused such shapes */
     for (int i = rank - 1; i >= 0; i--) {
         if (shape[i] == 0)
             return true;
@@ -74,7 +75,7 @@ static void layout_slice(const struct op_attributes *attributes, const struct te
         const int64_t *range = given.ranges.values + 3 * i;
         struct op_slice slice = {.count = 0};
         op_slice(in->shape[i], range[0], range[1], range[2], &slice, NULL);
-        /* A step longer than the axis picks one element at most: its stride is never walked, and could overflow. */
+        /* A step longer than the axis picks one element at most: the stride is never used, and could overflow. */
         out_strides[i] = slice.count > 1 ? in_strides[i] * slice.step : in_strides[i];
         if (slice.count > 0)
             *out_offset += in_strides[i] * slice.start;
@@ -147,7 +148,7 @@ bool layout_view(unsigned opcode, const struct op_attributes *attributes, const 
 
 static bool layout_mergeable(const struct layout_space *space, int outer, int inner) {
     for (int k = 0; k < space->operands; k++) {
-        int64_t step; /* strides of an empty tensor can be anything */
+        int64_t step; /* may overflow: strides of an empty tensor can be anything */
         if (__builtin_mul_overflow(space->strides[k][inner], space->shape[inner], &step) ||
             space->strides[k][outer] != step)
             return false;

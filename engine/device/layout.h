@@ -14,19 +14,18 @@ static inline void layout_contiguous(int rank, const int64_t *shape, int64_t *st
         stride *= shape[i] ? shape[i] : 1;
     }
 }
-/* Row-major without gaps; axes of extent 1 do not matter, and neither does anything of an empty tensor. */
+/* Whether the layout is row-major without gaps. Strides of axes of extent 1 do not matter, nor any stride of an empty tensor. */
 bool layout_is_contiguous(int rank, const int64_t *shape, const int64_t *strides);
 
 /* Strides that present a tensor of `rank` axes as the broadcast `shape` of `out_rank` axes. */
 void layout_broadcast(int rank, const int64_t *shape, const int64_t *strides, int out_rank, const int64_t *out_shape,
                       int64_t *out_strides);
 
-/* Strides of the same elements under a new shape of as many elements; false where only a copy could do it. */
+/* Strides of the same elements in a new shape of as many elements. False: it takes a copy. */
 bool layout_reshape(int rank, const int64_t *shape, const int64_t *strides, int out_rank, const int64_t *out_shape,
                     int64_t *out_strides);
 
-/* Views of one input: strides and offset of the result of a checked OP_FAMILY_VIEW operation. False: reshape needs a
- * copy. */
+/* Strides and offset of a view: the result of a checked OP_FAMILY_VIEW operation. False: a reshape that takes a copy. */
 bool layout_view(unsigned opcode, const struct op_attributes *attributes, const struct tensor_type *in,
                  const int64_t *in_strides, int64_t in_offset, const struct tensor_type *out, int64_t *out_strides,
                  int64_t *out_offset);
@@ -40,6 +39,6 @@ struct layout_space {
     int64_t strides[LAYOUT_OPERANDS_MAX][SHAPE_RANK_MAX];
 };
 
-/* Drops axes of extent 1 and merges neighbours within [begin, end) wherever that is possible for all operands at once;
- * axes from `end` on move down. Returns the new end. */
+/* Within axes [begin, end): drops axes of extent 1, and merges neighbours if all operands allow it. Axes from `end` on move down. Returns
+ * the new end. */
 int layout_merge(struct layout_space *space, int begin, int end);

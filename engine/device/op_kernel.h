@@ -1,7 +1,7 @@
-/* What a backend has for one operation: a kernel, with what it takes and what it needs; or the operations that make it up; or the
- * reason why there is nothing. Its table has one entry for each operation, or it does not link.
+/* A backend's entry for one operation: a kernel, with what it accepts and needs; or the operations that make it up; or the reason why
+ * there is neither. A backend whose table lacks an entry does not link.
  *
- * All functions are called by the engine's owner thread when it binds an operation; they wait for nothing. */
+ * The engine's owner thread calls all these functions when it binds an operation; they wait for nothing. */
 #pragma once
 
 #include <stdbool.h>
@@ -14,7 +14,7 @@ extern "C" {
 
 struct device;
 
-/* Operations made up of others. engine/program/bind.c has how. */
+/* How an operation is made up of others (engine/program/bind.c). */
 enum op_parts {
     OP_PARTS_NONE,
     OP_PARTS_COPIES, /* concat, stack: each input is copied into its place */
@@ -22,26 +22,26 @@ enum op_parts {
 
 /* A backend's own struct begins with this. Functions may be NULL. */
 struct op_kernel {
-    /* The dtypes presented (op_operand_dtype of the last input, or the result's where there is none) for which there is a
-     * kernel, as bits. Asked once for each device. NULL: all. */
+    /* The presented dtypes for which there is a kernel, as bits: op_operand_dtype() of the last input, or the result's dtype if there is no
+     * input. Asked once for each device. NULL: all. */
     uint32_t (*dtypes)(const struct device *device, unsigned opcode);
-    /* Whether a launch may have inputs of dtype `from` where the kernel computes on `to` (operand.as), which it converts as it reads
-     * them. NULL: none may. */
+    /* Whether a launch may have inputs of dtype `from` while the kernel computes on `to` (operand.as): the kernel converts them as it
+     * reads them. NULL: no launch may. */
     bool (*converts)(const struct device *device, unsigned opcode, enum dtype from, enum dtype to);
-    /* Gets hold of what the kernel cannot do without and finds at run time, such as a library. STATUS_OK, at once where it has
-     * it, or STATUS_UNSUPPORTED with the reason. NULL: it needs nothing. */
+    /* Loads what the kernel needs at run time, such as a library. STATUS_OK, at once if it is loaded already, or STATUS_UNSUPPORTED with
+     * the reason. NULL: it needs nothing. */
     int (*needs)(struct device *device, enum dtype dtype, struct fault *fault);
-    /* Whether it takes a launch of these dtypes, shapes and layouts, in its normal form: STATUS_OK, or STATUS_UNSUPPORTED with the
-     * reason. NULL: it takes all with a dtype of its own. */
+    /* STATUS_OK if the kernel takes a launch of these dtypes, shapes and layouts, which is in its normal form; else STATUS_UNSUPPORTED with
+     * the reason. NULL: it takes all launches of its dtypes. */
     int (*accepts)(struct device *device, const struct launch *launch, struct fault *fault);
-    /* Bytes that it needs for this launch besides its operands: launch->workspace. NULL: none. */
+    /* Bytes that the kernel needs for this launch besides the operands: launch->workspace. NULL: none. */
     uint64_t (*workspace)(struct device *device, const struct launch *launch);
     enum op_parts parts; /* instead of a kernel */
     const char *reason;  /* why there is neither, in words that follow "a cpu device has no exp: " */
 };
 
-/* A backend defines an entry beside each driver, a struct of its own named after the backend and the operation, such as
- * cpu_kernel_sum, and one for all operations that are made of formulas: cpu_kernel_elementwise. */
+/* A backend defines each entry next to its driver, as a struct named after the backend and the operation, such as cpu_kernel_sum; and one
+ * entry for all operations that are made of formulas, such as cpu_kernel_elementwise. */
 
 #ifdef __cplusplus
 }

@@ -23,7 +23,7 @@
 #define PHILOX_FUNCTION static inline
 #endif
 
-/* The lanes of the counter c0 … c3 under the key k0, k1; each in its own variable, so that loops over it vectorise. */
+/* The lanes of the counter c0 … c3 under the key k0, k1. Each lane is a variable of its own, so that loops over it vectorise. */
 PHILOX_FUNCTION void philox4x32_10(uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3, uint32_t k0, uint32_t k1,
                                    uint32_t *lane0, uint32_t *lane1, uint32_t *lane2, uint32_t *lane3) {
 #if defined(__GNUC__) && !defined(__CUDACC__)

@@ -1,5 +1,5 @@
-/* What a device tells of itself besides its work: temperature, power, clocks and the like. A struct that processes share as
- * it is, so plain data. What has not been read is marked as such, and its value is 0 then: "not available", not 0. */
+/* Readings of a device: temperature, power, clocks and the like. Processes share the struct as it is, so it is plain data. The value of a
+ * reading that has not been read is 0, and not marked as available. */
 #pragma once
 
 #include <stdbool.h>
@@ -31,8 +31,8 @@ enum reading {
 _Static_assert(READING_COUNT <= 32, "a bit for each reading");
 
 struct device_readings {
-    uint64_t at_ns;     /* CLOCK_MONOTONIC of the moment in which they had all been read; 0: never */
-    uint64_t xid_at_ns; /* the same of the moment in which the Xid came; 0: none has come */
+    uint64_t at_ns;     /* CLOCK_MONOTONIC when all had been read; 0: never */
+    uint64_t xid_at_ns; /* CLOCK_MONOTONIC when the Xid came; 0: none has come */
     uint32_t available; /* bit r set: values[r] has been read */
     uint64_t values[READING_COUNT];
     char driver[32]; /* the driver's own version, "580.65.06"; "" not available */

@@ -11,7 +11,7 @@ enum {
     THREAD_GUARD_BYTES = 4 << 10,
 };
 
-static _Thread_local uint8_t *thread_stack; /* NULL: none of ours */
+static _Thread_local uint8_t *thread_stack; /* NULL: thread_begin() has made none */
 
 void thread_begin(const char *name) {
     stack_t present;

@@ -1,10 +1,11 @@
-/* Times, counted by their magnitude. Where only some are measured, each counts for all that it stands for, so that what the
- * counts say is of all. Plain data that processes share as it is; one writer. */
+/* Times, counted by their magnitude. If only some times are measured, each counts for several, so that the counts are of all. Plain data,
+ * which processes share as it is; one writer. */
 #pragma once
 
 #include <stdint.h>
 
-/* Bucket i counts what took up to 2^i microseconds and more than the one before; the last one all the rest. */
+/* Bucket i counts times up to 2^i microseconds that are longer than those of the bucket before; the last bucket counts all longer
+ * times. */
 enum { HISTOGRAM_BUCKETS = 28 };
 
 struct histogram {
@@ -19,7 +20,7 @@ static inline unsigned histogram_bucket(uint64_t ns) {
     return bucket < HISTOGRAM_BUCKETS ? bucket : HISTOGRAM_BUCKETS - 1;
 }
 
-/* A time that stands for `weight` of them. */
+/* Adds a time that counts for `weight` times. */
 static inline void histogram_add(struct histogram *histogram, uint64_t ns, uint64_t weight) {
     histogram->counts[histogram_bucket(ns)] += weight;
     histogram->sum_ns += ns * weight;

@@ -29,10 +29,11 @@ struct history {
 
 /* One of them, for a reader. */
 struct history_operation {
-    char name[48];              /* "matmul" */
-    char label[56];             /* its beginning; "": it has none */
-    uint64_t session, sequence; /* struct session_limits; number of the operation in it, 0 where it is no client's */
-    bool done;                  /* the device has told that it has run */
+    char name[48];  /* "matmul" */
+    char label[56]; /* its beginning; "": it has none */
+    uint64_t session,
+        sequence; /* the session's number (struct session_limits); the operation's in it, 0: no client's */
+    bool done;    /* it is known to have run */
 };
 
 static inline void history_copy(char *to, size_t size, const char *from) {
@@ -41,8 +42,8 @@ static inline void history_copy(char *to, size_t size, const char *from) {
     to[length] = 0;
 }
 
-/* Before a launch goes to the device, which has run when `*completed`, which stays, has come to `number`. `kernel` NULL: it is
- * an operation; `label` may be NULL. A dozen stores, for that is done for every operation. */
+/* Called before a launch goes to the device. The launch has run when `*completed`, which stays valid, has come to `number`. `kernel`
+ * NULL: it is an operation; `label` may be NULL. Only a dozen stores, since it is done for every operation. */
 static inline void history_note(struct history *history, const _Atomic uint64_t *completed, uint64_t number,
                                 uint64_t session, uint64_t sequence, unsigned opcode, const char *kernel,
                                 const char *label) {
@@ -61,20 +62,21 @@ static inline void history_note(struct history *history, const _Atomic uint64_t 
     atomic_store_explicit(&history->count, count + 1, memory_order_release);
 }
 
-/* The last ones, newest first; returns how many. From a signal handler, too. */
+/* The last launches, newest first; returns how many. A signal handler may call it, too. */
 unsigned history_last(const struct history *history, struct history_operation *operations, unsigned capacity);
 
 /* ---- user kernels ---- */
 
-/* User kernels that are on the device: whom to name when it fails. The device's own kernels are not among them: they are
- * tested, a client's are not. Any thread. */
+/* Clients' kernels that are on the device, which are named when it fails. The device's own kernels are not noted: they are tested,
+ * clients' kernels are not. Any thread. */
 enum { FLIGHT_MAX = 64, FLIGHT_NAME_MAX = 63 };
 
 struct flight {
     pthread_mutex_t lock;
     unsigned next;
     struct flight_entry {
-        const _Atomic uint64_t *completed; /* it has run to its end when this has come to `number`; NULL: none */
+        const _Atomic uint64_t
+            *completed; /* the kernel has run when this has come to `number`; NULL: there is no entry */
         uint64_t number;
         char name[FLIGHT_NAME_MAX + 1];
     } entries[FLIGHT_MAX];
@@ -82,7 +84,7 @@ struct flight {
 
 void flight_init(struct flight *flight);
 void flight_finish(struct flight *flight);
-/* A launch is about to be put on the device; `completed` stays. Of more than FLIGHT_MAX the oldest is forgotten. */
+/* A launch is about to be put on the device; `completed` stays valid. Of more than FLIGHT_MAX launches the oldest is forgotten. */
 void flight_note(struct flight *flight, const _Atomic uint64_t *completed, uint64_t number, const char *name);
-/* Adds to the fault's words which of them have not run to their end. */
+/* Adds to the fault's message which of these kernels have not run to their end. */
 void flight_blame(struct flight *flight, struct fault *fault);

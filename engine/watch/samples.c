@@ -1,8 +1,8 @@
 #include "engine/watch/samples.h"
 
 enum {
-    SAMPLES_GAP = 16,        /* of short launches one in so many, on the mean, */
-    SAMPLES_GAP_LATER = 128, /* or in so many, where it costs more */
+    SAMPLES_GAP = 16,        /* mean gap between samples of short launches */
+    SAMPLES_GAP_LATER = 128, /* the same on a device that runs later, where a sample costs more */
 };
 
 /* Numerical Recipes' generator: the upper bits are random enough for a gap. */

@@ -34,7 +34,7 @@ bool trace_next(struct trace *trace, struct trace_event *event) {
     while (read != atomic_load_explicit(&trace->written, memory_order_acquire)) {
         *event = trace->ring[read % TRACE_RING];
         atomic_store_explicit(&trace->read, ++read, memory_order_release);
-        if (event->begin_ns >= trace->began_ns) /* else it belongs to a trace before this one */
+        if (event->begin_ns >= trace->began_ns) /* else it belongs to an earlier trace */
             return true;
     }
     return false;
@@ -78,7 +78,7 @@ int trace_start(struct trace *trace, const void *share, uint64_t session, struct
     trace->began_ns = clock_now();
     atomic_store(&trace->session, session);
     atomic_store(&trace->share, share);
-    atomic_store(&trace->on, true); /* whoever sees this has not seen an older ring */
+    atomic_store(&trace->on, true); /* last: a thread that sees it sees the stores above, too */
     return STATUS_OK;
 }
 
@@ -90,7 +90,7 @@ uint64_t trace_host_bytes(void) {
     return TRACE_RING * sizeof(struct trace_event);
 }
 
-/* Somebody may be writing an event just now, so the ring's addresses stay. */
+/* The ring stays mapped, since another thread may be writing an event just now. */
 void trace_rest(struct trace *trace) {
     if (trace->ring)
         madvise(trace->ring, TRACE_RING * sizeof *trace->ring, MADV_DONTNEED);
@@ -163,7 +163,7 @@ static void trace_describe(struct trace_event *event, const struct trace_launch 
 
 /* ---- the device's clock ---- */
 
-/* An event on a stream with nothing on it is reached at once, and the host sees when. 0: not in time, or not at all. */
+/* An event on a stream without work is reached at once, and the host notes when. 0: it was not reached in time. */
 static uint64_t origin_reach(struct trace *trace, struct device_event *event) {
     uint64_t begun = clock_now(), before = begun;
     struct fault fault;
@@ -202,7 +202,7 @@ static struct trace_origin *origin_create(struct trace *trace) {
     return NULL;
 }
 
-/* A moment not too long ago; NULL: the device does not tell. One that does not answer is not asked with every launch. */
+/* A moment not too long ago; NULL: the device does not tell the time. It is asked once a second at most, even if it does not answer. */
 static struct trace_origin *trace_origin(struct trace *trace) {
     if (trace->looked_ns && clock_now() - trace->looked_ns < TRACE_ORIGIN_NS)
         return trace->origin;
@@ -276,8 +276,8 @@ void trace_after(struct trace *trace, struct trace_line *line, struct device_str
     trace_append(trace, line, pending);
 }
 
-/* Both events have been reached. Times by different origins may differ by what the clocks are read apart; on a stream one
- * thing runs after the other. */
+/* Both events have been reached. Times of different origins may be off by the time between the readings of the two clocks; but launches
+ * of one stream run one after the other, so a begin before the last end is moved to it. */
 static void trace_settle(struct trace *trace, struct trace_line *line, struct trace_pending *pending) {
     const struct device_async *async = trace->device->vtable->async;
     struct trace_event *event = &pending->event;
