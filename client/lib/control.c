@@ -146,7 +146,7 @@ static int receive_frame(struct transport *transport, int64_t deadline_ms, struc
     return code;
 }
 
-static int wire_fault(const Tensord__Error *error, struct fault *fault) {
+int control_fault(const Tensord__Error *error, struct fault *fault) {
     enum status code = error->code > 0 && error->code < STATUS_COUNT ? (enum status)error->code : STATUS_INTERNAL;
     return fault_set(fault, code, "%s", error->message && *error->message ? error->message : status_text((int)code));
 }
@@ -158,7 +158,7 @@ int control_refusal(int fd, int64_t deadline_ms, struct fault *fault) {
     int code = receive_frame(&transport, deadline_ms, &header, &reply, fault);
     if (code)
         return code;
-    code = header.type == FRAME_ERROR ? wire_fault((const Tensord__Error *)reply, fault)
+    code = header.type == FRAME_ERROR ? control_fault((const Tensord__Error *)reply, fault)
                                       : fault_set(fault, STATUS_PROTOCOL, "%s in the clear, where TLS was asked for",
                                                   frame_type_name(header.type));
     protobuf_c_message_free_unpacked(reply, NULL);
@@ -176,9 +176,9 @@ int control_exchange(struct transport *transport, unsigned type, const ProtobufC
         return code;
     const Tensord__Error *error = header.type == FRAME_DONE ? ((const Tensord__Done *)reply)->error : NULL;
     if (header.type == FRAME_ERROR)
-        code = wire_fault((const Tensord__Error *)reply, fault);
+        code = control_fault((const Tensord__Error *)reply, fault);
     else if (error && header.sequence == sequence)
-        code = wire_fault(error, fault); /* Done can replace any reply: the role does not allow the request */
+        code = control_fault(error, fault); /* Done can replace any reply: the role does not allow the request */
     else if (header.type != reply_type || header.sequence != sequence)
         code =
             fault_set(fault, STATUS_PROTOCOL, "%s %llu instead of %s %llu", frame_type_name(header.type),
@@ -309,4 +309,16 @@ int control_no_device(const char *name, Tensord__Device *const *devices, size_t 
         used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "", devices[i]->name);
     return fault_set(fault, STATUS_NO_DEVICE, "no device \"%.48s\"; there %s %s", name, n == 1 ? "is" : "are",
                      n ? names : "none");
+}
+
+int control_check_names(const char *const names[], int n_names, Tensord__Device *const *devices, size_t n,
+                        struct fault *fault) {
+    for (int i = 0; i < n_names; i++) {
+        size_t at = 0;
+        while (at < n && strcmp(devices[at]->name, names[i]) != 0)
+            at++;
+        if (at == n)
+            return control_no_device(names[i], devices, n, fault);
+    }
+    return 0;
 }

@@ -41,6 +41,9 @@ struct tls_context *control_tls(const struct control *control);
 
 /* STATUS_NO_DEVICE: no device has this name; the message lists the devices. */
 int control_no_device(const char *name, Tensord__Device *const *devices, size_t n, struct fault *fault);
+/* The same for the first of these names that no device has; 0: each name is a device. */
+int control_check_names(const char *const names[], int n_names, Tensord__Device *const *devices, size_t n,
+                        struct fault *fault);
 
 /* The daemon's version, from Welcome: "tensord 0.1.0". */
 const char *control_server(const struct control *control);
@@ -81,6 +84,8 @@ int64_t control_now_ms(void);
 
 /* ---- the pieces: control.c ---- */
 
+/* The fault that an Error carries. */
+int control_fault(const Tensord__Error *error, struct fault *fault);
 /* Waits for the socket: 0, STATUS_TIMED_OUT, STATUS_CONNECTION. */
 int control_wait(int fd, short events, int64_t deadline_ms, struct fault *fault);
 /* Receives the Error frame with which the daemon refuses a connection in the clear; returns the code of that error. */

@@ -13,7 +13,7 @@
 
 enum { HANGUP_NAP_NS = 1000000 };
 
-static uint64_t now_ns(void) {
+uint64_t io_now_ns(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
@@ -21,7 +21,7 @@ static uint64_t now_ns(void) {
 
 void io_begin_tick(struct io *io) {
     io->state = IO_AWAKE;
-    io->opened_ns = now_ns();
+    io->opened_ns = io_now_ns();
 }
 
 bool io_urgent(struct io *io) {
@@ -126,7 +126,7 @@ static void io_poll(td_device *device) {
         io->state = IO_TICKING;
     }
     pthread_mutex_unlock(&device->lock);
-    uint64_t now = now_ns();
+    uint64_t now = io_now_ns();
     struct timespec timeout = {.tv_nsec = now < io->tick_ns && !ahead ? (long)(io->tick_ns - now) : 0};
     io->asleep_ns = now;
     if (!ticking && !ahead)
@@ -134,7 +134,7 @@ static void io_poll(td_device *device) {
     int n = ppoll(entries, 2, &timeout, NULL);
     if (n > 0 && entries[0].revents)
         (void)!read(io->wake_fd, &(uint64_t){0}, sizeof(uint64_t));
-    now = now_ns();
+    now = io_now_ns();
     pthread_mutex_lock(&device->lock);
     io->state = IO_AWAKE;
     io->out = io->in = false;

@@ -41,6 +41,9 @@ struct io {
     unsigned quiet, patience; /* ticks with nothing to send: so far, and before the thread sleeps */
 };
 
+/* Nanoseconds of CLOCK_MONOTONIC. */
+uint64_t io_now_ns(void);
+
 int io_start(struct td_device *device);
 /* Ends the thread after its last completions. Without the lock. */
 void io_stop(struct td_device *device);

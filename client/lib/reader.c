@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "client/lib/device.h"
 #include "client/lib/error.h"
@@ -335,15 +334,9 @@ void reader_pass_role(td_device *device) {
         io_wake(&device->io);
 }
 
-static int64_t now_ns(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
 /* Nothing has come: spins for a short time, then sleeps until something comes. */
-static void read_idle(td_device *device, int64_t *spin_until) {
-    int64_t now = now_ns();
+static void read_idle(td_device *device, uint64_t *spin_until) {
+    uint64_t now = io_now_ns();
     if (!*spin_until)
         *spin_until = now + SPIN_NS;
     if (now < *spin_until) {
@@ -358,7 +351,7 @@ void reader_until_done(td_device *device, const atomic_bool *done) {
     td_error cause;
     bool final = false;
     int got = 0;
-    int64_t spin_until = 0;
+    uint64_t spin_until = 0;
     device->reader.busy = true;
     pthread_mutex_unlock(&device->lock);
     while (!atomic_load_explicit(done, memory_order_acquire)) {

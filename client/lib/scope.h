@@ -47,3 +47,8 @@ void scope_forget_device(td_device *device);
 const char *label_current(size_t *bytes);
 /* The label has been used, or the call that would have used it has failed. */
 void label_clear(void);
+/* A call that would use the label has ended with this code: clears the label, unless the program can try the call again. */
+static inline void label_used(int code) {
+    if (code != TD_E_AGAIN && code != TD_E_NO_HOST_MEMORY)
+        label_clear();
+}

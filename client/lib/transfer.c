@@ -135,8 +135,7 @@ static td_tensor *upload_start(const struct source *source, struct upload *uploa
         }
     }
     pthread_mutex_unlock(&device->lock);
-    if (code != STATUS_AGAIN && code != STATUS_NO_HOST_MEMORY)
-        label_clear();
+    label_used(code);
     return tensor;
 }
 
@@ -424,8 +423,7 @@ static td_tensor *copy_between(td_tensor *tensor, td_device *to) {
         io_wake(&from->io);
     if (wake_to)
         io_wake(&to->io);
-    if (code != STATUS_AGAIN && code != STATUS_NO_HOST_MEMORY)
-        label_clear();
+    label_used(code);
     return copy ? copy : error_null();
 }
 

@@ -12,13 +12,13 @@
 
 enum { PINGS = 5 };
 
-static double seconds_now(void) {
+double command_now(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
-static int compare_doubles(const void *a, const void *b) {
+int command_compare(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
     return x < y ? -1 : x > y;
 }
@@ -26,11 +26,11 @@ static int compare_doubles(const void *a, const void *b) {
 static int ping_once(struct tensorctl *ctl, double *seconds, struct fault *fault) {
     Tensord__Ping request = TENSORD__PING__INIT;
     ProtobufCMessage *reply;
-    double start = seconds_now();
+    double start = command_now();
     int error = control_call(ctl->control, FRAME_PING, &request.base, FRAME_PONG, &reply, fault);
     if (error)
         return error;
-    *seconds = seconds_now() - start;
+    *seconds = command_now() - start;
     protobuf_c_message_free_unpacked(reply, NULL);
     return STATUS_OK;
 }
@@ -49,7 +49,7 @@ int command_ping(struct tensorctl *ctl, struct fault *fault) {
         }
     }
     if (!error) {
-        qsort(times, count, sizeof *times, compare_doubles);
+        qsort(times, count, sizeof *times, command_compare);
         text_line(stdout, "min %s, median %s", text_duration(text, times[0]), text_duration(median, times[count / 2]));
     }
     free(times);

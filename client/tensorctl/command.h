@@ -72,6 +72,9 @@ int command_view(struct tensorctl *ctl, struct fault *fault);
 int command_operations(struct tensorctl *ctl, struct fault *fault);
 /* Flushes standard output; STATUS_INTERNAL if something could not be written. */
 int command_flushed(struct fault *fault);
+/* Seconds of CLOCK_MONOTONIC, and an order of doubles for qsort(). */
+double command_now(void);
+int command_compare(const void *a, const void *b);
 
 /* command.c */
 int command_ping(struct tensorctl *ctl, struct fault *fault);

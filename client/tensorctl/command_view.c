@@ -29,19 +29,12 @@ static bool view_wants(const struct tensorctl *ctl, const char *device) {
 }
 
 static int view_check_names(const struct tensorctl *ctl, const Tensord__Status *status, struct fault *fault) {
-    int error = STATUS_OK;
     Tensord__Device **devices = calloc(status->n_devices + 1, sizeof(Tensord__Device *));
     if (!devices)
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a list of devices");
     for (size_t i = 0; i < status->n_devices; i++)
         devices[i] = status->devices[i]->device;
-    for (int i = 0; i < ctl->n_words && !error; i++) {
-        size_t at = 0;
-        while (at < status->n_devices && strcmp(devices[at]->name, ctl->words[i]) != 0)
-            at++;
-        if (at == status->n_devices)
-            error = control_no_device(ctl->words[i], devices, status->n_devices, fault);
-    }
+    int error = control_check_names(ctl->words, ctl->n_words, devices, status->n_devices, fault);
     free(devices);
     return error;
 }

@@ -17,6 +17,8 @@ void tensorctl_status_write(FILE *out, const Tensord__Status *status, enum tenso
 void tensorctl_json_write(FILE *out, const Tensord__Status *status, enum tensorctl_view view, bool pretty);
 /* The table of operations and what each device has of it; as JSON: status_json_write_operations(). */
 void tensorctl_operations_write(FILE *out, const Tensord__OperationList *list);
+/* "tensord 0.1.0, up 2.2 s, 1 device, 1 session" */
+void tensorctl_head(char *text, size_t size, const Tensord__Status *status);
 /* One device as a block of lines, and all devices as a table. */
 void tensorctl_device_write(FILE *out, const Tensord__DeviceStatus *device);
 void tensorctl_devices_write(FILE *out, const Tensord__Status *status);
@@ -106,3 +108,5 @@ void table_set(struct table *table, size_t row, unsigned column, const char *tex
 /* Fixes the widths and prints the titles; then rows are printed in any order. */
 void table_head(struct table *table, FILE *out);
 void table_row(const struct table *table, size_t row, FILE *out);
+/* Prints the titles and all rows, and finishes the table. */
+void table_write(struct table *table, FILE *out);

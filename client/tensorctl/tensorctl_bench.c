@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "client/tensorctl/command.h"
 #include "proto/files/json.h"
@@ -23,12 +22,6 @@ struct bench {
     float *bulk;
     td_tensor *small, *matrix, *large;
 };
-
-static double bench_now(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
-}
 
 /* ---- the work of each row; each function returns a code of the library ---- */
 
@@ -107,25 +100,20 @@ struct bench_result {
     double median_s, slow_s; /* `slow_s`: 99 % of the runs take no longer; 0: there are too few runs */
 };
 
-static int bench_compare(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
-
 /* The first run does not count. */
 static int bench_measure(struct bench *bench, const struct bench_row *row, double seconds, double *times,
                          struct bench_result *result) {
     int code = row->run(bench);
-    double end = bench_now() + seconds;
+    double end = command_now() + seconds;
     size_t n = 0;
-    while (!code && n < BENCH_SAMPLES_MAX && (n < BENCH_SAMPLES_MIN || bench_now() < end)) {
-        double begin = bench_now();
+    while (!code && n < BENCH_SAMPLES_MAX && (n < BENCH_SAMPLES_MIN || command_now() < end)) {
+        double begin = command_now();
         code = row->run(bench);
-        times[n++] = bench_now() - begin;
+        times[n++] = command_now() - begin;
     }
     if (code)
         return code;
-    qsort(times, n, sizeof *times, bench_compare);
+    qsort(times, n, sizeof *times, command_compare);
     *result = (struct bench_result){.samples = n, .median_s = times[n / 2]};
     if (n >= 100)
         result->slow_s = times[n - 1 - n / 100];

@@ -320,10 +320,7 @@ void tensorctl_devices_write(FILE *out, const Tensord__Status *status) {
         snprintf(text, sizeof text, "%.0f %%", device->busy_ratio * 100);
         table_set(&table, i, 8, text);
     }
-    table_head(&table, out);
-    for (size_t i = 0; i < status->n_devices; ++i)
-        table_row(&table, i, out);
-    table_finish(&table);
+    table_write(&table, out);
     for (size_t i = 0; i < status->n_devices; ++i)
         if (*tensorctl_device(status->devices[i])->uuid) {
             fputc('\n', out);

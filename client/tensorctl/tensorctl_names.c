@@ -118,10 +118,7 @@ static void names_write(const struct names_found *found, size_t devices, bool al
     for (size_t d = 0; d < devices; d++)
         for (size_t i = 0; i < found[d].count; i++)
             names_fill_row(&table, row++, all, found[d].device, &found[d].infos[i]);
-    table_head(&table, stdout);
-    for (size_t i = 0; i < count; i++)
-        table_row(&table, i, stdout);
-    table_finish(&table);
+    table_write(&table, stdout);
 }
 
 static int names_list(td_device *device, bool all, td_name_info **infos, size_t *count, struct fault *fault) {

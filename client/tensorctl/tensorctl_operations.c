@@ -93,10 +93,7 @@ static void operations_table(FILE *out, const Tensord__OperationList *list) {
         operations_devices(list, list->operations[i], text, sizeof text);
         table_set(&table, i, 2, text);
     }
-    table_head(&table, out);
-    for (size_t i = 0; i < list->n_operations; ++i)
-        table_row(&table, i, out);
-    table_finish(&table);
+    table_write(&table, out);
 }
 
 /* One line about a device, and one line with the reason for each operation that it lacks. */

@@ -7,12 +7,12 @@
 #include "proto/files/status_json.h"
 #include "proto/ops/status.h"
 
-static void tensorctl_head(FILE *out, const Tensord__Status *status) {
+void tensorctl_head(char *text, size_t size, const Tensord__Status *status) {
     char up[TEXT_UNIT_MAX];
-    text_line(out, "%s%s, up %s, %zu device%s, %zu session%s%s",
-              strncmp(status->version, "tensord", 7) ? "tensord " : "", status->version,
-              text_duration(up, status->uptime_s), status->n_devices, status->n_devices == 1 ? "" : "s",
-              status->n_sessions, status->n_sessions == 1 ? "" : "s", status->draining ? ", draining" : "");
+    snprintf(text, size, "%s%s, up %s, %zu device%s, %zu session%s%s",
+             strncmp(status->version, "tensord", 7) ? "tensord " : "", status->version,
+             text_duration(up, status->uptime_s), status->n_devices, status->n_devices == 1 ? "" : "s",
+             status->n_sessions, status->n_sessions == 1 ? "" : "s", status->draining ? ", draining" : "");
 }
 
 /* ---- sessions ---- */
@@ -215,10 +215,7 @@ static void tensorctl_principals(FILE *out, const Tensord__Status *status) {
     for (size_t i = 0; i < status->n_principals; ++i)
         for (size_t d = 0; d < status->principals[i]->n_devices; ++d)
             principals_row(&table, row++, status->principals[i], status->principals[i]->devices[d]);
-    table_head(&table, out);
-    for (size_t i = 0; i < count; ++i)
-        table_row(&table, i, out);
-    table_finish(&table);
+    table_write(&table, out);
 }
 
 /* ---- the whole ---- */
@@ -245,11 +242,13 @@ static void tensorctl_logins(FILE *out, const Tensord__LoginStatus *logins) {
 }
 
 void tensorctl_status_write(FILE *out, const Tensord__Status *status, enum tensorctl_view view) {
+    char head[256];
     if (view == TENSORCTL_DEVICES)
         return tensorctl_devices_write(out, status);
     if (view == TENSORCTL_SESSIONS)
         return tensorctl_sessions(out, status);
-    tensorctl_head(out, status);
+    tensorctl_head(head, sizeof head, status);
+    text_line(out, "%s", head);
     tensorctl_logins(out, status->logins);
     for (size_t i = 0; i < status->n_devices; ++i) {
         fputc('\n', out);

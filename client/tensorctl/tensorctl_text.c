@@ -319,3 +319,10 @@ void table_row(const struct table *table, size_t row, FILE *out) {
         cells[i] = table_cell(table, row, i);
     table_print(table, cells, out);
 }
+
+void table_write(struct table *table, FILE *out) {
+    table_head(table, out);
+    for (size_t row = 0; row < table->n_rows; ++row)
+        table_row(table, row, out);
+    table_finish(table);
+}

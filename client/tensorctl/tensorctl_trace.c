@@ -37,14 +37,9 @@ static void trace_interrupt(int number) {
 
 /* ---- frames of a device ---- */
 
-static int source_fault(const Tensord__Error *error, struct fault *fault) {
-    enum status code = error->code > 0 && error->code < STATUS_COUNT ? (enum status)error->code : STATUS_INTERNAL;
-    return fault_set(fault, code, "%.200s", error->message);
-}
-
 static int source_error(const struct frame_header *header, const uint8_t *message, struct fault *fault) {
     Tensord__Error *error = tensord__error__unpack(NULL, header->message_bytes, message);
-    int code = error ? source_fault(error, fault) : fault_set(fault, STATUS_PROTOCOL, "a malformed Error");
+    int code = error ? control_fault(error, fault) : fault_set(fault, STATUS_PROTOCOL, "a malformed Error");
     tensord__error__free_unpacked(error, NULL);
     return code;
 }
@@ -71,7 +66,7 @@ static int source_on_message(void *owner, const struct frame_header *header, con
     if (!source->data)
         return fault_set(fault, STATUS_PROTOCOL, "a malformed TraceData of %u bytes", header->message_bytes);
     if (source->data->error)
-        return source_fault(source->data->error, fault);
+        return control_fault(source->data->error, fault);
     *sink = source->payload;
     return header->payload_bytes ? STATUS_OK : source_end(source, fault);
 }
@@ -193,18 +188,6 @@ static bool tracing_wants(const Tensord__Device *device, const char *const names
     return !n_names && !strcmp(device->state, "ready");
 }
 
-static int tracing_check_names(const Tensord__DeviceList *list, const char *const names[], int n_names,
-                               struct fault *fault) {
-    for (int i = 0; i < n_names; i++) {
-        size_t at = 0;
-        while (at < list->n_devices && strcmp(list->devices[at]->name, names[i]) != 0)
-            at++;
-        if (at == list->n_devices)
-            return control_no_device(names[i], list->devices, list->n_devices, fault);
-    }
-    return STATUS_OK;
-}
-
 static void tracing_open(struct tracing *tracing, const char *url, struct tls_context *tls,
                          const Tensord__DeviceList *list, const char *const names[], int n_names,
                          const struct trace_wish *wish) {
@@ -274,7 +257,7 @@ static int tracing_do(struct tracing *tracing, const char *url, struct tls_conte
     char text[CONTROL_URL_MAX];
     int code = control_url(url, text, fault);
     if (code == STATUS_OK)
-        code = tracing_check_names(list, names, n_names, fault);
+        code = control_check_names(names, n_names, list->devices, list->n_devices, fault);
     if (code != STATUS_OK)
         return code;
     const char *path = wish->path;

@@ -418,14 +418,10 @@ static void draw_help(struct pen *pen) {
 
 static void draw_head(struct pen *pen, const struct top *top) {
     const Tensord__Status *status = top->status;
-    char up[TEXT_UNIT_MAX];
-    if (!status)
-        pen_put(pen, TOP_BOLD, "tensord");
-    else
-        pen_print(pen, TOP_BOLD, "%s%s, up %s, %zu device%s, %zu session%s%s",
-                  strncmp(status->version, "tensord", 7) ? "tensord " : "", status->version,
-                  text_duration(up, status->uptime_s), status->n_devices, status->n_devices == 1 ? "" : "s",
-                  status->n_sessions, status->n_sessions == 1 ? "" : "s", status->draining ? ", draining" : "");
+    char text[DRAW_TEXT_MAX] = "tensord";
+    if (status)
+        tensorctl_head(text, sizeof text, status);
+    pen_put(pen, TOP_BOLD, text);
     pen_line(pen);
 }
 
