@@ -6,32 +6,32 @@
 
 enum { SETS = 256, WAYS = 4, ALGORITHMS = 4 };
 
-/* What cublasLt wants to be told of a product, ready for the call; all of it is the plan's own memory. */
+/* The description of a product for cublasLt, ready for the call. The plan owns all of it. */
 struct blas_plan {
     struct blas_product product;
-    uint64_t used; /* when last; 0: free */
+    uint64_t used; /* when it was used last; 0: the place is free */
     size_t workspace;
     const struct blas_type *type;
-    /* What cublasLt has to offer, the best first; `algorithms` 0: nothing. One that cannot do this product makes room for
-     * the next. */
+    /* The algorithms that cublasLt offers, the best first; `algorithms` 0: none. An algorithm that fails for this product is dropped, and the
+     * next takes its place. */
     int algorithms, algorithm;
-    unsigned put_off; /* products since cublasLt could not say what it has, for a reason that may pass; 0: it could */
+    unsigned put_off; /* products since cublasLt offered none for a reason that may pass; 0: it has answered */
     cublasLtMatmulAlgo_t offered[ALGORITHMS];
     cublasLtMatmulDescOpaque_t description;
     cublasLtMatrixLayoutOpaque_t a, b, d;
 };
 
 struct cuda_blas {
-    cublasLtHandle_t handle; /* NULL: cublasLt could not be had */
-    uint64_t wanted;         /* how often, since then */
+    cublasLtHandle_t handle; /* NULL: cublasLt could not be opened */
+    uint64_t wanted;         /* how often it was needed since then */
     size_t workspace;
     uint64_t clock;
     struct blas_plan plans[SETS][WAYS];
 };
 
-/* How products of a dtype are computed. Half precision accumulates in float32 and is rounded once: partial sums are not
- * added up in the output's type. With bias and activation (linear) it is so, too: these come before the rounding, of sums
- * that are split after their parts have been added up in float32. */
+/* How products of a dtype are computed. Half precision is accumulated in float32 and rounded once: partial sums are not added up in the
+ * output's type. The same holds for bias and activation (linear): they come before the rounding, and for sums that are split after the
+ * parts have been added up in float32. */
 struct blas_type {
     cudaDataType element, scale;
     cublasComputeType_t compute, compute_tf32;
@@ -54,14 +54,14 @@ static const struct blas_type types[DTYPE_COUNT] = {
     [DTYPE_F64] = {CUDA_R_64F, CUDA_R_64F, CUBLAS_COMPUTE_64F, CUBLAS_COMPUTE_64F, CUBLASLT_REDUCTION_SCHEME_MASK},
 };
 
-/* A refusal that says something of the product; others, such as want of memory, may be gone the next time. */
+/* Whether a refusal depends on the product alone. Other reasons, such as lack of memory, may be gone the next time. */
 static bool blas_lasts(cublasStatus_t status) {
     return status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE ||
            status == CUBLAS_STATUS_ARCH_MISMATCH;
 }
 
-/* Whatever cublasLt says but success is a refusal, since there is another way to compute every product; unless the device
- * has failed. cublasLt has a CUDA runtime of its own: ours knows of a sticky error when it is asked something. */
+/* Every error of cublasLt is a refusal, since there is another way to compute every product; unless the device has failed. cublasLt has a
+ * CUDA runtime of its own: this module's runtime notices a sticky error at its next call. */
 static int blas_refused(cublasStatus_t status, const char *call, bool *refused, struct fault *fault) {
     size_t unused, total;
     cudaError_t error = cudaSuccess;
@@ -70,7 +70,7 @@ static int blas_refused(cublasStatus_t status, const char *call, bool *refused, 
         error = cudaMemGetInfo(&unused, &total);
         if (error == cudaSuccess)
             error =
-                cudaGetLastError(); /* of the runtime; one that cublasLt has left there is dealt with by the refusal */
+                cudaGetLastError(); /* clears an error that cublasLt has left in the runtime: the refusal handles it */
     }
     enum status code = error == cudaSuccess ? STATUS_OK : (enum status)cuda_fault(fault, error, call);
     return code == STATUS_DEVICE_LOST ? code : STATUS_OK;
@@ -85,12 +85,12 @@ static int blas_refused(cublasStatus_t status, const char *call, bool *refused, 
 
 struct cuda_blas *blas_create(const struct cuda *cuda) {
     struct cuda_blas *blas = calloc(1, sizeof *blas);
-    if (blas) /* as much as NVIDIA advises: split sums of Hopper's kernels want more */
+    if (blas) /* as much as NVIDIA advises: on Hopper, kernels with split sums need more */
         blas->workspace = (size_t)(cuda->capability >= 90 ? 32 : 8) << 20;
     return blas;
 }
 
-/* Where cublasLt could not be had it is asked for again, but not for each product: it may take its time to say no. */
+/* If cublasLt could not be opened, it is tried again, but not for each product: a failure may take long. */
 enum { EVERY = 64 };
 
 static int blas_open(struct cuda_blas *blas, bool *refused, struct fault *fault) {
@@ -120,7 +120,7 @@ struct attribute {
 #define ATTRIBUTE(name, value)                                                                                         \
     { (name), &(value), sizeof(value) }
 
-/* The activations that cublasLt applies; its GELU is the one with tanh. */
+/* The activations that cublasLt applies. Its GELU is the approximation with tanh. */
 static const uint32_t epilogues[OP_ACTIVATION_COUNT] = {
     [OP_ACTIVATION_NONE] = CUBLASLT_EPILOGUE_DEFAULT,
     [OP_ACTIVATION_RELU] = CUBLASLT_EPILOGUE_RELU,
@@ -137,8 +137,8 @@ static cublasStatus_t plan_set(struct blas_plan *plan, const struct attribute *a
                                           attribute->value, attribute->size);
 }
 
-/* cublasLt takes the bias' alignment from its address, when it chooses an algorithm: until there is a real one, it is given
- * one that is no more aligned than promised. */
+/* When cublasLt chooses an algorithm, it takes the alignment of the bias from its address. There is no bias yet, so cublasLt is given an
+ * address that is aligned no better than promised. */
 static cublasStatus_t plan_describe_epilogue(struct blas_plan *plan) {
     const struct blas_product *product = &plan->product;
     const void *bias = (const void *)(uintptr_t)product->bias_alignment;
@@ -177,7 +177,7 @@ static cublasStatus_t plan_describe_product(struct blas_plan *plan) {
     return plan_describe_epilogue(plan);
 }
 
-/* `rows` and `columns` as op() presents them. */
+/* `rows` and `columns` after op(). */
 static cublasStatus_t plan_describe_matrix(const struct blas_plan *plan, const struct blas_matrix *matrix, int64_t rows,
                                            int64_t columns, cublasLtMatrixLayoutOpaque_t *layout) {
     uint64_t stored_rows = (uint64_t)(matrix->transposed ? columns : rows);
@@ -205,7 +205,7 @@ static cublasStatus_t plan_describe(struct blas_plan *plan) {
 
 /* ---- algorithms ---- */
 
-/* Of what is offered, what works, and besides the best one only what needs no more memory than that. */
+/* Keeps the offered algorithms that work; after the best one, only those that need no more memory than it does. */
 static void plan_keep(struct blas_plan *plan, const cublasLtMatmulHeuristicResult_t *results, int found) {
     plan->algorithm = plan->algorithms = 0;
     plan->workspace = 0;
@@ -218,7 +218,7 @@ static void plan_keep(struct blas_plan *plan, const cublasLtMatmulHeuristicResul
     }
 }
 
-/* cublasLt takes 256 bytes for granted where it is not told the addresses' alignment. */
+/* cublasLt assumes addresses aligned to 256 bytes unless it is told their alignment. */
 static cublasStatus_t plan_choose(struct cuda_blas *blas, struct blas_plan *plan) {
     const struct blas_product *product = &plan->product;
     uint64_t workspace = blas->workspace;
@@ -269,7 +269,7 @@ int blas_plan_find(struct cuda_blas *blas, const struct blas_product *product, s
             *out = set[i].algorithms ? &set[i] : NULL;
             if (!set[i].put_off || set[i].put_off++ % EVERY != 0)
                 return STATUS_OK;
-            plan = &set[i]; /* the same is asked again */
+            plan = &set[i]; /* a plan that is put off is asked for again */
             break;
         }
         plan = set[i].used < plan->used ? &set[i] : plan;
@@ -293,7 +293,7 @@ size_t blas_plan_workspace(const struct blas_plan *plan) {
     return plan->workspace;
 }
 
-/* One algorithm's turn. */
+/* Tries one algorithm. */
 static cublasStatus_t plan_multiply(const struct cuda_blas *blas, struct blas_plan *plan, int algorithm,
                                     const struct blas_operands *operands, void *workspace, cudaStream_t stream) {
     static const float one = 1, zero = 0;

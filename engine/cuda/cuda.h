@@ -1,7 +1,7 @@
 /* The CUDA device, as its drivers see it. Includable from C and from CUDA C++.
  *
- * A driver puts one launch on a stream and returns; nothing here waits for the device. The submitter's thread makes all of
- * these calls. Every call of CUDA is checked with CUDA_TRY, which leaves a fault and returns from the driver. */
+ * A driver puts one launch on a stream and returns; it never waits for the device. Only the submitter's thread calls drivers. Every call
+ * of CUDA is checked with CUDA_TRY, which sets a fault and returns from the driver. */
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -13,12 +13,12 @@ extern "C" {
 #include "engine/device/launch.h"
 #include "engine/device/op_kernel.h"
 
-/* Memory for a product by cublasLt, which says how much it wants when the submitter asks; and kept for the next ones on the
- * same stream, which run after it. Other kernels' is launch->workspace. */
+/* Scratch memory for products by cublasLt, which tells how much it needs when the submitter asks. It is kept for later products on the
+ * same stream, which run after this one. Other kernels use launch->workspace. */
 struct cuda_scratch {
     void *memory;
     size_t bytes;
-    uint64_t used; /* when last, by the device's count */
+    uint64_t used; /* when it was used last, by the device's count of uses */
 };
 
 struct cuda_stream {
@@ -37,32 +37,32 @@ struct cuda {
     uint32_t grid_max[3], block_max[3];
     struct cuda_blas *blas;              /* created with the first product */
     uint16_t fused[OP_ACTIVATION_COUNT]; /* dtypes, as bits, whose activation is left to cublasLt: cuda_fused.c */
-    /* Products of floats: that cublasLt computed, and that the module's own kernel did, for want of an algorithm or of
-     * memory. Written by the submitter's thread, read by any. */
+    /* Products of floats that cublasLt has computed, and that the module's own kernel has, because there was no algorithm or no memory.
+     * Written by the submitter's thread, read by any. */
     uint64_t products_library, products_slow;
 };
 
 static inline bool cuda_fuses(const struct cuda *cuda, unsigned activation, enum dtype dtype) {
     return activation < OP_ACTIVATION_COUNT && (cuda->fused[activation] >> dtype & 1);
 }
-/* Sets it as the module's table and TENSORD_CUDA_FUSED say. */
+/* Sets cuda->fused from the module's table and TENSORD_CUDA_FUSED. */
 void cuda_fused_init(struct cuda *cuda);
 
 static inline void cuda_count_up(uint64_t *counter) {
     __atomic_fetch_add(counter, 1, __ATOMIC_RELAXED);
 }
 
-/* Puts a launch whose kernel is known to exist on the stream. An error is the device's: see cuda_fault(). */
+/* Puts a launch whose kernel exists on the stream. An error is a failure of the device: see cuda_fault(). */
 typedef int cuda_driver(struct cuda *cuda, struct cuda_stream *stream, const struct launch *launch,
                         struct fault *fault);
 
-/* Tells of each kernel of a source, until one is answered with false. `common`: one that jobs use all the time. Of CUB's
- * kernels nobody tells: only CUB knows which it launches. */
+/* A walk calls `seen` for each kernel of a source until that returns false. `common`: a kernel that jobs use all the time. CUB's kernels are
+ * not among them: only CUB knows which kernels it launches. */
 typedef bool cuda_kernel_seen(void *context, bool common, const void *kernel);
 typedef bool cuda_kernel_walk(cuda_kernel_seen *seen, void *context);
 
-/* What the module has for an operation: cuda_kernel_NAME, defined beside its driver. The functions of `base` are the owner
- * thread's, and call nothing of CUDA. */
+/* The module's entry for an operation: cuda_kernel_NAME, defined next to its driver. The owner thread calls the functions of `base`, which
+ * do not call CUDA. */
 struct cuda_kernel {
     struct op_kernel base;
     cuda_driver *driver;
@@ -73,7 +73,7 @@ OP_KERNELS(CUDA_KERNEL)
 CUDA_KERNEL(, elementwise)
 #undef CUDA_KERNEL
 
-/* op_kernel.dtypes where a driver looks its kernel up by dtype: those that have one, as `has` says. */
+/* Makes op_kernel.dtypes for a driver that looks its kernel up by dtype: the dtypes for which `has` returns true. */
 #define CUDA_KERNELS_FOUND(name, has)                                                                                  \
     static uint32_t name(const struct device *device, unsigned opcode) {                                               \
         uint32_t found = 0;                                                                                            \
@@ -90,13 +90,13 @@ static inline bool cuda_dtype_common(enum dtype dtype) {
     return dtype == DTYPE_F16 || dtype == DTYPE_BF16 || dtype == DTYPE_F32;
 }
 
-/* Makes the stream's scratch at least this large, with what was in it gone; it is kept until the device needs the memory
- * for another stream, or has nothing to do for a while. NULL and a fault where there is no more: with STATUS_OUT_OF_MEMORY
- * the driver goes on without, for what it returns is the device's failure. */
+/* Makes the stream's scratch memory at least this large; its content is lost. It is kept until the device needs the memory for another
+ * stream, or has had nothing to do for a while. NULL and a fault if there is no memory: with STATUS_OUT_OF_MEMORY the driver must go on
+ * without scratch memory, since an error that it returns counts as a failure of the device. */
 void *cuda_scratch(struct cuda_stream *stream, size_t bytes, struct fault *fault);
 
-/* Turns a CUDA error into a fault that names the call, CUDA's name for the error and its words: STATUS_DEVICE_LOST for a
- * sticky one, STATUS_OUT_OF_MEMORY for cudaErrorMemoryAllocation, STATUS_INTERNAL for the rest. Returns its code. */
+/* Turns a CUDA error into a fault that names the call and has CUDA's name and message of the error: STATUS_DEVICE_LOST for a sticky error,
+ * STATUS_OUT_OF_MEMORY for cudaErrorMemoryAllocation, STATUS_INTERNAL for others. Returns the fault's code. */
 int cuda_fault(struct fault *fault, cudaError_t error, const char *call);
 
 #define CUDA_TRY(fault, call)                                                                                          \

@@ -8,8 +8,8 @@
 #include "engine/cuda/blas.h"
 #include "engine/device/module.h"
 
-/* Of free memory, what is left to CUDA itself; workspaces may be three quarters of that, so that they and the pool never
- * compete. Products want 32 MiB a stream on Hopper. */
+/* The free memory that is left to CUDA itself. Workspaces may have three quarters of it, so that they and the pool never compete. Products
+ * need 32 MiB for each stream on Hopper. */
 static uint64_t cuda_kept(uint64_t unused, uint64_t total) {
     uint64_t kept = (UINT64_C(512) << 20) + total / 128;
     return kept < unused / 2 ? kept : unused / 2;
@@ -66,16 +66,16 @@ static void cuda_host_release(struct device *base, void *segment, size_t bytes) 
 
 /* ---- the device ---- */
 
-/* CUDA puts all streams of a process into 8 hardware queues unless it is told otherwise before it starts: from the third
- * session on, one's copies would wait behind another's kernels. It looks when it is first called, which is after this module
- * has been loaded. */
+/* Unless it is told otherwise before it starts, CUDA puts all streams of a process into 8 hardware queues: from the third session on, one
+ * session's copies would wait for another's kernels. CUDA reads the variable when it is first called, which is after this module has
+ * been loaded. */
 __attribute__((constructor)) static void cuda_connections(void) {
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
 }
 
 extern const struct device_vtable cuda_device_vtable;
 
-/* "13.0" of 13000. */
+/* "13.0" for 13000. */
 static void cuda_version_text(char *text, size_t size, int version) {
     snprintf(text, size, "%d.%d", version / 1000, version % 1000 / 10);
 }
@@ -93,7 +93,7 @@ static int cuda_read_identity(struct cuda_device *device, const struct cudaDevic
     for (int i = 0; i < 16; i++) /* 8-4-4-4-12 digits, as nvidia-smi writes it */
         used += snprintf(info->uuid + used, sizeof info->uuid - (size_t)used, "%s%02x",
                          i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", id[i]);
-    if (part) /* CUDA may tell the whole GPU's */
+    if (part) /* CUDA may tell the UUID of the whole GPU */
         snprintf(info->uuid, sizeof info->uuid, "%s", part);
     snprintf(info->kind, sizeof info->kind, "%s", cuda_device_vtable.kind);
     snprintf(info->model, sizeof info->model, "%.127s", properties->name);
@@ -102,7 +102,7 @@ static int cuda_read_identity(struct cuda_device *device, const struct cudaDevic
     return STATUS_OK;
 }
 
-/* Before anything of the device's memory is taken. Without a monitor there are no readings, and no harm is done. */
+/* To be called before any memory of the device is taken. If there is no monitor, there are only no readings. */
 static int cuda_watch(struct cuda_device *device, bool readings, struct fault *fault) {
     struct device_info *info = &device->info;
     CUDA_TRY(fault, cudaDeviceGetPCIBusId(info->bus, sizeof info->bus, device->cuda.ordinal));
@@ -114,8 +114,8 @@ static int cuda_watch(struct cuda_device *device, bool readings, struct fault *f
 
 /* ---- rates ---- */
 
-/* Floating-point operations per clock and multiprocessor in products: of CUDA's programming guide and NVIDIA's papers on each
- * architecture, without sparsity. */
+/* Floating-point operations of products per clock and multiprocessor, without sparsity: from CUDA's programming guide and NVIDIA's papers on
+ * each architecture. */
 static const struct cuda_rates {
     int capability; /* and above */
     double f8, f16, tf32, f32, f64;
@@ -125,11 +125,11 @@ static const struct cuda_rates {
     {0, 128, 128, 128, 128, 4},
 };
 
-/* What of the peak is usually reached, times the clock: cudaDeviceProp has none any more, and all since 2017 run at 1.4 to
- * 2.5 GHz under load. What launches really take corrects it. */
+/* The usual part of the peak rate, times the clock in GHz: cudaDeviceProp does not tell the clock any more, and all devices since 2017 run
+ * at 1.4 to 2.5 GHz under load. The times that launches really take correct it. */
 static const double cuda_clock = 0.6 * 1.7;
 
-/* Gigabits a second of a memory pin: of HBM, whose buses are wide, and of GDDR. */
+/* Gigabits a second of one memory pin: of HBM, which has wide buses, and of GDDR. */
 enum { CUDA_HBM_BITS = 2048 };
 static const double cuda_pin_hbm = 5, cuda_pin_gddr = 16, cuda_bytes_unknown = 500;
 
@@ -177,7 +177,7 @@ static int cuda_read_memory(struct cuda_device *device, uint64_t wanted, struct 
     uint64_t kept = cuda_kept(free_bytes, total_bytes);
     device->memory_total = wanted ? wanted : free_bytes - kept;
     device->workspaces.limit = kept / 4 * 3;
-    /* Scratch memory that is given back stays in CUDA's pool. */
+    /* So that scratch memory that is given back stays in CUDA's pool. */
     CUDA_TRY(fault, cudaDeviceGetDefaultMemPool(&pool, device->cuda.ordinal));
     CUDA_TRY(fault, cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep));
     return STATUS_OK;

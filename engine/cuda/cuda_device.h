@@ -1,4 +1,4 @@
-/* The CUDA device as the engine's backend: what cuda.h shows its drivers, and what only the backend itself sees. */
+/* The CUDA device as the engine's backend: the struct cuda that its drivers see (cuda.h), and the parts that only the backend sees. */
 #pragma once
 
 #include <pthread.h>
@@ -21,7 +21,7 @@ struct device_stream {
     struct device_stream *next, **previous; /* in the device's list */
 };
 
-/* Scratch memory of all streams. The submitter's thread, but for what any thread may read. */
+/* Scratch memory of all streams. The submitter's thread; any thread may read the atomic fields. */
 struct cuda_workspaces {
     struct device_stream *streams;
     uint64_t clock, limit;
@@ -33,8 +33,8 @@ struct cuda_device {
     struct cuda cuda;
     uint64_t memory_total; /* bytes that the pool may take */
     int priority_least, priority_greatest;
-    struct device_info info;   /* as read when it was opened, */
-    struct device_rates rates; /* too */
+    struct device_info info;   /* as of when it was opened */
+    struct device_rates rates; /* as of when it was opened */
     struct monitor *monitor;   /* NULL: no readings */
     struct preload preload;
     struct cuda_memory memory;
@@ -43,10 +43,10 @@ struct cuda_device {
     struct device_event *events, *events_timed; /* unused ones */
 };
 
-/* By opcode; each the base of a struct cuda_kernel. */
+/* By opcode; each entry is the base of a struct cuda_kernel. */
 extern const struct op_kernel *const cuda_operations[OP_CODE_MAX];
 
-/* Makes the device the calling thread's: CUDA keeps that for each thread. Before every other call of CUDA. */
+/* Makes the device the current one of the calling thread. To be called before every other call of CUDA by that thread. */
 int cuda_enter(const struct cuda *cuda, struct fault *fault);
 
 /* user_kernel.c */
@@ -59,5 +59,5 @@ void cuda_events_destroy(struct cuda_device *device);
 /* cuda_places.c */
 int cuda_count(unsigned *count, struct fault *fault);
 int cuda_list(struct device_place *places, unsigned capacity, unsigned *count, struct fault *fault);
-/* The UUID of the one MIG device that this process sees, as its environment says; NULL where it sees whole GPUs. */
+/* The UUID of the one MIG device that this process sees, from its environment; NULL: it sees whole GPUs. */
 const char *cuda_visible_part(void);

@@ -1,6 +1,6 @@
 #include "engine/cuda/cuda.h"
 
-/* After one of these nothing more can be done in this process: CUDA says so of each. */
+/* Sticky errors: after each of them, CUDA's documentation says, the process must end. */
 static const cudaError_t cuda_sticky[] = {
     cudaErrorIllegalAddress,   cudaErrorLaunchFailure,       cudaErrorLaunchTimeout,
     cudaErrorAssert,           cudaErrorMisalignedAddress,   cudaErrorInvalidAddressSpace,
@@ -17,6 +17,6 @@ int cuda_fault(struct fault *fault, cudaError_t error, const char *call) {
     for (size_t i = 0; i < sizeof cuda_sticky / sizeof *cuda_sticky; i++)
         if (cuda_sticky[i] == error)
             code = STATUS_DEVICE_LOST;
-    cudaGetLastError(); /* the thread's last error, so that it is not found again by a call that succeeds */
+    cudaGetLastError(); /* clears the thread's last error, so that later calls, which succeed, do not find it again */
     return fault_set(fault, code, "%s (%s) in %.120s", cudaGetErrorString(error), cudaGetErrorName(error), call);
 }

@@ -1,11 +1,11 @@
-/* Whose activations cublasLt may apply by itself.
+/* The activations and dtypes that cublasLt may apply by itself.
  *
- * What NVIDIA's epilogues do with a NaN, and how exact their GELU is, is written nowhere: a ReLU that is max(x, 0) without
- * care makes 0 of a NaN, and the hardware's tanh is off by 5e-4. So none is used before somebody has looked: bench-cuda's row
- * "first" tries both for each dtype and prints what may be set, and the conformance suite run with that set tries all shapes
- * of LINEAR. What has passed both goes into the table here; TENSORD_CUDA_FUSED=relu_f16,gelu_f32 (or all, or none) sets
- * something else. Not decided by the device itself when it is opened: one product of one shape says nothing of the other
- * algorithms' epilogues, and results must not depend on whether such a trial has ended. */
+ * NVIDIA does not document what its epilogues do with a NaN, nor how exact their GELU is: a ReLU that is a plain max(x, 0) makes 0 of a
+ * NaN, and the hardware's tanh is off by 5e-4. So no epilogue is used before it has been tested: bench-cuda's row "first" tries both
+ * activations for each dtype and prints what may be set, and the conformance suite, run with that setting, tries all shapes of
+ * LINEAR. What has passed both goes into the table here. TENSORD_CUDA_FUSED=relu_f16,gelu_f32 (or all, or none) overrides the table.
+ * Why the device does not test this when it is opened: a product of one shape says nothing about the epilogues of other algorithms,
+ * and results must not depend on whether such a test has ended. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,14 +15,14 @@ static const struct {
     const char *name;
     unsigned activation;
     enum dtype dtype;
-    bool right; /* found out on a device */
+    bool right; /* has passed both tests on a device */
 } fused_table[] = {
     {"relu_f16", OP_ACTIVATION_RELU, DTYPE_F16, false},        {"relu_bf16", OP_ACTIVATION_RELU, DTYPE_BF16, false},
     {"relu_f32", OP_ACTIVATION_RELU, DTYPE_F32, false},        {"gelu_f16", OP_ACTIVATION_GELU_TANH, DTYPE_F16, false},
     {"gelu_bf16", OP_ACTIVATION_GELU_TANH, DTYPE_BF16, false}, {"gelu_f32", OP_ACTIVATION_GELU_TANH, DTYPE_F32, false},
 };
 
-/* Whether a list of words with commas between them has this one. */
+/* Whether a list of words, separated by commas, has this word. */
 static bool fused_listed(const char *list, const char *word) {
     size_t length = strlen(word);
     for (const char *at = list; *at; at += strcspn(at, ","), at += *at == ',')

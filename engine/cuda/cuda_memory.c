@@ -13,7 +13,7 @@ struct cuda_returned {
 
 static void memory_free(struct cuda_memory *memory, const struct cuda_returned *returned) {
     struct fault fault;
-    (void)cuda_enter(memory->cuda, &fault); /* where that fails: an address tells whose memory it is */
+    (void)cuda_enter(memory->cuda, &fault); /* if that fails, CUDA still finds the device by the address */
     if (returned->pinned)
         cudaFreeHost(returned->segment);
     else
@@ -40,7 +40,7 @@ static void memory_free_one(struct cuda_memory *memory) {
     pthread_cond_broadcast(&memory->done);
 }
 
-/* Once it cannot it does not try again: reservations say what is wrong. */
+/* If pinning fails, the thread does not try again: reservations report the error. */
 static void memory_pin_one(struct cuda_memory *memory) {
     struct fault fault;
     void *segment;
@@ -86,7 +86,7 @@ void cuda_memory_init(struct cuda_memory *memory, const struct cuda *cuda, struc
         memory->ahead = false;
 }
 
-/* Hands memory to the thread. False: there is none, or no memory to remember it by. */
+/* Hands memory to the thread. False: there is no thread, or no host memory for the note. */
 static bool memory_return(struct cuda_memory *memory, const struct cuda_returned *returned) {
     struct cuda_returned *copy = memory->started ? malloc(sizeof *copy) : NULL;
     if (!copy)
@@ -118,9 +118,9 @@ void cuda_memory_finish(struct cuda_memory *memory) {
     pthread_mutex_destroy(&memory->lock);
 }
 
-/* ---- of the device ---- */
+/* ---- device memory ---- */
 
-/* Whether anything was on its way. */
+/* Waits for memory that is being freed. False: there was none. */
 static bool memory_wait(struct cuda_memory *memory) {
     pthread_mutex_lock(&memory->lock);
     bool some = memory->returned || memory->freeing;
@@ -151,9 +151,9 @@ void cuda_memory_release(struct cuda_memory *memory, void *segment, size_t bytes
         memory_free(memory, &returned);
 }
 
-/* ---- pinned ---- */
+/* ---- pinned memory ---- */
 
-/* One that is being pinned is worth waiting for: pinning another would take as long. */
+/* A segment that is being pinned is waited for: pinning another one would take as long. */
 static void *memory_take_spare(struct cuda_memory *memory) {
     void *segment = NULL;
     pthread_mutex_lock(&memory->lock);

@@ -1,9 +1,9 @@
-/* Segments of device memory and of pinned host memory, taken and given back without holding up the caller.
+/* Segments of device memory and of pinned host memory, taken and given back without delaying the caller.
  *
- * cudaFree() and cudaFreeHost() wait until the device has nothing to do, and pinning 32 MiB takes about 10 ms: a thread does
- * all three. What is given back is free a little later, so that a reservation which finds no memory waits for what is on its
- * way and tries again. With `ahead` some pinned memory is always ready: two segments, as large as the pool of staging
- * memory takes them, which are also kept when they come back.
+ * cudaFree() and cudaFreeHost() wait until the device has nothing to do, and pinning 32 MiB takes about 10 ms: so a thread does all three.
+ * Memory that is given back is free a little later; so a reservation that finds no memory waits for memory that is being freed, and
+ * tries again. With `ahead`, two segments of pinned memory are always ready, of the size that the pool of staging memory takes; when
+ * they come back they are kept.
  *
  * Any thread. */
 #pragma once
@@ -20,9 +20,9 @@ struct cuda_returned;
 
 struct cuda_memory {
     const struct cuda *cuda;
-    struct monitor *monitor; /* that is told; may be NULL */
+    struct monitor *monitor; /* is told of memory that is taken and given back; may be NULL */
     pthread_mutex_t lock;
-    pthread_cond_t work, done; /* for the thread; for those who wait for it */
+    pthread_cond_t work, done; /* the thread sleeps on `work`; callers that wait for it on `done` */
     pthread_t thread;
     bool started, stopping, ahead, pinning, freeing;
     struct cuda_returned *returned; /* to be freed */
@@ -30,13 +30,13 @@ struct cuda_memory {
     int n_spares;
 };
 
-/* Without a thread everything is done at once, by the caller. */
+/* If the thread cannot be started, the caller does everything at once. */
 void cuda_memory_init(struct cuda_memory *memory, const struct cuda *cuda, struct monitor *monitor, bool ahead);
-/* Frees what has been given back and what was kept. */
+/* Frees the memory that has been given back, and the kept segments. */
 void cuda_memory_finish(struct cuda_memory *memory);
 
 int cuda_memory_reserve(struct cuda_memory *memory, size_t bytes, void **segment, struct fault *fault);
 void cuda_memory_release(struct cuda_memory *memory, void *segment, size_t bytes);
-/* Pinned, and at the same address for the device. */
+/* Pinned host memory, which has the same address on the device. */
 int cuda_memory_pin(struct cuda_memory *memory, size_t bytes, void **segment, struct fault *fault);
 void cuda_memory_unpin(struct cuda_memory *memory, void *segment, size_t bytes);

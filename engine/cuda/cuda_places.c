@@ -1,4 +1,4 @@
-/* Which devices there are, and how a process gets at each. */
+/* The devices of this host, and how a process gets at each of them. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,7 +6,7 @@
 #include "engine/cuda/cuda_device.h"
 #include "engine/cuda/survey.h"
 
-/* " with CUDA_VISIBLE_DEVICES=…", where it is set: it may be why there is none. */
+/* " with CUDA_VISIBLE_DEVICES=…" if that is set: it may be the reason why there is no device. */
 static const char *places_visible(char *text, size_t size) {
     const char *visible = getenv("CUDA_VISIBLE_DEVICES");
     text[0] = 0;
@@ -15,10 +15,10 @@ static const char *places_visible(char *text, size_t size) {
     return text;
 }
 
-/* Error 35 is a driver that is too old, or none at all; 100 is one without a device. Both mean that there is no GPU. */
+/* Error 35: the driver is too old, or there is none. Error 100: a driver without a device. Both mean that there is no GPU. */
 static int places_none(cudaError_t error, struct fault *fault) {
     char visible[160];
-    int driver = 0; /* stays where there is none */
+    int driver = 0; /* stays 0 if there is no driver */
     if (error != cudaErrorInsufficientDriver && error != cudaErrorNoDevice && error != cudaSuccess)
         return fault_set(fault, STATUS_NO_DEVICE, "CUDA cannot tell its devices: %s", cudaGetErrorString(error));
     if (error != cudaErrorInsufficientDriver)
@@ -31,7 +31,7 @@ static int places_none(cudaError_t error, struct fault *fault) {
 }
 
 static bool places_count(unsigned *count, cudaError_t *error) {
-    int found = 0; /* CUDA leaves it untouched where it fails */
+    int found = 0; /* CUDA does not set it if it fails */
     *error = cudaGetDeviceCount(&found);
     *count = *error == cudaSuccess && found > 0 ? (unsigned)found : 0;
     return *count > 0;
@@ -46,7 +46,7 @@ int cuda_count(unsigned *count, struct fault *fault) {
     return STATUS_OK;
 }
 
-/* Where a GPU is partitioned, its parts count, and CUDA does not tell them. */
+/* Of a partitioned GPU each part counts, and CUDA does not list them. */
 int cuda_list(struct device_place *places, unsigned capacity, unsigned *count, struct fault *fault) {
     char visible[160];
     cudaError_t error;

@@ -8,20 +8,20 @@ static const size_t scratch_smallest = (size_t)1 << 20;
 
 /* ---- scratch memory ---- */
 
-/* From CUDA's own pool, which keeps what is given back (cuda_device.c sets that). It is stream-ordered: what is freed here
- * is free for what comes later on the stream, and launches that use it are before that. */
+/* From CUDA's own pool, which keeps memory that is given back (cuda_device.c sets that). The pool is stream-ordered: freed memory is free
+ * for later work of the stream, and launches that use it come before that. */
 static void scratch_drop(struct cuda_device *device, struct device_stream *stream) {
     struct cuda_scratch *scratch = &stream->cuda.scratch;
     if (!scratch->memory)
         return;
     cudaFreeAsync(scratch->memory, stream->cuda.stream);
-    cudaGetLastError(); /* of a device that is lost, as the next launch will find: drivers look at it */
+    cudaGetLastError(); /* drivers look at the last error; the next launch will find anyway that the device is lost */
     atomic_fetch_sub(&device->workspaces.bytes, scratch->bytes);
     scratch->memory = NULL;
     scratch->bytes = 0;
 }
 
-/* Of other streams' scratch that which has not been used for longest. NULL: there is none. */
+/* Of the other streams with scratch memory, the one that has not used it for longest. NULL: there is none. */
 static struct device_stream *scratch_oldest(const struct cuda_device *device, const struct device_stream *except) {
     struct device_stream *oldest = NULL;
     for (struct device_stream *stream = device->workspaces.streams; stream; stream = stream->next)
@@ -31,7 +31,7 @@ static struct device_stream *scratch_oldest(const struct cuda_device *device, co
     return oldest;
 }
 
-/* Drops other streams' until no more than this is taken. */
+/* Drops other streams' scratch memory until no more than `limit` is taken. */
 static void scratch_make_room(struct cuda_device *device, const struct device_stream *except, uint64_t most) {
     struct device_stream *oldest;
     while (atomic_load(&device->workspaces.bytes) > most && (oldest = scratch_oldest(device, except)))
@@ -42,10 +42,10 @@ static void scratch_trim_pool(const struct cuda_device *device) {
     cudaMemPool_t pool;
     if (cudaDeviceGetDefaultMemPool(&pool, device->cuda.ordinal) == cudaSuccess)
         cudaMemPoolTrimTo(pool, 0);
-    cudaGetLastError(); /* of these, and of what has been dealt with by them */
+    cudaGetLastError(); /* clears errors of these calls, and those that the calls have cured */
 }
 
-/* Out of memory: everything else is given back, and it is tried once more. */
+/* Out of memory: gives back all other scratch memory, and tries once more. */
 static cudaError_t scratch_take(struct cuda_device *device, struct device_stream *stream, size_t bytes) {
     struct cuda_scratch *scratch = &stream->cuda.scratch;
     cudaError_t error = cudaMallocAsync(&scratch->memory, bytes, stream->cuda.stream);
@@ -58,7 +58,7 @@ static cudaError_t scratch_take(struct cuda_device *device, struct device_stream
         scratch->memory = NULL;
         return error;
     }
-    cudaGetLastError(); /* of the first try, where it went well in the end: launches look at it */
+    cudaGetLastError(); /* clears the error of the first try, since launches look at the last error */
     scratch->bytes = bytes;
     atomic_fetch_add(&device->workspaces.bytes, bytes);
     atomic_fetch_add(&device->workspaces.growths, 1);
@@ -114,7 +114,7 @@ void cuda_workspaces(struct device *base, struct device_workspaces *workspaces) 
 /* ---- streams ---- */
 
 static int cuda_stream_priority(const struct cuda_device *device, int priority) {
-    /* Of CUDA's priorities the lower number goes first. */
+    /* In CUDA the lower number is the higher priority. */
     return priority > 0   ? device->priority_greatest
            : priority < 0 ? device->priority_least
                           : (device->priority_least + device->priority_greatest) / 2;
@@ -262,7 +262,7 @@ static int cuda_event_reached(struct device *base, struct device_event *event, b
     if (error == cudaSuccess)
         return STATUS_OK;
     if (error != cudaErrorNotReady)
-        return cuda_fault(fault, error, "cudaEventQuery"); /* of a launch before it */
+        return cuda_fault(fault, error, "cudaEventQuery"); /* an error of an earlier launch */
     cudaGetLastError();
     return STATUS_OK;
 }

@@ -1,12 +1,12 @@
-/* Matrix products, and linear: how a launch becomes calls of cublasLt.
+/* Matrix products and linear: how a launch becomes calls of cublasLt.
  *
  * cublasLt stores matrices column after column, a launch row after row. What one calls a matrix the other calls its
  * transpose, so that c = a · b is asked for as cᵀ = bᵀ · aᵀ: cublasLt's A is our b, its B our a, its m our n. An
  * operand whose rows lie contiguous is then not transposed, one whose columns do is; any other is packed into the
  * stream's scratch first (matmul_side.c), in pieces where it is large (matmul_piece.c).
  *
- * One batch axis goes to cublasLt as a strided batch, others are looped over. Integers but for i8, truth values and what
- * cublasLt refuses go to matmul_tiled.cu, which is slower by far: the device counts how often that was a product of floats.
+ * One batch axis goes to cublasLt as a strided batch; over the others there is a loop. Integers except i8, truth values, and products that
+ * cublasLt refuses go to matmul_tiled.cu, which is far slower: the device counts how often that happens to a product of floats.
  *
  * The bias of linear is cublasLt's to add where it can. Activations are a pass over the result (matmul_finish.cu), but for
  * those of which somebody has found out that cublasLt's are right (cuda_fused.c). Before such a pass results in half precision
@@ -18,13 +18,13 @@
 static const int64_t extent_max = INT64_C(1) << 30; /* rows or columns in one call */
 static const int64_t batches_max = 65535;           /* batches in one call */
 static const int64_t depth_max = INT32_MAX;
-/* Scratch memory for packed operands and results on their way: with a workspace, less than 256 MiB. It is kept by the
- * stream, so large products rather use it several times. */
+/* The most scratch memory for packed operands and intermediate results: with a workspace, less than 256 MiB. The stream keeps it, so large
+ * products rather use it several times. */
 #ifndef MATMUL_SCRATCH_MAX /* tests have little */
 #define MATMUL_SCRATCH_MAX (INT64_C(220) << 20)
 #endif
 static const int64_t scratch_max = MATMUL_SCRATCH_MAX;
-static const double worth_a_call = 1 << 20; /* multiplications for which a call of its own is worth its while */
+static const double worth_a_call = 1 << 20; /* a call of its own pays for so many multiplications or more */
 
 /* ---- from a launch to a product ---- */
 
@@ -90,7 +90,7 @@ struct matmul_tiled product_tiled(const struct product *product) {
     return tiled;
 }
 
-/* Without depth the product is zero, and a linear operation's result activation(bias). */
+/* A product of depth 0 is zero; the result of a linear operation is activation(bias) then. */
 static int product_of_nothing(const struct product *product, struct fault *fault) {
     int64_t rows = product->m, size = product_size(product->dtype);
     for (int i = 0; i < product->batch_rank; i++)
@@ -112,14 +112,14 @@ static int product_of_nothing(const struct product *product, struct fault *fault
     return matmul_finish_run(product->cuda, product->stream, &finish, fault);
 }
 
-/* ---- ways to have cublasLt do it, the best first ---- */
+/* ---- ways to compute the product by cublasLt, the best first ---- */
 
 struct way {
-    enum dtype a, b; /* what it gets, */
-    enum dtype made; /* and writes */
+    enum dtype a, b; /* that cublasLt gets */
+    enum dtype made; /* that cublasLt writes */
     enum side_order a_order, b_order;
     enum product_fused fused;
-    bool pack; /* with operands in scratch memory, whatever they are: at aligned addresses it refuses less */
+    bool pack; /* all operands are put in scratch memory: at aligned addresses cublasLt refuses fewer products */
 };
 enum { WAYS = 3 };
 
@@ -155,7 +155,7 @@ static bool product_bias_aligned(const struct product *product, int64_t columns)
     return !product->bias || ((uintptr_t)product->bias % 16 == 0 && whole);
 }
 
-/* It knows no bias and no activation of float64. */
+/* cublasLt has no bias and no activation for float64. */
 static int product_ways(const struct product *product, struct way ways[WAYS]) {
     enum dtype dtype = product->dtype;
     bool ends = product_ends(product);
@@ -195,8 +195,8 @@ static int64_t product_made_bytes(const struct product *product) {
     return bytes / ALIGNMENT * ALIGNMENT;
 }
 
-/* Makes pieces so small that scratch memory is enough for one, and says where in it everything goes; false where not even
- * a row and a column fit. */
+/* Makes pieces so small that the scratch memory is enough for one, and places everything in it. False: not even one row and one column
+ * fit. */
 static bool product_cut(struct product *product) {
     product->m_most = product->m < extent_max ? product->m : extent_max;
     product->n_most = product->n < extent_max ? product->n : extent_max;
@@ -224,7 +224,7 @@ static bool product_cut(struct product *product) {
     }
 }
 
-/* Lays everything out for one way; *taken: cublasLt takes it. */
+/* Prepares the product for one way; *taken: cublasLt takes it. */
 static int product_try(struct product *product, const struct way *way, bool *taken, int64_t *workspace,
                        struct fault *fault) {
     product->made = way->made;
@@ -237,13 +237,13 @@ static int product_try(struct product *product, const struct way *way, bool *tak
     int code = piece_ask(product, taken, workspace, fault);
     double work = (double)product->m_most * (double)product->n_most * (double)product->k;
     if (code == STATUS_OK && !*taken && !way->fused && product->batches_most > 1 && work >= worth_a_call) {
-        product->batches_most = 1; /* what it refuses together it may take one by one */
+        product->batches_most = 1; /* cublasLt may take batches one by one that it refuses together */
         code = piece_ask(product, taken, workspace, fault);
     }
     return code;
 }
 
-/* *taken becomes false where there is no memory, which is no failure of the device. */
+/* *taken becomes false if there is no memory: that is no failure of the device. */
 static int product_scratch(struct product *product, int64_t workspace, bool *taken, struct fault *fault) {
     int64_t bytes = product->workspace_offset + workspace;
     product->scratch = NULL;
@@ -253,11 +253,11 @@ static int product_scratch(struct product *product, int64_t workspace, bool *tak
     if (product->scratch)
         return STATUS_OK;
     *taken = false;
-    cudaGetLastError(); /* it has been dealt with */
+    cudaGetLastError(); /* clears the error, which has been handled */
     return fault->code == STATUS_OUT_OF_MEMORY ? STATUS_OK : (int)fault->code;
 }
 
-/* By cublasLt, in the first way that it takes. */
+/* Computes the product by cublasLt, in the first way that it takes. */
 static int product_library(struct product *product, bool *taken, struct fault *fault) {
     struct way ways[WAYS];
     int64_t workspace = 0;
@@ -278,7 +278,7 @@ static bool product_for_library(const struct product *product) {
     return dtype_kind(product->dtype) == DTYPE_KIND_FLOAT || product->dtype == DTYPE_I8;
 }
 
-/* By the module's own kernel, cut where there is memory for that. */
+/* Computes the product by the module's own kernel, with its sums cut if there is memory for that. */
 static int product_by_tiles(const struct product *product, void *workspace, struct fault *fault) {
     const struct matmul_tiled tiled = product_tiled(product);
     if (product_for_library(product)) { /* for which it was not asked when it was bound */
@@ -287,7 +287,7 @@ static int product_by_tiles(const struct product *product, void *workspace, stru
         if (bytes && !workspace) {
             if (fault->code != STATUS_OUT_OF_MEMORY)
                 return (int)fault->code;
-            cudaGetLastError(); /* dealt with: without memory it is only slower */
+            cudaGetLastError(); /* clears the error: without memory the kernel is only slower */
         }
     }
     return matmul_tiled_run(product->cuda, product->stream, &tiled, workspace, fault);
@@ -302,7 +302,7 @@ static int matmul_accepts(struct device *device, const struct launch *launch, st
                      dtype_name(b));
 }
 
-/* What cublasLt takes is not known before it is asked, which the submitter's thread does (cuda_scratch). */
+/* How much memory cublasLt needs is known only when the submitter's thread asks it (cuda_scratch). */
 static uint64_t matmul_workspace(struct device *device, const struct launch *launch) {
     struct cuda *cuda = cuda_of(device);
     struct product product;

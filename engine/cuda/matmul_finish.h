@@ -1,5 +1,4 @@
-/* The end of a linear operation in a pass of its own, where cublasLt has not done it: bias, activation, and the rounding to
- * the result's dtype. */
+/* The last pass of a linear operation, as far as cublasLt has not done it: bias, activation, and rounding to the result's dtype. */
 #pragma once
 
 #include "engine/cuda/cuda.h"
@@ -8,9 +7,8 @@
 extern "C" {
 #endif
 
-/* to [batches, rows, columns] = activation(from + bias [columns]); strides in elements, those of columns are 1. `from` may
- * be `to`. `from` has the same dtype, or is f32 where the result is f16 or bf16, or i32 where
- * it is i8. Of other integers, `from` is zeros. */
+/* to [batches, rows, columns] = activation(from + bias [columns]); strides in elements, those of columns are 1. `from` may be `to`. It has
+ * the result's dtype, or is f32 for a result of f16 or bf16, or i32 for a result of i8. For other integers, `from` is zeros. */
 struct matmul_finish {
     const void *from, *bias; /* bias: NULL: none; of `to`'s dtype */
     void *to;

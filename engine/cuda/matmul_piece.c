@@ -1,6 +1,5 @@
-/* Pieces of a matrix product: what one call of cublasLt does. As a rule there is one. More there are of extents beyond
- * what a call takes, of several batch axes, and where operands or results that pass through scratch memory are larger
- * than it may be. */
+/* Pieces of a matrix product: each is one call of cublasLt. Usually there is one piece. There are more if an extent is too large for one
+ * call, if there are several batch axes, or if operands or results that pass through scratch memory are larger than it may be. */
 #include <string.h>
 
 #include "engine/cuda/matmul_impl.h"
@@ -34,7 +33,7 @@ static const char *piece_bias(const struct product *product, const struct piece 
     return product->bias ? product->bias + piece->column * product_size(product->dtype) : NULL;
 }
 
-/* Where cublasLt writes: as rows, which to it are columns. */
+/* The matrix that cublasLt writes: its rows are columns to cublasLt. */
 static struct blas_matrix piece_target(const struct product *product, const struct piece *piece) {
     bool direct = product->made == product->dtype;
     int64_t leading = direct ? product->n : piece->n;
@@ -71,7 +70,7 @@ static struct blas_product piece_product(const struct product *product, const st
     return key;
 }
 
-/* ---- ways of doing it ---- */
+/* ---- ways to compute a piece ---- */
 
 /* By the module's own kernel, bias and activation included. */
 static int piece_tiled(const struct product *product, const struct piece *piece, struct fault *fault) {
@@ -94,7 +93,7 @@ static int piece_tiled(const struct product *product, const struct piece *piece,
     return matmul_tiled_run(product->cuda, product->stream, &tiled, NULL, fault);
 }
 
-/* What cublasLt has left to do. */
+/* The last pass, as far as cublasLt has not done it. */
 static int piece_finish(const struct product *product, const struct piece *piece, struct fault *fault) {
     bool direct = product->made == product->dtype;
     char *to = piece_result(product, piece);
@@ -153,7 +152,7 @@ static int piece_run(struct product *product, const struct piece *piece, struct 
     return code == STATUS_OK && (!plan || refused) ? piece_tiled(product, piece, fault) : code;
 }
 
-/* ---- all of them ---- */
+/* ---- all pieces ---- */
 
 /* The rows and columns of some batches. */
 static int piece_run_matrices(struct product *product, struct piece at, struct fault *fault) {
@@ -218,7 +217,7 @@ int piece_ask(const struct product *product, bool *taken, int64_t *workspace, st
     if (code != STATUS_OK)
         return code;
     bool single = piece.m == product->m && piece.n == product->n && piece.batches == batches;
-    for (int i = 0; i < product->batch_rank; i++) /* others may be less aligned, and computed in another way */
+    for (int i = 0; i < product->batch_rank; i++) /* later pieces may be less aligned, and be computed in another way */
         single &= i == product->strided || product->batch_shape[i] == 1;
     *taken = plan != NULL;
     *workspace = (int64_t)(plan && single ? blas_plan_workspace(plan) : blas_workspace_max(product->cuda->blas));

@@ -18,7 +18,7 @@ void side_init(struct side *side, const struct operand *x, int64_t rows, int64_t
         side->batch[i] = x->strides[i];
 }
 
-/* Whether cublasLt can be told of the matrix as it lies. The stride of an axis of one element does not matter. */
+/* Whether cublasLt can read the matrix as it is. The stride of an axis of one element does not matter. */
 static bool side_find(struct side *side, enum side_order order) {
     bool single_row = side->rows == 1, single_column = side->columns == 1;
     if (order != SIDE_ALONG_COLUMNS && (side->column == 1 || single_column) &&
@@ -48,12 +48,12 @@ void side_choose(struct side *side, const struct product *product, enum dtype gi
     side->filled = (struct side_part){0};
     side->packed = pack || given != side->dtype || !side_find(side, order) ||
                    (product_size(given) == 1 && !side_aligned(side, product));
-    if (side->packed) /* in the order in which it is read best */
+    if (side->packed) /* in the order in which it is read fastest */
         side->along_columns =
             order == SIDE_ANY ? magnitude(side->row) < magnitude(side->column) : order == SIDE_ALONG_COLUMNS;
 }
 
-/* ---- packed parts: the elements of a row, or column, one after another, and room up to a multiple of 16 bytes ---- */
+/* ---- packed parts: each row, or column, lies without gaps and is filled up to a multiple of 16 bytes ---- */
 
 static int64_t part_leading(const struct side *side, int64_t rows, int64_t columns) {
     int64_t inner = side->along_columns ? rows : columns, step = PACK_ALIGNMENT / product_size(side->given);
@@ -96,13 +96,13 @@ struct blas_matrix side_matrix(const struct side *side, const struct product *pr
                                 .alignment = blas_alignment(bits)};
 }
 
-/* Axes of a copy, those that lie as one put together. */
+/* The axes of a copy; axes that can be merged are. */
 struct side_copy {
     int rank;
     int64_t shape[3], from[3], to[3];
 };
 
-/* Adds an axis inside of those there are. */
+/* Adds an axis as the new innermost one. */
 static void copy_axis(struct side_copy *copy, int64_t extent, int64_t from, int64_t to) {
     int last = copy->rank - 1;
     if (extent == 1)

@@ -1,4 +1,4 @@
-/* Products that cuBLAS does not do: integers and truth values, and what is too large or too odd for it. */
+/* Products that cuBLAS does not compute: of integers and truth values, and of operands that are too large or whose layout it refuses. */
 #pragma once
 
 #include "engine/cuda/cuda.h"
@@ -24,9 +24,9 @@ struct matmul_tiled {
 };
 
 bool matmul_tiled_has(enum dtype a, enum dtype b);
-/* Bytes for the parts into which long sums of few results are cut; 0: they are not. */
+/* Bytes for the partial sums, if long sums of few results are cut; 0: they are not cut. */
 size_t matmul_tiled_bytes(const struct cuda *cuda, const struct matmul_tiled *product);
-/* `partials`: so much memory; NULL: nothing is cut, which is slower where it would be. There is a kernel for these dtypes. */
+/* `partials`: memory of that size; NULL: sums are not cut, which may be slower. There must be a kernel for these dtypes. */
 int matmul_tiled_run(struct cuda *cuda, struct cuda_stream *stream, const struct matmul_tiled *product, void *partials,
                      struct fault *fault);
 

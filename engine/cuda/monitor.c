@@ -12,7 +12,7 @@
 
 enum {
     MONITOR_PERIOD_MS = 1000,
-    MONITOR_SLICE_MS = 200, /* of a wait for events, which nothing can interrupt */
+    MONITOR_SLICE_MS = 200, /* one wait for events, which cannot be interrupted */
 };
 
 #define MONITOR_MS_NS UINT64_C(1000000)
@@ -25,12 +25,12 @@ struct monitor {
     pthread_mutex_t lock; /* of what follows; never held during a call of NVML's */
     pthread_cond_t changed;
     struct device_readings readings; /* the last ones */
-    bool settled;                    /* there have been some, or there will be none */
+    bool settled;                    /* there have been readings, or there will be none */
     bool opened, stop;
-    bool late;             /* the process did not wait for the first ones with making its context */
-    bool ended, abandoned; /* the thread is done; nobody waits for that, and it frees */
+    bool late;             /* the process did not wait for the first readings before it made its context */
+    bool ended, abandoned; /* the thread has ended; it is not waited for, and frees the monitor itself */
 
-    /* The thread's alone. */
+    /* The thread's own. */
     const struct nvml *nvml;
     nvml_device device;
     nvml_events events; /* NULL: Xids cannot be watched */
@@ -52,10 +52,11 @@ static struct timespec monitor_after(unsigned ms) {
     return (struct timespec){.tv_sec = (time_t)(at / 1000000000), .tv_nsec = (long)(at % 1000000000)};
 }
 
-/* ---- memory, and whose it is ---- */
+/* ---- memory of this process and of others ---- */
 
-/* As NVML lists it; where it cannot, what the pool has taken and what the context took when it was made. That misses what
- * libraries and lazily loaded code take later, which then counts as the others'. -1: not known. */
+/* This process's memory, from NVML; if NVML cannot tell, the sum of what the pool has taken and what the context took when it was made.
+ * That sum misses memory that libraries and lazily loaded code take later, which then counts as memory of other processes. -1: not
+ * known. */
 static int64_t monitor_own(struct monitor *monitor, int64_t used) {
     int64_t reserved = atomic_load_explicit(&monitor->reserved, memory_order_relaxed);
     if (!monitor->seen_opened) {
@@ -107,7 +108,7 @@ static bool monitor_called(const struct monitor *monitor) {
     return monitor->stop || monitor->opened != monitor->seen_opened;
 }
 
-/* Until then, or until `end_ns`, without an eye on events. */
+/* Waits until then, or until `end_ns`, without looking for events. */
 static void monitor_pause(struct monitor *monitor, uint64_t end_ns) {
     struct timespec end = {.tv_sec = (time_t)(end_ns / 1000000000), .tv_nsec = (long)(end_ns % 1000000000)};
     int error = 0;
@@ -117,8 +118,8 @@ static void monitor_pause(struct monitor *monitor, uint64_t end_ns) {
     pthread_mutex_unlock(&monitor->lock);
 }
 
-/* A slice of the time, waiting for an Xid: true where one has come. Where NVML cannot wait, or does not, the time until
- * `end_ns` passes all the same. */
+/* Waits for an Xid, for one slice of the time. True: one has come. If NVML cannot wait, or returns at once, waits until `end_ns` without
+ * it. */
 static bool monitor_watch(struct monitor *monitor, uint64_t end_ns) {
     struct nvml_event event = {0};
     uint64_t start_ns = monitor_now();
@@ -134,7 +135,7 @@ static bool monitor_watch(struct monitor *monitor, uint64_t end_ns) {
     return false;
 }
 
-/* Until the next sample is due; false: no more of them. */
+/* Waits until the next sample is due. False: the thread is to end. */
 static bool monitor_next(struct monitor *monitor) {
     uint64_t end_ns = monitor_now() + MONITOR_PERIOD_MS * MONITOR_MS_NS;
     for (;;) {
@@ -152,11 +153,11 @@ static bool monitor_find(struct monitor *monitor) {
     const struct nvml *nvml = monitor->nvml;
     if (*monitor->uuid)
         return nvml->by_uuid(monitor->uuid, &monitor->device) == NVML_OK;
-    /* Searching by UUID, NVML may wake GPUs that are none of ours. */
+    /* By bus address: in a search by UUID, NVML may wake GPUs that this process does not use. */
     return nvml->by_bus(monitor->bus, &monitor->device) == NVML_OK;
 }
 
-/* Of MIG devices NVML has no events, and those of the whole GPU only for those who may administer it. */
+/* NVML has no events of MIG devices, and gives those of the whole GPU only to processes that may administer it. */
 static void monitor_watch_events(struct monitor *monitor) {
     const struct nvml *nvml = monitor->nvml;
     if (*monitor->uuid || nvml->events_create(&monitor->events) != NVML_OK) {

@@ -8,7 +8,7 @@
 static struct nvml library;
 static bool loaded;
 
-/* In the places of functions that a library does not have. */
+/* Takes the place of functions that the library does not have. */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 #define X(member, symbol, arguments)                                                                                   \

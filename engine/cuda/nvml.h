@@ -1,9 +1,9 @@
-/* As much of NVML, the driver's management library, as is called here. The toolkit has no header for it, so the functions
- * and structs are declared after NVIDIA's "NVML API Reference Guide" (R580), and the library is loaded at run time: a host
- * without it lacks readings, no more.
+/* The part of NVML, the driver's management library, that is called here. The toolkit has no header for it, so the functions and structs
+ * are declared after NVIDIA's "NVML API Reference Guide" (R580). The library is loaded at run time: a host without it only lacks
+ * readings.
  *
- * Threads: NVML may be called by any. Its calls can hang together with the driver, so nobody makes one whom somebody else
- * waits for without end. */
+ * Threads: any thread may call NVML. Its calls can hang together with the driver, so no thread makes one if another thread waits for it
+ * without a limit. */
 #pragma once
 
 #include <stddef.h>
@@ -52,7 +52,7 @@ _Static_assert(sizeof(struct nvml_memory) == 40 && offsetof(struct nvml_memory, 
 _Static_assert(sizeof(struct nvml_process) == 24 && offsetof(struct nvml_process, memory) == 8, "as NVML lays it out");
 _Static_assert(sizeof(struct nvml_event) == 32 && offsetof(struct nvml_event, data) == 16, "as NVML lays it out");
 
-/* X(member, symbol, arguments). Those that a library lacks answer NVML_NO_FUNCTION. */
+/* X(member, symbol, arguments). A function that the library lacks returns NVML_NO_FUNCTION. */
 #define NVML_TABLE(X)                                                                                                  \
     X(init, nvmlInit_v2, (void))                                                                                       \
     X(shutdown, nvmlShutdown, (void))                                                                                  \
@@ -87,6 +87,6 @@ struct nvml {
 #undef X
 };
 
-/* The library, loaded with the first call and for good; NULL where there is none. It is not initialised: that is
- * nvml->init(), which counts, and for each a shutdown(). */
+/* The library, which the first call loads for good; NULL if there is none. It is not initialised: for that the caller calls nvml->init(),
+ * and later nvml->shutdown() as often. */
 const struct nvml *nvml_load(void);

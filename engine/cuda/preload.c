@@ -2,7 +2,7 @@
 
 #include "engine/cuda/cuda_device.h"
 
-/* An error is the device's, as the next launch will find, or that kernel's own, whom its launch will tell. */
+/* An error is ignored here: the next launch will find a failure of the device, and the kernel's own launch one of the kernel. */
 static bool preload_kernel(void *context, bool common, const void *kernel) {
     struct preload *preload = context;
     struct cudaFuncAttributes attributes;
@@ -15,7 +15,7 @@ static bool preload_kernel(void *context, bool common, const void *kernel) {
     return true;
 }
 
-/* NULL: there is none, or a lower opcode has it. */
+/* NULL: the operation has no kernel of its own, or the kernel belongs to a lower opcode, too. */
 static cuda_kernel_walk *preload_walk(unsigned opcode) {
     const struct cuda_kernel *kernel = (const struct cuda_kernel *)cuda_operations[opcode];
     for (unsigned lower = 0; kernel && lower < opcode; lower++) {

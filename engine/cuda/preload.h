@@ -1,9 +1,10 @@
-/* Brings the module's kernels to the device before somebody wants them.
+/* Loads the module's kernels before they are needed.
  *
- * CUDA loads a kernel when it is first launched, and that may have to wait until the device has nothing to do: one client's
- * endless kernel and another's first sigmoid of f16, and the submitter would wait for the device, and with it everybody. So a
- * thread asks for each kernel's attributes once the device has been opened, which loads it, common ones first. What is not
- * known beforehand is still loaded by its first launch: CUB's kernels, for whole tensors, and cublasLt's. */
+ * CUDA loads a kernel when it is first launched, and for that it may have to wait until the device has nothing to do. With one client's
+ * endless kernel and another client's first sigmoid of f16, the submitter would wait for the device, and with it all clients. So
+ * when the device has been opened, a thread asks for each kernel's attributes, which loads the kernel; common kernels come first.
+ * Kernels that are not known beforehand are still loaded by their first launch: those of CUB, for whole tensors, and of
+ * cublasLt. */
 #pragma once
 
 #include <pthread.h>
@@ -14,11 +15,12 @@
 struct preload {
     const struct cuda *cuda;
     pthread_t thread;
-    bool started, others; /* the thread's: after the common ones */
+    bool started;
+    bool others; /* the thread's: it is at the kernels after the common ones */
     atomic_bool stopped;
 };
 
-/* Without a thread there is no harm: kernels are loaded as they are launched. */
+/* If there is no thread, that does no harm: kernels are loaded as they are launched. */
 void preload_start(struct preload *preload, const struct cuda *cuda);
-/* Comes back after one kernel at most. Does nothing where it has not been started. */
+/* Returns after one kernel at most. Does nothing if it has not been started. */
 void preload_stop(struct preload *preload);

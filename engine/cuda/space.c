@@ -5,7 +5,7 @@
 
 enum {
     WARP_LOG = 5,
-    BLOCKS_PER_PROCESSOR = 32, /* four times what a processor holds, so that none is idle for long at the end */
+    BLOCKS_PER_PROCESSOR = 32, /* four times as many as a processor runs at once, so that none is idle for long at the end */
 };
 
 struct divisor divisor_make(uint32_t extent) {
@@ -28,7 +28,7 @@ static int64_t magnitude(int64_t stride) {
     return stride < 0 ? -stride : stride;
 }
 
-/* The axis along which an operand's elements are closest together; the last one of equals. -1: all strides are 0. */
+/* The axis along which an operand's elements are closest together; of several, the last. -1: all strides are 0. */
 static int plan_fastest(const struct space_plan *plan, int operand) {
     int fastest = -1;
     for (int i = 0; i < plan->rank; i++) {
@@ -39,7 +39,7 @@ static int plan_fastest(const struct space_plan *plan, int operand) {
     return fastest;
 }
 
-/* Moves an axis to place `to`, behind those between. */
+/* Moves an axis to place `to`; the axes between move by one. */
 static void plan_move(struct space_plan *plan, int from, int to) {
     int64_t shape = plan->shape[from];
     for (int i = from; i < to; i++)
@@ -87,7 +87,7 @@ void space_plan_init(struct space_plan *plan, const struct launch *launch) {
 
 /* ---- several elements at a time ---- */
 
-/* Along the inner axis together, beginning at multiples of their size in every row; or one value for all of them. */
+/* Whether `lanes` elements lie together along the inner axis and begin at multiples of their size in every row, or are one value. */
 static bool operand_wide(const struct space_plan *plan, int operand, int lanes) {
     const int64_t *strides = plan->strides[operand];
     int last = plan->rank - 1;
@@ -125,7 +125,7 @@ static uint32_t log_up(int64_t n, uint32_t most) {
     return log;
 }
 
-/* Not so narrow that a warp's accesses fall apart. */
+/* Not so narrow that a warp's accesses are no longer together. */
 uint32_t space_tile_width(int64_t inner, uint32_t tile) {
     uint32_t best = log_up(inner, WARP_LOG);
     int64_t least = INT64_MAX;
@@ -159,7 +159,7 @@ bool space_make(const struct space_plan *plan, struct space *space) {
         return true;
     uint32_t tile = plan->lanes > 1 ? 9 : 10;
     _Static_assert(SPACE_THREADS * SPACE_UNROLL_WIDE == 1 << 9 && SPACE_THREADS * SPACE_UNROLL == 1 << 10, "tiles");
-    /* Where an input runs across, 32 rows are together: each line that the input fetches serves all of them. */
+    /* If an input runs across, a tile has 32 rows: each cache line that is read of the input serves all of them. */
     bool across = plan->across && inner >> WARP_LOG != 0;
     space->width = across ? tile - log_up(rows, WARP_LOG) : space_tile_width(inner, tile);
     space->depth = tile - space->width;

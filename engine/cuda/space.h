@@ -1,4 +1,4 @@
-/* Spaces: how strided operands are walked over by kernels, worked out on the host.
+/* Spaces: how kernels walk over strided operands; the host computes it.
  *
  * A space is the common shape of up to four operands (0: the output) and their strides. One axis is the inner one, along
  * which neighbouring threads lie; the others make rows. A block takes a tile of 2^(width + depth) positions at a time,
@@ -18,8 +18,8 @@ extern "C" {
 enum {
     SPACE_OPERANDS = 4,
     SPACE_THREADS = 256,
-    SPACE_UNROLL = 4,      /* positions of one element that a thread takes from a tile, */
-    SPACE_UNROLL_WIDE = 2, /* and of several */
+    SPACE_UNROLL = 4,      /* positions that a thread takes from a tile, if a position is one element */
+    SPACE_UNROLL_WIDE = 2, /* the same if a position is several elements */
 };
 
 /* Division of numbers below 2^31 by an extent of 1 … 2^31 - 1: n / d = (⌊n · m / 2^32⌋ + n) / 2^s with s = ⌈log2 d⌉ and
@@ -28,7 +28,7 @@ struct divisor {
     uint32_t extent, magic, shift;
 };
 
-/* The same for any size: where numbers may be beyond 31 bits, it is the device's own division. */
+/* Division of numbers of any size: if they may have more than 31 bits, by the device's own division. */
 struct divisor_wide {
     struct divisor fast;
     int64_t extent;
@@ -49,16 +49,16 @@ struct space {
     struct space_axis axis[SHAPE_RANK_MAX - 1]; /* [outer], the fastest first */
 };
 
-/* What every kernel over a space gets. */
+/* The argument of every kernel over a space. */
 struct space_arguments {
     char *data[SPACE_OPERANDS];
     struct space space;
-    uint32_t tail; /* elements behind the last position, fewer than `lanes`; the space has one row then */
+    uint32_t tail; /* elements after the last position, fewer than `lanes`; if there are any, the space has one row */
 };
 typedef void space_kernel(const struct space_arguments arguments);
 
-/* The same where all operands lie without gaps, as nearly always: a position's number is its place in each of them, so that
- * nothing is divided and a launch has 48 bytes to pass in place of 448. */
+/* The same if all operands lie without gaps, which is nearly always so: the number of a position is its place in each operand. So the
+ * kernel divides nothing, and a launch has 48 bytes of arguments instead of 448. */
 struct flat_arguments {
     char *data[SPACE_OPERANDS];
     int64_t positions;
@@ -73,7 +73,7 @@ struct space_kernels {
     int lanes;
 };
 
-/* For cuda_kernel_walk: all of them that there are. */
+/* For cuda_kernel_walk: tells of each of these kernels that exists. */
 static inline bool space_walk(const struct space_kernels *kernels, bool common, cuda_kernel_seen *seen, void *context) {
     return !kernels->narrow ||
            ((!kernels->flat || seen(context, common, (const void *)kernels->flat)) &&
@@ -99,9 +99,9 @@ struct divisor_wide divisor_wide_make(int64_t extent, int64_t limit);
 void space_plan_init(struct space_plan *plan, const struct launch *launch);
 /* Makes positions of `lanes` elements, where strides and addresses allow it. */
 bool space_plan_widen(struct space_plan *plan, int lanes);
-/* False: too large; to be cut. */
+/* False: the space is too large and must be cut. */
 bool space_make(const struct space_plan *plan, struct space *space);
-/* Leaves the first half in `plan` and puts the other into `second`. */
+/* Leaves the first half in `plan` and puts the other half into `second`. */
 void space_plan_cut(struct space_plan *plan, struct space_plan *second);
 
 /* The width of a tile of 2^tile positions, as a logarithm, that leaves few of them unused. */

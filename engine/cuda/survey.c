@@ -8,7 +8,7 @@
 #include <strings.h>
 #include <time.h>
 
-/* ---- what there is ---- */
+/* ---- the host's GPUs ---- */
 
 static bool survey_uuid(const struct nvml *nvml, nvml_device device, char uuid[NVML_UUID_MAX]) {
     bool known = nvml->uuid(device, uuid, NVML_UUID_MAX) == NVML_OK;
@@ -47,7 +47,7 @@ static bool survey_ask(const struct nvml *nvml, struct survey *survey) {
     return true;
 }
 
-/* On a thread, since any of the calls may hang; a result that comes too late is nobody's, and is not freed. */
+/* On a thread of its own, since any of the calls may hang. A result that comes too late is not used, and not freed. */
 struct survey_task {
     struct survey survey;
     const struct nvml *nvml;
@@ -93,7 +93,7 @@ bool survey_partitioned(const struct survey *survey) {
     return false;
 }
 
-/* ---- what of it a process sees ---- */
+/* ---- the devices that a process sees ---- */
 
 struct survey_list {
     struct device_place *places;
@@ -121,7 +121,7 @@ static bool uuid_begins(const char *uuid, const char *word, size_t length) {
     return strncasecmp(uuid, word, length) == 0;
 }
 
-/* Adds what one word of CUDA_VISIBLE_DEVICES means; false where it means nothing that is here. */
+/* Adds the devices that one word of CUDA_VISIBLE_DEVICES means. False: it means no device of this host. */
 static bool list_add_word(struct survey_list *list, const struct survey *survey, const char *word, size_t length) {
     if (length > 0 && length < 6 && strspn(word, "0123456789") >= length) {
         unsigned long number = strtoul(word, NULL, 10);
