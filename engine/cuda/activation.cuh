@@ -1,4 +1,4 @@
-/* What linear does to an element at its end, in the type in which it is computed. CUDA C++ only. */
+/* The activations of linear for one element, in the type in which it is computed. CUDA C++ only. */
 #pragma once
 
 #include <type_traits>
@@ -12,7 +12,7 @@ NUMBER_FUNCTION double activation_gelu_tanh(double x) {
     return formula_gelu_tanh_f64(x);
 }
 
-/* Integers know no GELU. A NaN stays one. */
+/* Integers have no GELU. A NaN stays a NaN. */
 template <typename C> NUMBER_FUNCTION C activation_apply(unsigned activation, C x) {
     if constexpr (std::is_floating_point<C>::value) {
         if (activation == OP_ACTIVATION_GELU_TANH) {

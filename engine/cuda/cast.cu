@@ -16,12 +16,12 @@ template <typename T, typename R> struct cast {
     }
 };
 
-/* Casts that jobs do all the time have a kernel for operands without gaps; of each of 130 that would be too much to load. */
+/* Casts that jobs use all the time have a kernel for operands without gaps; such kernels for all 130 casts would be too many to load. */
 template <typename T> constexpr bool cast_common() {
     return std::is_same<T, __half>::value || std::is_same<T, __nv_bfloat16>::value || std::is_same<T, float>::value;
 }
 
-/* Anything but zero is true, a NaN too. */
+/* Everything except zero is true, also a NaN. */
 template <typename T> struct cast_truth {
     enum { inputs = 1 };
     typedef T first, second, third;

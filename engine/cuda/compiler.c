@@ -12,7 +12,7 @@
 
 /* ---- NVRTC ---- */
 
-/* Its header is a package of its own, so what is used of it stands here. */
+/* NVRTC's header is a package of its own, so the declarations that are used stand here. */
 typedef struct nvrtc_program *nvrtc_program;
 enum { NVRTC_OK = 0, NVRTC_OUT_OF_MEMORY = 1, NVRTC_COMPILATION = 6, NVRTC_NO_SUCH_NAME = 10, NVRTC_CANCELLED = 16 };
 
@@ -65,7 +65,7 @@ static bool nvrtc_find_symbols(void) {
     return true;
 }
 
-/* The directory of the file that has this address, links resolved; "" where that cannot be said. */
+/* The directory of the file from which this address is loaded, links resolved; "": it is not known. */
 static void library_directory(const void *address, char directory[PATH_MAX]) {
     Dl_info info;
     char *slash = NULL;
@@ -78,7 +78,7 @@ static void library_directory(const void *address, char directory[PATH_MAX]) {
         directory[0] = 0;
 }
 
-/* An option for a folder of headers, where it has this one. */
+/* Makes an option for a folder of headers, if the folder has this header. */
 static bool nvrtc_add_headers(const char *libraries, const char *folder, const char *header, char *option) {
     char path[PATH_MAX + 64];
     snprintf(path, sizeof path, "%s/../%s/%s", libraries, folder, header);
@@ -100,8 +100,8 @@ static void nvrtc_find_headers(void) {
         }
 }
 
-/* First beside the runtime that is in use, then where the loader looks. Of the runtime's major version: a later one's code
- * would ask for a later driver. */
+/* Looks first in the directory of the CUDA runtime that is in use, then where the loader looks. NVRTC must have the runtime's major version:
+ * code from a later NVRTC would need a later driver. */
 static void nvrtc_load(void) {
     char directory[PATH_MAX], name[32], path[PATH_MAX + 40];
     snprintf(name, sizeof name, "libnvrtc.so.%d", CUDART_VERSION / 1000);
@@ -133,7 +133,7 @@ static int compiler_fault(struct fault *fault, int error, const char *call) {
     return fault_set(fault, code, "%s: %s", call, nvrtc.error_string(error));
 }
 
-/* Any of NVRTC's threads. Once it has said 1 it will say so again. */
+/* Called by any of NVRTC's threads. 1: NVRTC is to give up; from then on it always returns 1. */
 static int compiler_asks(void *payload, void *unused) {
     const struct compilation *compilation = payload;
     (void)unused;
@@ -157,8 +157,8 @@ static int compiler_architecture(struct compilation *compilation, struct fault *
         return fault_set(fault, STATUS_UNSUPPORTED, "this NVRTC compiles nothing for compute capability %d.%d",
                          capability / 10, capability % 10);
     compilation->ptx = best != capability;
-    /* From Hopper on, what only one architecture has (wgmma, setmaxnreg, tcgen05) needs its "a". Such code runs on no other,
-     * which it need not: it is compiled for the very device. */
+    /* From Hopper on, instructions that only one architecture has (wgmma, setmaxnreg, tcgen05) need the suffix "a". Such code runs on no
+     * other architecture, which is fine: it is compiled for this device. */
     snprintf(compilation->architecture, sizeof compilation->architecture, "--gpu-architecture=%s_%d%s",
              compilation->ptx ? "compute" : "sm", best, !compilation->ptx && best >= 90 ? "a" : "");
     return STATUS_OK;
@@ -177,7 +177,7 @@ static char *compiler_log(nvrtc_program program) {
     return log;
 }
 
-/* The first line of the log with an error in it is what the message says; the log has the rest. */
+/* The message is the first line of the log that has an error. */
 static int compiler_refuses(const struct compilation *compilation, const char *log, struct fault *fault) {
     const char *line = log ? strstr(log, "error") : NULL;
     while (line && line > log && line[-1] != '\n')
@@ -243,8 +243,8 @@ static int compiler_compile(struct compilation *compilation, struct device_code 
     return compiler_take(compilation, code, fault);
 }
 
-/* NVRTC puts the name behind a directive of its own, in a line: one with a new line in it would add lines to the source,
- * and these could include files of the host. */
+/* NVRTC writes the name into a line of the source, after a directive of its own. A name with a newline would add lines to the source, and
+ * these could include files of the host. */
 static int compiler_check_name(const char *name, struct fault *fault) {
     for (const char *at = name; *at; at++)
         if (*at < 0x20 || *at > 0x7e || strchr("#%\\\"?", *at))

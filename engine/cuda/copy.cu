@@ -17,8 +17,8 @@ struct transpose_arguments {
     struct space_axis axis[SHAPE_RANK_MAX - 2]; /* [outer], which make the matrices, the fastest first */
 };
 
-/* What a thread reads of a tile, and writes: lines eight apart, and of each what is 32 apart. Of a tile that is full nothing
- * is compared; addresses are stepped, since computing each anew takes more than reading. */
+/* The elements of a tile that a thread reads and writes: in every eighth line, every 32nd element. In a full tile no bounds are compared;
+ * addresses are stepped, since computing each of them takes longer than reading. */
 template <typename T, int side>
 __device__ __forceinline__ void transpose_read(const struct transpose_arguments &p, const T *in, int lines_left,
                                                int left, bool full, T (&value)[side / TRANSPOSE_LINES][side / 32]) {
@@ -158,7 +158,7 @@ static const struct copy_row *copy_find(int64_t size) {
     return &copy_rows[size == 1 ? 0 : size == 2 ? 1 : size == 4 ? 2 : 3];
 }
 
-/* False: too many matrices or tiles; to be cut. */
+/* False: there are too many matrices or tiles; the copy must be cut. */
 static bool transpose_make(const struct space_plan *plan, int64_t side, struct transpose_arguments *arguments) {
     int x = plan->rank - 1, y = plan->rank - 2;
     int64_t across = (plan->shape[x] - 1) / side + 1, down = (plan->shape[y] - 1) / side + 1, tiles = 1;

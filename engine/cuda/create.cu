@@ -151,7 +151,7 @@ static bool create_walk(cuda_kernel_seen *seen, void *context) {
     return more;
 }
 
-/* The bound of the diagonal in the shape rule keeps these from overflowing. */
+/* No number here overflows, since the shape rule limits the diagonal. */
 static int eye_run(struct cuda *cuda, struct cuda_stream *stream, const struct launch *launch, struct fault *fault) {
     const struct operand *out = &launch->output;
     size_t size = dtype_size((enum dtype)out->dtype);

@@ -1,9 +1,8 @@
-/* The kernel of every elementwise operation, cast and copy: a template over what is done with one element. CUDA C++ only.
+/* The kernel of every elementwise operation, cast and copy: a template over the function F of one element. CUDA C++ only.
  *
- * F says that: F::inputs, the types F::first, F::second, F::third of its inputs and F::result, and F::apply(a, b, c).
- * Where `lanes` is more than 1, a position of the space is that many elements, read and written by one access (an input
- * that has one value for all of them is read once). All inputs of a position are read before its result is written, and
- * by the thread that writes it: the output may be an input's memory. */
+ * F has F::inputs, the types F::first, F::second, F::third of its inputs, F::result, and F::apply(a, b, c). If `lanes` is more than 1, a
+ * position of the space is that many elements, which one access reads or writes (an input that has one value for all of them is
+ * read once). One thread reads all inputs of a position and then writes its result: so the output may be an input's memory. */
 #pragma once
 
 #include "engine/cuda/index.cuh"
@@ -57,7 +56,7 @@ __device__ __forceinline__ void elementwise_write(char *data, int64_t offset, co
     *(number_pack<typename F::result, lanes> *)((typename F::result *)data + offset) = out;
 }
 
-/* The elements behind the last position: of a space of one row, one element for each of the first threads. */
+/* The elements after the last position, in a space of one row: each of the first threads takes one. */
 template <class F, int lanes>
 __device__ __forceinline__ void elementwise_tail(const struct space_arguments &arguments) {
     const int64_t element = arguments.space.inner * lanes + threadIdx.x;

@@ -1,5 +1,5 @@
-/* What the driver makes of compiled code: how much of the device it takes, and whether it may be given to the driver at all,
- * which is told no size and reads as far as the code's own words lead. */
+/* Compiled code before it is given to the driver: how much device memory it will take, and whether it may be given to the driver at all.
+ * The driver is not told the code's size, and reads wherever the offsets in the code lead. */
 #include <ctype.h>
 #include <elf.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 
 #include "engine/cuda/compiler.h"
 
-/* A table or a segment of a cubin. */
+/* Whether a table or a segment lies within the code. */
 static bool image_holds(const struct device_code *code, uint64_t offset, uint64_t bytes) {
     return offset <= code->bytes && bytes <= code->bytes - offset;
 }
@@ -16,7 +16,7 @@ static int image_torn(struct fault *fault, const char *what) {
     return fault_set(fault, STATUS_INVALID_ARGUMENT, "the compiler's code is damaged: %s beyond its end", what);
 }
 
-/* What the device takes are the segments to be loaded; in memory they may be larger, by variables that begin as 0. */
+/* The device's memory is that of the segments to be loaded, which are larger there if they have variables that begin as 0. */
 static int image_measure_segments(const struct device_code *code, const Elf64_Ehdr *header, uint64_t *bytes,
                                   struct fault *fault) {
     Elf64_Phdr segment;
@@ -31,7 +31,7 @@ static int image_measure_segments(const struct device_code *code, const Elf64_Eh
     return STATUS_OK;
 }
 
-/* Of sections of CUDA's own types nobody says which have a place in the file. */
+/* It is not documented which sections of CUDA's own types have a place in the file, so all are checked. */
 static int image_check_sections(const struct device_code *code, const Elf64_Ehdr *header, struct fault *fault) {
     Elf64_Shdr section;
     for (unsigned i = 0; i < header->e_shnum; i++) {
@@ -43,7 +43,7 @@ static int image_check_sections(const struct device_code *code, const Elf64_Ehdr
     return STATUS_OK;
 }
 
-/* Counts that do not fit their fields would stand in section 0: nothing here reads them, so they are not taken. */
+/* Counts that are too large for their fields would be in section 0, which is not read here: so such code is refused. */
 static bool image_counts_valid(const Elf64_Ehdr *header) {
     bool segments = !header->e_phnum || header->e_phentsize == sizeof(Elf64_Phdr);
     bool sections = header->e_shnum ? header->e_shentsize == sizeof(Elf64_Shdr) && header->e_shstrndx < header->e_shnum
@@ -67,8 +67,8 @@ static int image_measure_cubin(const struct device_code *code, uint64_t *bytes, 
 
 /* ---- PTX ---- */
 
-/* The extents of the variable that a declaration in PTX names, "[1000]" or "[2][3]", times what it is made of. Moves *text
- * behind them, as all that read it do: a text of nothing but beginnings is read once. */
+/* The bytes of a variable: the extents in its declaration in PTX, "[1000]" or "[2][3]", times the bytes of an element. Moves *text past
+ * them. All functions here do so: thus even a text made of beginnings of declarations is read only once. */
 static uint64_t image_extents(const char **text, uint64_t bytes) {
     const char *at = *text;
     for (; *at && *at != ';' && *at != '='; at++) {
@@ -76,13 +76,13 @@ static uint64_t image_extents(const char **text, uint64_t bytes) {
             continue;
         uint64_t extent = strtoull(at + 1, NULL, 10);
         if (__builtin_mul_overflow(bytes, extent ? extent : 1, &bytes))
-            bytes = UINT64_MAX; /* more than any device has */
+            bytes = UINT64_MAX; /* an overflow: more than any device has */
     }
     *text = at;
     return bytes;
 }
 
-/* ".global .align 4 .b8 name[1000];" after ".global"; 0 for an instruction such as "ld.global.f32". */
+/* The bytes of ".global .align 4 .b8 name[1000];", from after ".global"; 0 for an instruction such as "ld.global.f32". */
 static uint64_t image_variable(const char **text) {
     const char *at = *text;
     uint64_t bits = 0;
@@ -92,14 +92,14 @@ static uint64_t image_variable(const char **text) {
         size_t word = strcspn(at + 1, " \t\n;[");
         bits = word > 1 && strchr("bsuf", at[1]) ? strtoull(at + 2, NULL, 10) : 0;
         at += 1 + word;
-        while (*at == ' ' || *at == '\t' || isdigit((unsigned char)*at)) /* an alignment's number */
+        while (*at == ' ' || *at == '\t' || isdigit((unsigned char)*at)) /* the number of an alignment */
             at++;
     }
     *text = at;
     return bits >= 8 && bits <= 128 ? image_extents(text, bits / 8) : 0;
 }
 
-/* The driver translates it: the text is about as large as what becomes of it, and its variables are as large as they say. */
+/* The driver translates PTX: the code is about as large as the text, and the variables' sizes are in their declarations. */
 static int image_measure_text(const struct device_code *code, uint64_t *bytes, struct fault *fault) {
     static const char *const spaces[] = {".global ", ".const "};
     if (!code->bytes || memchr(code->code, 0, code->bytes) != code->code + code->bytes - 1)

@@ -3,8 +3,7 @@
 
 #include "engine/cuda/compiler.h"
 
-/* Where a newline behind a backslash, and white space between the two, is nothing: the language's own rule, and some
- * compilers'. */
+/* Skips backslashes that are followed by a newline, as the language requires, and by white space and a newline, as some compilers do. */
 static const char *includes_splice(const char *at) {
     while (*at == '\\') {
         const char *end = at + 1 + strspn(at + 1, " \t\f\v\r");
@@ -15,7 +14,7 @@ static const char *includes_splice(const char *at) {
     return at;
 }
 
-/* The next character of the source, and where the one after it begins. */
+/* The next character of the source; moves *at to the character after it. */
 static int includes_next(const char **at) {
     const char *here = includes_splice(*at);
     int c = (unsigned char)*here;
@@ -27,7 +26,7 @@ static int includes_peek(const char *at) {
     return includes_next(&at);
 }
 
-/* Behind blanks and comments of one line. */
+/* Skips blanks and comments within a line. */
 static const char *includes_blank(const char *at) {
     for (;;) {
         const char *next = at;
@@ -60,7 +59,7 @@ static int includes_refuse(struct fault *fault, const char *what) {
                      "%s: a kernel's source includes headers of CUDA alone, as #include <cuda_fp16.h>", what);
 }
 
-/* What stands behind #include. */
+/* Checks the operand of #include. */
 static int includes_operand(const char *at, struct fault *fault) {
     char name[128];
     size_t n = 0;
@@ -78,7 +77,7 @@ static int includes_operand(const char *at, struct fault *fault) {
     return STATUS_OK;
 }
 
-/* A directive's name and operand, wherever a # stands: in a text or a comment it does no harm either. */
+/* Checks a directive's name and operand. It is called for each #, also in a string or a comment, where that does no harm. */
 static int includes_directive(const char *at, struct fault *fault) {
     char word[32];
     at = includes_word(includes_blank(at), word, sizeof word);
@@ -94,13 +93,13 @@ static int includes_directive(const char *at, struct fault *fault) {
 int compiler_check_includes(const char *source, struct fault *fault) {
     const char *at = source;
     int code = STATUS_OK;
-    if (strstr(source, "?\?/")) /* a backslash, to some */
+    if (strstr(source, "?\?/")) /* a backslash for some compilers */
         return includes_refuse(fault, "a trigraph");
     for (int c, before = 0; code == STATUS_OK && (c = includes_peek(at)); before = c) {
         const char *next = at;
         char word[32];
         includes_next(&next);
-        if (c == '#' || (c == ':' && before == '%') || (c == '=' && before == '?')) /* %: and ??= stand for it */
+        if (c == '#' || (c == ':' && before == '%') || (c == '=' && before == '?')) /* %: and ??= mean # */
             code = includes_directive(next, fault);
         if (isalpha(c) || c == '_' || c == '\\') {
             next = includes_word(at, word, sizeof word);

@@ -3,9 +3,9 @@
  * conflicts and writes results side by side. TILE_DEPTH columns of a and rows of b are brought in at a time, zeros
  * beyond the edges; neighbouring threads read along whichever axis of the operand has the smaller stride.
  *
- * Where there are few results of long sums, the depth is cut into parts whose accumulators a second kernel adds up,
- * always in the same order. Integers wrap modulo 2^32 or 2^64 on the way and are cut to their dtype in the end, as on
- * the CPU; floats accumulate in f64. Bias and activation come last, of floats before the sum is rounded. */
+ * If there are few results of long sums, the depth is cut into parts, whose accumulators a second kernel adds up, always in the same order.
+ * Integers are computed modulo 2^32 or 2^64 and cut to their dtype in the end, as on the CPU; floats are accumulated in f64. Bias and
+ * activation come last, for floats before the sum is rounded. */
 #include "engine/cuda/matmul_tiled.h"
 
 #include <cuda_fp8.h>
@@ -21,7 +21,7 @@ enum {
     TILE_SIDE = 16,                  /* threads along each side */
     TILE_RESULTS = TILE / TILE_SIDE, /* along each side, of one thread */
     TILE_LOADS = TILE * TILE_DEPTH / TILE_THREADS,
-    TILE_PART = 16 * TILE_DEPTH, /* depth that makes a part worth adding up */
+    TILE_PART = 16 * TILE_DEPTH, /* the least depth of a part */
     BLOCKS_WANTED = 2,           /* for each processor */
     BLOCKS_MAX = 64,
 };
@@ -41,7 +41,7 @@ template <class L, class R, class T> struct tiled_floats {
     typedef R Right;
     typedef T Result;
     typedef double A;
-    /* fp8 has a conversion of its own, which is not implicit. */
+    /* The conversion of fp8 is explicit. */
     template <class Element> __device__ static A load(Element x) {
         return (A)number_widen(x);
     }

@@ -50,7 +50,7 @@ NUMBER_FUNCTION float number_widen(f8e5m2 x) {
 #endif
 }
 
-/* What an instruction would saturate is mended. */
+/* Corrects results that the instruction has saturated. */
 NUMBER_FUNCTION f8e4m3 number_to_f8e4m3(float x) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
     uint8_t bits = __nv_cvt_float_to_fp8(x, __NV_SATFINITE, __NV_E4M3);
@@ -70,7 +70,7 @@ NUMBER_FUNCTION f8e5m2 number_to_f8e5m2(float x) {
 #endif
 }
 
-/* number_narrow<R>(x): a computed value as it is stored. */
+/* number_narrow<R>(x): a computed value, converted to the type in which it is stored. */
 template <typename R> struct number_store {
     template <typename C> static __host__ __device__ __forceinline__ R from(C x) {
         return x;
@@ -155,7 +155,7 @@ NUMBER_CAST_HALF(__nv_bfloat16)
 NUMBER_CAST_HALF(f8e4m3)
 NUMBER_CAST_HALF(f8e5m2)
 
-/* ---- on the host: a value in any dtype's bytes, repeated to eight ---- */
+/* ---- on the host: a value in the bytes of any dtype, repeated up to eight bytes ---- */
 
 template <typename T> static inline uint64_t number_repeat(T x) {
     uint64_t pattern = 0;
@@ -165,7 +165,7 @@ template <typename T> static inline uint64_t number_repeat(T x) {
     return pattern;
 }
 
-/* Floating dtypes take the float, others the integer. */
+/* `value` for dtypes of floats, `integer` for others. */
 static inline uint64_t number_pattern(enum dtype dtype, int64_t integer, double value) {
     switch (dtype) {
     case DTYPE_BOOL:

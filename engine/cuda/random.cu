@@ -20,8 +20,8 @@ struct random_arguments {
 
 /* ---- four lanes to numbers ---- */
 
-/* Of floats up to 32 bits with 0 and 1, the same numbers without f64, which a processor converts 16 of in a clock: 0 + u · 1 is
- * u, and 0 + x · 1 is x, but 0 for -0. */
+/* For floats of up to 32 bits, with first 0 and second 1: the same numbers without f64, of which a processor converts only 16 in a clock.
+ * For 0 + u · 1 is u, and 0 + x · 1 is x, or 0 for -0. */
 struct uniform {
     static __device__ __forceinline__ void plain(const struct random_arguments &p, const uint32_t *lane,
                                                  float (&value)[4]) {

@@ -1,15 +1,15 @@
-/* Reductions: how a launch is laid over the device. The kernels are in reduce.cuh, and CUB's for whole tensors come by
- * reduce_whole.cuh; they are instantiated in reduce_sum.cu, reduce_extreme.cu and reduce_position.cu. */
+/* Reductions: how a launch is shared out over the device. The kernels are in reduce.cuh; reduce_whole.cuh has CUB's for whole tensors. They
+ * are instantiated in reduce_sum.cu, reduce_extreme.cu and reduce_position.cu. */
 #include "engine/cuda/cuda.h"
 #include "engine/cuda/reduce.cuh"
 
 enum {
-    ROW_UNITS = 4,      /* loads of one thread that make it worth having */
-    SHORT_RUN = 16,     /* elements of one output that a single thread may as well take */
-    PART_UNITS = 16,    /* loads of one thread that make a part worth merging */
-    BLOCKS_BUSY = 4,    /* blocks for each processor with which it is busy, */
-    BLOCKS_WANTED = 16, /* that are made where there are fewer, */
-    BLOCKS_MAX = 64,    /* and that are launched at most: they go on to the next tile themselves */
+    ROW_UNITS = 4,      /* a further thread for a row pays if it has so many loads */
+    SHORT_RUN = 16,     /* a single thread takes so many elements of one output, or fewer */
+    PART_UNITS = 16,    /* a part pays if each thread has so many loads */
+    BLOCKS_BUSY = 4,    /* with so many blocks for each processor the device is busy; */
+    BLOCKS_WANTED = 16, /* if there are fewer, outputs are cut to make so many; */
+    BLOCKS_MAX = 64,    /* at most so many are launched, which loop over the tiles */
     MERGE_LANES_MAX = REDUCE_THREADS,
 };
 
@@ -63,7 +63,7 @@ static int64_t magnitude(int64_t stride) {
     return stride < 0 ? -stride : stride;
 }
 
-/* Whether an axis should be inside of another: elements are closer, but not the same one again. */
+/* Whether an axis should be inside of another one: its stride is smaller, but not 0. */
 static bool axis_is_inner(int64_t stride, int64_t other) {
     return stride != 0 && (other == 0 || magnitude(stride) < magnitude(other));
 }
@@ -121,7 +121,7 @@ static void axes_from(struct reduce_axes *axes, const struct operand *x, int beg
 
 /* ---- the plan ---- */
 
-/* Where no position is asked for, the reduced axes may be taken in any order and direction. */
+/* Unless positions are asked for, the reduced axes may be taken in any order and direction. */
 static void plan_turn(struct reduce_plan *plan, int64_t size) {
     const char *in = (const char *)plan->in;
     struct reduce_axes *axes = &plan->stepped, same;
@@ -283,7 +283,7 @@ static void plan_init(struct reduce_plan *plan, const struct cuda *cuda, const s
     plan->merge_grid = plan_grid(cuda, ceiling(plan->outputs, REDUCE_THREADS / plan->merge_lanes));
 }
 
-/* ---- of nothing ---- */
+/* ---- empty inputs ---- */
 
 template <class T> static __global__ void reduce_fill(T *out, int64_t n, T value) {
     for (int64_t i = (int64_t)blockIdx.x * REDUCE_THREADS + threadIdx.x; i < n;
@@ -340,14 +340,13 @@ static bool reduce_is_empty(const struct operand *x) {
     return empty;
 }
 
-/* Whether CUB may do it, being made for one run without gaps of which more than one block gets a part. */
+/* Whether CUB may compute it: one run without gaps that is cut into parts for more than one block. */
 static bool plan_may_be_whole(const struct reduce_plan *plan, const struct reduce_kernel *kernel) {
     return kernel->whole && plan->parts > 1 && plan->outputs == 1 && plan->steps == 1 && plan->run_stride == 1;
 }
 
-/* Bytes for what the parts leave to be merged. What CUB would need only CUB can tell, which would be a call of CUDA for each
- * operation that is bound: it is an accumulator for each of at most 5 times the blocks that are on the device at once, at an
- * address that it rounds up. */
+/* Bytes for the parts' accumulators. Only CUB can tell what it needs, which would take a call of CUDA for each operation that is bound: it is
+ * an accumulator for each of at most 5 times the blocks that are on the device at once, at an address that it rounds up. */
 static size_t plan_bytes(const struct reduce_plan *plan, const struct cuda *cuda, const struct reduce_kernel *kernel) {
     enum { BLOCKS_AT_ONCE = 32, CUB_FACTOR = 5, CUB_SLACK = 512 };
     if (plan->parts < 2) {
@@ -358,8 +357,8 @@ static size_t plan_bytes(const struct reduce_plan *plan, const struct cuda *cuda
     return plan_may_be_whole(plan, kernel) && whole > parts ? whole : parts;
 }
 
-/* Whether CUB does it with so much memory, and how much of that it needs, which depends on the device alone. An error that CUB
- * meets while it looks at the device may be all that it ever says of it again, so the others do without it then. */
+/* Whether CUB computes it with so much memory, and how much of that it needs, which depends on the device alone. After an error while it
+ * looks at the device, CUB may always return that error: then later launches do without CUB. */
 static bool plan_is_whole(const struct reduce_plan *plan, const struct reduce_kernel *kernel, cudaStream_t stream,
                           size_t *bytes) {
     size_t most = *bytes;
@@ -368,7 +367,7 @@ static bool plan_is_whole(const struct reduce_plan *plan, const struct reduce_ke
     }
     bool whole = kernel->whole(plan, NULL, bytes, stream) == cudaSuccess;
     if (!whole) {
-        cudaGetLastError(); /* dealt with; a sticky one comes back with the launch */
+        cudaGetLastError(); /* clears the error; a sticky one comes back with the launch */
     }
     return whole && *bytes <= most;
 }

@@ -10,9 +10,9 @@
  *            and are read at once, times a group for each of these: the threads of a warp read along the outputs. For
  *            sums over leading axes.
  *
- * Where there are too few outputs to occupy the device, each is cut into `parts`, whose accumulators are merged by a
- * second kernel. Who merges what depends on the plan alone, so results are the same each time. A single output of one
- * contiguous run that would be cut is left to CUB (reduce_whole.cuh).
+ * If there are too few outputs to occupy the device, each is cut into `parts`, whose accumulators a second kernel merges. The order of
+ * merging depends on the plan alone, so results are the same each time. A single output of one contiguous run that would be cut is
+ * left to CUB (reduce_whole.cuh).
  *
  * A reduction is a class: the element's type T, an accumulator A (plain, a multiple of 4 bytes), the result's type R,
  * neutral(), take(a, x, position, step): N elements, at positions that far apart, increasing for one accumulator,
@@ -33,7 +33,7 @@ enum {
     REDUCE_THREADS = 256,
     REDUCE_COLUMNS = 4, /* outputs of one thread that are read at once */
     REDUCE_UNROLL = 4,  /* loads of one thread that are under way at a time */
-    /* Blocks that a processor is to hold: with one more, registers would be too few for all loads to be under way. */
+    /* Blocks that a processor is to hold: with one more, there would be too few registers for all loads to be under way. */
     REDUCE_ROWS_BLOCKS = 3,
     REDUCE_COLUMNS_BLOCKS = 3,
 };
@@ -47,14 +47,14 @@ struct reduce_plan {
     const void *in;
     void *out;
     void *partials;                    /* [outputs][parts] accumulators, or CUB's; NULL where there is one part */
-    struct reduce_axes kept, kept_out; /* the same axes of input and output; an output's number counts over these */
-    struct reduce_axes stepped;        /* the reduced axes but for the run */
+    struct reduce_axes kept, kept_out; /* the kept axes, in the input and in the output; an output's number counts over them */
+    struct reduce_axes stepped;        /* the reduced axes without the run */
     int64_t outputs, steps, run, run_stride;
     int64_t parts, part_steps, part_run; /* a part is so many steps of the whole run, or all steps of so much of it */
-    double divisor;                      /* of a sum; the mean's */
-    bool lowest;                         /* the least in place of the greatest */
-    bool down;                           /* columns, */
-    bool beside;                         /* REDUCE_COLUMNS at a time */
+    double divisor;                      /* by which the mean divides the sum */
+    bool lowest;                         /* finds the least element, not the greatest */
+    bool down;                           /* goes by columns */
+    bool beside;                         /* takes REDUCE_COLUMNS columns at a time */
     int lanes, across;                   /* powers of two */
     int merge_lanes;
     int grid, merge_grid;
@@ -67,7 +67,7 @@ struct reduce_kernel {
     cudaError_t (*whole)(const struct reduce_plan *plan, void *memory, size_t *bytes, cudaStream_t stream);
     int accumulator; /* bytes */
     int vector;      /* elements in one load */
-    /* Tells of its kernels (cuda_kernel_walk); CUB's are its own. */
+    /* Tells of these kernels (cuda_kernel_walk), without CUB's. */
     bool (*walk)(bool (*seen)(void *context, bool common, const void *kernel), void *context, bool common);
 };
 /* By dtype; `launch` is NULL where there is no kernel. */
@@ -76,7 +76,7 @@ extern const struct reduce_kernel reduce_extremes[DTYPE_COUNT], reduce_positions
 
 /* ---- elements ---- */
 
-/* The type that computes with an element's. */
+/* The type in which an element is computed. */
 template <class T> struct reduce_compute { typedef int32_t type; };
 template <> struct reduce_compute<int64_t> { typedef int64_t type; };
 template <> struct reduce_compute<__half> { typedef float type; };
@@ -94,7 +94,7 @@ __device__ inline float reduce_load(__nv_bfloat16 x) {
     return __bfloat162float(x);
 }
 
-/* Elements of one load: 16 bytes, but not more than 8, which keeps the code for bytes in bounds. */
+/* Elements of one load: 16 bytes, but 8 elements at most, so that the code for bytes does not grow too large. */
 template <class T> struct reduce_vector {
     enum { n = sizeof(T) == 1 ? 8 : 16 / sizeof(T) };
     struct alignas(n * sizeof(T)) type {
@@ -185,7 +185,7 @@ __device__ inline void reduce_store(const reduce_plan &plan, const Op &op, int64
 
 /* ---- rows ---- */
 
-/* Takes a contiguous piece of a run. The threads begin with elements up to the next address that a vector may have. */
+/* Takes a contiguous piece of a run. The threads begin with the elements before the first aligned address. */
 template <class Op>
 __device__ inline void reduce_contiguous(const Op &op, typename Op::A &a, const typename Op::T *x, int64_t n,
                                          int64_t position, int64_t at, int across) {

@@ -1,10 +1,10 @@
-/* Reductions of one contiguous run of elements to one output, by CUB's DeviceReduce, which is made for that. Strides it
- * could not read without a copy, and to each output of several it would give one block: these are reduce.cuh's, and so are
- * runs that a block or two do in no time.
+/* Reductions of one contiguous run of elements to one output, by CUB's DeviceReduce, which is made for that. Other reductions go by
+ * reduce.cuh: CUB could not read strided elements without a copy, would give each of several outputs only one block, and does not
+ * pay for short runs.
  *
- * CUB is handed accumulators, and merges them. An item of its input is what take() makes of one load of 16 bytes, since
- * CUB itself loads elements one by one where they do not come from a plain pointer; so sums are as exact as those of
- * reduce.cuh. The few elements before and after the loads that are aligned are taken when the result is stored.
+ * CUB gets accumulators, and merges them. An item of its input is the accumulator that take() makes of one load of 16 bytes: CUB itself
+ * would load elements one by one, since they do not come from a plain pointer. So sums are as exact as those of reduce.cuh. The few
+ * elements before and after the aligned loads are taken when the result is stored.
  *
  * DeviceReduce cuts the input by its length and the device alone and merges the blocks' accumulators with a second
  * kernel, in order: it promises equal results from run to run on one device ("run-to-run" determinism, in
@@ -57,7 +57,7 @@ template <class Op> struct whole_merge {
     }
 };
 
-/* CUB's output: what is stored there is an accumulator of all loads, what arrives the result. */
+/* CUB's output: CUB stores the accumulator of all loads, and this writes the result. */
 template <class Op> struct whole_result {
     typedef void value_type;
     typedef void reference;
@@ -94,11 +94,11 @@ template <class Op> struct whole_result {
     }
 };
 
-/* CUB tells some errors by exceptions, and one that is thrown while it looks at the device for the first time leaves whoever
- * wants to know that next waiting for ever: it is not asked again. */
+/* CUB reports some errors by exceptions. If it throws one while it looks at the device for the first time, its next call would wait for
+ * ever: so it is not called again. */
 inline std::atomic<bool> whole_given_up{false};
 
-/* By CUB's protocol: without memory it only says how many bytes of it there must be. */
+/* CUB's protocol: called without memory, it only tells how many bytes it needs. */
 template <class Op>
 static cudaError_t reduce_whole(const reduce_plan *plan, void *memory, size_t *bytes, cudaStream_t stream) {
     typedef typename Op::T T;
@@ -116,7 +116,7 @@ static cudaError_t reduce_whole(const reduce_plan *plan, void *memory, size_t *b
     const whole_merge<Op> merge = {op};
     try {
         return cub::DeviceReduce::Reduce(memory, *bytes, items, result, loads, merge, op.neutral(), stream);
-    } catch (...) { /* nothing else knows exceptions here */
+    } catch (...) { /* no caller handles exceptions */
         whole_given_up.store(true, std::memory_order_relaxed);
         return cudaErrorUnknown;
     }

@@ -13,15 +13,15 @@
  *             parts: one kernel leaves each part's maximum and sum in scratch, a second one merges those of its row and
  *             writes.
  *
- * A row with a NaN, or whose maximum is infinite, is NaN throughout, since x - maximum is for one element and so the
- * sum is. The output may be the input: a thread writes only where it alone reads. */
+ * All results of a row are NaN if an element is NaN or the maximum is infinite: then x - maximum is NaN for one element, and so is the sum.
+ * The output may be the input: a thread writes only where it alone reads. */
 #include <cuda_runtime.h>
 #include <stdint.h>
 #include <string.h>
 
 #include "engine/cuda/softmax.cuh"
 
-#ifndef DYNAMIC_SHARED /* as much shared memory as the launch asks for; where kernels run on the host it is something else */
+#ifndef DYNAMIC_SHARED /* as much shared memory as the launch asks for; defined otherwise where kernels run on the host */
 #define DYNAMIC_SHARED(name) extern __shared__ uint4 name[]
 #endif
 
@@ -31,10 +31,10 @@ enum {
     SOFTMAX_SHARED_THREADS = 512, /* for a row in shared memory, */
     SOFTMAX_SHARED = 112 << 10,   /* of which it may have so much: half of what a processor of Hopper has */
     SOFTMAX_LOADS = 4,            /* of one thread that are under way at a time */
-    SOFTMAX_PART = 4096,          /* elements that make a part worth a block */
-    BLOCKS_BUSY = 2,              /* blocks for each processor below which rows are cut, */
-    BLOCKS_WANTED = 8,            /* how many there are to be then, */
-    BLOCKS_MAX = 64,              /* and how many are launched at most: they go on to the next tile themselves */
+    SOFTMAX_PART = 4096,          /* a part pays if it has so many elements */
+    BLOCKS_BUSY = 2,              /* with fewer blocks for each processor rows are cut, */
+    BLOCKS_WANTED = 8,            /* so that there are so many */
+    BLOCKS_MAX = 64,              /* at most so many are launched, which loop over the tiles */
 };
 
 /* ---- rows held in registers ---- */
@@ -153,8 +153,8 @@ __global__ void __launch_bounds__(VECTORS ? SOFTMAX_THREADS : SOFTMAX_THREADS_MA
 
 /* ---- rows held in shared memory ---- */
 
-/* What a thread keeps of vector number `k` of its own: pieces of 16 bytes, each a block's width from the last, so that a
- * warp's accesses are to all banks alike. Nobody else looks at it. */
+/* Where a thread keeps its vector number `k`: pieces of 16 bytes, each a block's width from the last, so that a warp's accesses use all banks
+ * alike. No other thread reads them. */
 template <class T, bool VECTORS> struct softmax_kept {
     typedef typename softmax_type<T>::C C;
     typedef softmax_vector<T, VECTORS> V;
@@ -505,7 +505,7 @@ static bool plan_held(struct softmax_plan *plan, const struct softmax_kernel *ke
     if (plan->n > (int64_t)plan->wide * kernel->elements || plan->wide * least > most) {
         return false;
     }
-    /* Half the elements each while that keeps a row within a warp: more loads are then under way. */
+    /* Each thread has half as many elements as long as the row stays within a warp: more loads are under way then. */
     if (!plan->across && plan->wide < 32 && plan->n > plan->wide) {
         plan->wide *= 2;
     }
@@ -517,7 +517,7 @@ static bool plan_held(struct softmax_plan *plan, const struct softmax_kernel *ke
 
 /* A block for each row; false where a row is too long, or there are too few of them. */
 static bool plan_shared(struct softmax_plan *plan, const struct cuda *cuda, const struct softmax_kernel *kernel) {
-    enum { OTHER = 1 << 10 }; /* what the kernel itself has, and the system */
+    enum { OTHER = 1 << 10 }; /* shared memory of the kernel itself and of the system */
     int most = cuda->shared_max < SOFTMAX_SHARED ? cuda->shared_max - OTHER : SOFTMAX_SHARED - OTHER;
     plan->vectors = plan_has_vectors(plan, kernel->vector);
     int64_t step = (int64_t)SOFTMAX_SHARED_THREADS * (plan->vectors ? kernel->vector : 1);

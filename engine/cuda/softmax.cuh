@@ -1,5 +1,5 @@
-/* A group of threads that has a row of softmax: where the row lies, and how the group's maxima and sums are merged. The ways to hold
- * a row, and which is taken, are in softmax.cu. */
+/* Softmax by groups of threads, one row for each group: where the row lies, and how the group's maxima and sums are merged. softmax.cu has
+ * the ways to hold a row, and chooses one. */
 #pragma once
 
 #include "engine/cuda/number.cuh"
@@ -7,7 +7,7 @@
 /* ---- elements; a half computes in f32 ---- */
 
 template <class T> struct softmax_type {
-    typedef float C; /* computes */
+    typedef float C; /* the type in which it is computed */
     enum { held = 16, vector = 16 / sizeof(T), chunk = 8 /* elements between two looks at the maximum */ };
 };
 template <> struct softmax_type<double> {
@@ -68,8 +68,8 @@ __device__ inline softmax_thread softmax_thread_of(const softmax_plan &plan) {
 
 template <class C> struct softmax_sum { C maximum, sum; /* of exp(x - maximum) */ };
 
-/* In f32 a power of two: x · log2(e) is rounded once more than in expf(), which makes |x| / 2^24 of the result, as much as
- * rounding x itself does. */
+/* In f32 as a power of two: x · log2(e) is rounded once more than in expf(), which is an error of |x| / 2^24 of the result, as much as
+ * rounding x itself makes. */
 __device__ inline float softmax_exp(float x) {
     return exp2f(x * 1.44269504f);
 }
@@ -83,8 +83,8 @@ __device__ inline double softmax_log(double x) {
     return log(x);
 }
 
-/* What exponentials are taken against. Of nothing but -inf so far it is 0: they count as exp(-inf) = 0, a NaN as
- * itself. */
+/* The number that is subtracted in exponentials. If there has been only -inf so far, it is 0: then -inf counts as exp(-inf) = 0, and a NaN
+ * as itself. */
 template <class C> __device__ inline C softmax_shift(C maximum) {
     return maximum == (C)-INFINITY ? (C)0 : maximum;
 }

@@ -132,7 +132,7 @@ __device__ __forceinline__ void topk_collect(const struct topk_row<E> &row, type
         const int64_t taken = all_same < room ? all_same : room;
         filled += all_above + taken;
         room -= taken;
-        __syncthreads(); /* all have read the sums before they change */
+        __syncthreads(); /* all threads have read the sums before these change */
     }
 }
 
@@ -147,8 +147,8 @@ __device__ __forceinline__ void topk_exchange(const struct topk_row<E> &row, int
     }
 }
 
-/* A bitonic sort in which all comparisons go one way, so that k need not be a power of two: places from k on hold, as it were,
- * what comes last already. */
+/* A bitonic sort in which all comparisons go one way. So k need not be a power of two: it is as if the places from k on had the elements that
+ * come last. */
 template <typename E> __device__ __forceinline__ void topk_sort(const struct topk_row<E> &row) {
 #pragma unroll 1
     for (int width = 0; (int64_t)1 << width < row.k;

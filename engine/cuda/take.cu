@@ -1,9 +1,9 @@
 /* Operations that read positions out of an index tensor. All operands are contiguous.
  *
- * Each index is checked. Elements that a bad one would have filled are 0, and the launch's report, which is host memory
- * that the device may write, tells of the bad index at the smallest position. Every block that meets one looks for that
- * position itself, so that all who report write the same: no atomic operations go to the host's memory, and no writer has
- * to be the first. The code is written last. The owner reads the report when the stream has passed the launch. */
+ * Each index is checked. Elements that a wrong index would have filled are 0, and the launch's report, which is host memory that the device
+ * may write, tells of the wrong index at the smallest position. Every block that meets a wrong index looks for that position itself,
+ * so that all blocks write the same report: no atomic operations on the host's memory are needed, and the order of writers does not
+ * matter. The code is written last. The owner reads the report when the stream has passed the launch. */
 #include "engine/cuda/index.cuh"
 #include "engine/cuda/number.cuh"
 
@@ -17,7 +17,7 @@ struct take_indices {
     struct report *report;
 };
 
-/* False: bad, and remembered if it is the thread's first in order of positions. */
+/* False: the index is wrong; it is noted if it is the thread's first by position. */
 __device__ __forceinline__ bool take_check(const struct take_indices &indices, int64_t position, int64_t index,
                                            unsigned long long *bad) {
     if ((uint64_t)index < (uint64_t)indices.extent) {
@@ -27,7 +27,7 @@ __device__ __forceinline__ bool take_check(const struct take_indices &indices, i
     return false;
 }
 
-/* The first bad index at a position up to `met`, where there is one; by all threads of a block. */
+/* Finds the first wrong index at a position up to `met`, if there is one; by all threads of a block. */
 __device__ unsigned long long take_first(const struct take_indices &indices, unsigned long long met,
                                          unsigned long long *smallest) {
     for (unsigned long long begin = 0; begin < met; begin += SPACE_THREADS * SPACE_UNROLL) {
@@ -50,7 +50,7 @@ __device__ unsigned long long take_first(const struct take_indices &indices, uns
     return *smallest;
 }
 
-/* The end of a kernel: reports, if a thread of the block has met a bad index. */
+/* The end of a kernel: writes the report if a thread of the block has met a wrong index. */
 __device__ __forceinline__ void take_finish(const struct take_indices &indices, unsigned long long bad) {
     __shared__ unsigned long long smallest;
     __shared__ bool reported;

@@ -1,5 +1,5 @@
-/* User kernels: loaded and launched by the driver's own functions, which the runtime hands out (so that nothing is linked
- * with libcuda), because the runtime has such functions only from CUDA 12.8 on. Their errors have the runtime's numbers. */
+/* User kernels: loaded and launched by the driver's own functions, because the runtime has such functions only from CUDA 12.8 on. The
+ * runtime hands them out, so that the module is not linked with libcuda. Their errors have the same numbers as the runtime's. */
 #include <cuda.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -33,7 +33,7 @@ static struct {
 
 static const struct {
     const char *name;
-    unsigned version; /* of CUDA, whose function of this name it is */
+    unsigned version; /* the function's version, as a version of CUDA */
     void *place;
 } driver_functions[] = {
     {"cuLibraryLoadData", 12000, &driver.load},
@@ -55,7 +55,8 @@ static cudaError_t driver_get(const char *name, unsigned version, void **functio
 #endif
 }
 
-/* All of them are needed: of parameters that nobody knows, a launch with too few would have the driver read beyond. */
+/* All functions are needed: if a kernel's parameters were not known, the driver would read beyond the arguments of a launch with too
+ * few. */
 static int driver_find_locked(struct fault *fault) {
     for (size_t i = 0; i < sizeof driver_functions / sizeof *driver_functions; i++) {
         void *function = NULL;
@@ -95,7 +96,7 @@ static uint32_t kernel_target(const struct device *base) {
 static int kernel_read_parameters(struct cuda_user_kernel *kernel, struct fault *fault) {
     size_t offset, bytes;
     uint32_t n = 0;
-    for (;; n++) { /* until it is told that there is no such one */
+    for (;; n++) { /* until the driver says that there is no such parameter */
         CUresult result = driver.get_parameter(kernel->function, n, &offset, &bytes);
         if (result == CUDA_ERROR_INVALID_VALUE)
             break;
@@ -132,7 +133,7 @@ static int kernel_open(const struct cuda *cuda, const struct device_code *code, 
     CUkernel handle;
     DRIVER_TRY(fault, driver.load(&kernel->library, code->code, NULL, NULL, 0, NULL, NULL, 0), "cuLibraryLoadData");
     DRIVER_TRY(fault, driver.get_kernel(&handle, kernel->library, code->symbol), "cuLibraryGetKernel");
-    /* Of this context, into which it is loaded here and now: a launch that had to do so might wait for the device. */
+    /* The function of this context, into which it is loaded now: a launch that had to load it might wait for the device. */
     DRIVER_TRY(fault, driver.get_function(&kernel->function, handle), "cuKernelGetFunction");
     int status = kernel_read_limits(cuda, kernel, fault);
     return status == STATUS_OK ? kernel_read_parameters(kernel, fault) : status;
