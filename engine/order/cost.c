@@ -7,9 +7,6 @@ enum {
     COST_FACTOR_LEAST = 256 / 16,
     COST_FACTOR_MOST = 256 * 250, /* in 16 bits; powers take 50 times as long as moving their bytes */
 };
-/* Nanoseconds, more than a year: the largest estimate of a product. */
-static const double cost_most = 5e16;
-
 void cost_init(struct cost *cost, const struct device *device) {
     static const struct device_rates usual = {.bytes = 8,
                                               .flop = {[DTYPE_BOOL] = 4,
@@ -36,11 +33,6 @@ void cost_follow(struct cost *cost, const struct device *device) {
         cost_init(cost, device);
 }
 
-uint64_t cost_pass(const struct cost *cost, double bytes) {
-    double ns = cost->rates.launch_ns + bytes * cost->ns_per_byte;
-    return (uint64_t)(ns < cost_most ? ns : cost_most);
-}
-
 uint64_t cost_product(const struct cost *cost, enum dtype dtype, bool tf32, double batches, double m, double n,
                       double k) {
     const struct device_rates *rates = &cost->rates;
@@ -49,7 +41,7 @@ uint64_t cost_product(const struct cost *cost, enum dtype dtype, bool tf32, doub
     double one = 2 * m * n * k / (rate > 0 ? rate : rates->flop[DTYPE_F32]) + bytes * cost->ns_per_byte +
                  (m * k + k * n) * rates->packing_ns;
     double ns = rates->product_ns + batches * (one + rates->batch_ns);
-    return (uint64_t)(ns < cost_most ? ns : cost_most);
+    return (uint64_t)(ns < COST_MOST ? ns : COST_MOST);
 }
 
 static double within(double value, double least, double most) {

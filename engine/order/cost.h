@@ -20,8 +20,13 @@ struct cost {
 void cost_init(struct cost *cost, const struct device *device);
 /* Takes over the device's rates if they have changed. */
 void cost_follow(struct cost *cost, const struct device *device);
+/* The largest estimate of a launch: nanoseconds, more than a year. */
+#define COST_MOST 5e16
 /* Nanoseconds for a pass over so many bytes. */
-uint64_t cost_pass(const struct cost *cost, double bytes);
+static inline uint64_t cost_pass(const struct cost *cost, double bytes) {
+    double ns = cost->rates.launch_ns + bytes * cost->ns_per_byte;
+    return (uint64_t)(ns < COST_MOST ? ns : COST_MOST);
+}
 /* Nanoseconds for `batches` products [m, k] · [k, n]; `tf32`: products of f32 in that precision. */
 uint64_t cost_product(const struct cost *cost, enum dtype dtype, bool tf32, double batches, double m, double n,
                       double k);
