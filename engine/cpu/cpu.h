@@ -34,6 +34,9 @@ struct cpu {
 /* Runs a launch whose kernel exists, or makes a job of it, which the caller continues. */
 typedef int cpu_driver(struct cpu *cpu, const struct launch *launch, struct cpu_job **begun, struct fault *fault);
 
+/* Of the device's vtable: elementwise.c. */
+void cpu_launch_flat(struct device *device, const struct flat_launch *launches, unsigned n);
+
 /* The device's entry for an operation: cpu_kernel_NAME, defined next to its driver. */
 struct cpu_kernel {
     struct op_kernel base;

@@ -306,6 +306,7 @@ const struct device_vtable cpu_device_vtable = {
     .release = cpu_release,
     .launch = cpu_launch,
     .launch_part = cpu_launch_part,
+    .launch_flat = cpu_launch_flat,
     .abandon = cpu_abandon,
     .workspaces = cpu_workspaces,
     .operations = cpu_operations,

@@ -232,6 +232,16 @@ static int elementwise_run(struct cpu *cpu, const struct launch *launch, struct 
     return STATUS_OK;
 }
 
+void cpu_launch_flat(struct device *device, const struct flat_launch *launches, unsigned n) {
+    const struct cpu *cpu = (const struct cpu *)device;
+    for (unsigned i = 0; i < n; i++) {
+        const struct flat_launch *launch = &launches[i];
+        const struct cpu_row run = {
+            launch->elements, {launch->data[0], launch->data[1], launch->data[2], launch->data[3]}, {1, 1, 1, 1}};
+        cpu->kernels->elementwise[launch->opcode][launch->dtype](&run);
+    }
+}
+
 static int cast_run(struct cpu *cpu, const struct launch *launch, struct cpu_job **begun, struct fault *fault) {
     (void)fault;
     job_run(cpu, launch, cpu->kernels->cast[launch->inputs[0].dtype][launch->output.dtype], begun);
@@ -240,7 +250,8 @@ static int cast_run(struct cpu *cpu, const struct launch *launch, struct cpu_job
 
 CPU_KERNELS_FOUND(elementwise)
 
-#define ELEMENTWISE {{.dtypes = elementwise_found, .converts = cpu_converts_tiles}, elementwise_run}
+#define ELEMENTWISE                                                                                                    \
+    { {.dtypes = elementwise_found, .converts = cpu_converts_tiles}, elementwise_run }
 const struct cpu_kernel cpu_kernel_elementwise = ELEMENTWISE;
 const struct cpu_kernel cpu_kernel_copy = ELEMENTWISE;
 const struct cpu_kernel cpu_kernel_cast = {.driver = cast_run};

@@ -103,6 +103,9 @@ struct device_vtable {
      * call, is not NULL, and another call continues the launch. Several launches may be under way. NULL: launches cannot be left. */
     int (*launch_part)(struct device *device, const struct launch *launch, struct device_turn *turn,
                        struct device_begun **begun, struct fault *fault);
+    /* Runs small launches one after another, in some microseconds for all of them. By the thread that calls launch_part(). NULL: such
+     * operations come as other launches do. */
+    void (*launch_flat)(struct device *device, const struct flat_launch *launches, unsigned n);
     /* Forgets a launch that has begun; its output is unspecified. */
     void (*abandon)(struct device *device, struct device_begun *begun);
 

@@ -59,6 +59,18 @@ struct launch {
     struct operand inputs[]; /* [n_inputs], at most 3; then the outputs after the first */
 };
 
+/* A small elementwise operation, cast excepted, on contiguous operands of its own dtypes: what a launch is for most of them, in
+ * short. Many small operations come one after another, and then a launch costs more than what it computes. */
+enum { FLAT_ELEMENTS_MAX = 1024 };
+struct flat_launch {
+    uint16_t opcode;
+    uint8_t n_inputs;
+    uint8_t dtype; /* of the last input: by which kernels are looked up */
+    uint32_t elements;
+    void *data[4];     /* output, inputs */
+    uint64_t sequence; /* number of the operation in its session */
+};
+
 /* Output number i, from 1 on; the first one is launch->output. */
 static inline const struct operand *launch_further(const struct launch *launch, unsigned i) {
     return &launch->inputs[launch->n_inputs + i - 1];

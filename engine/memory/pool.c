@@ -368,9 +368,7 @@ int pool_take(struct pool *pool, size_t bytes, struct stream *stream, struct poo
     return STATUS_OK;
 }
 
-void storage_unref(struct storage *storage) {
-    if (!storage || --storage->references)
-        return;
+void storage_free(struct storage *storage) {
     struct pool *pool = storage->segment->pool;
     pool->live -= storage->charged;
     payer_discharge(storage->payer, storage->charged);

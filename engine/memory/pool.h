@@ -179,8 +179,13 @@ static inline struct storage *storage_ref(struct storage *storage) {
     storage->references++;
     return storage;
 }
+/* Private: nobody refers to it. */
+void storage_free(struct storage *storage);
 /* The last reference frees the storage, which is then no longer charged. Takes NULL. */
-void storage_unref(struct storage *storage);
+static inline void storage_unref(struct storage *storage) {
+    if (storage && !--storage->references)
+        storage_free(storage);
+}
 
 /* The size that pool_take() charges for `bytes`; 0 where that overflows. */
 static inline size_t pool_rounded(uint64_t bytes) {

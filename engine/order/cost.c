@@ -25,6 +25,7 @@ void cost_init(struct cost *cost, const struct device *device) {
     if (device->vtable->rates)
         device->vtable->rates(device, &cost->rates);
     cost->ns_per_byte = 1 / cost->rates.bytes;
+    cost->small_ns = cost_pass(cost, FLAT_ELEMENTS_MAX / 2 * 4 * 2);
     cost->rates_changed = device->rates_changed;
 }
 

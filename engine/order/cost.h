@@ -12,6 +12,7 @@
 struct cost {
     struct device_rates rates;
     double ns_per_byte;
+    uint64_t small_ns; /* for a struct flat_launch: of half as many elements of 4 bytes as it may have */
     unsigned rates_changed; /* as the device had it */
     /* An estimate is multiplied by its factor, in 256ths; 0 stands for 256. */
     _Atomic uint16_t factors[OP_CODE_MAX][DTYPE_COUNT];

@@ -77,7 +77,8 @@ static void suspect_running(const struct order *order, struct suspect *suspect) 
 /* "matmul", "user kernel scan". Without the label: all users of the device see these words, and a label belongs to one of them. */
 static void record_describe(const struct record *record, char *text, size_t size) {
     bool kernel = record->kind == RECORD_KERNEL; /* a client's kernel, which lives as long as one of its launches */
-    const char *name = kernel ? record->kernel.name : op_info(record->launch.opcode)->name;
+    unsigned opcode = record->kind == RECORD_FLAT ? record->flat.launches[0].opcode : record->launch.opcode;
+    const char *name = kernel ? record->kernel.name : op_info(opcode)->name;
     char clean[OPERATION_NAME_MAX + 1];
     utf8_clean(clean, sizeof clean, name);
     snprintf(text, size, "%s%s", kernel ? "user kernel " : "", clean);

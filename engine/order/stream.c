@@ -72,7 +72,7 @@ struct record *stream_push(struct stream *stream, enum record_kind kind, size_t 
     struct record *record = record_at(&queue->tail);
     record->bytes = (uint32_t)bytes;
     record->kind = (uint8_t)kind;
-    record->ends = false;
+    record->ends = 0;
     record->label = 0;
     record->sequence = stream->operation.sequence;
     record->weight = weight;
@@ -115,7 +115,7 @@ void stream_take_back(struct stream *stream, const struct stream_position *posit
     for (uint64_t number = position->number; number < stream->enqueued; number++) {
         struct record *record = stream_next_record(stream, &at, NULL);
         at.used += record->bytes;
-        if (record->kind != RECORD_LAUNCH && record->kind != RECORD_KERNEL)
+        if (!record_launches(record))
             continue;
         stream->queue.weight -= record->weight;
         record->weight = 0;

@@ -32,6 +32,7 @@ struct stream;
 
 enum record_kind {
     RECORD_LAUNCH,  /* a struct launch follows */
+    RECORD_FLAT,    /* several struct flat_launch follow, which run one after another */
     RECORD_KERNEL,  /* a struct kernel_launch follows */
     RECORD_WAIT,    /* wait until another stream has reached a point */
     RECORD_POISON,  /* settle a poison (poison.h) */
@@ -42,7 +43,7 @@ enum record_kind {
 struct record {
     uint32_t bytes;    /* of the whole record, header included */
     uint8_t kind;      /* enum record_kind */
-    bool ends;         /* the last one of its operation */
+    uint8_t ends;      /* so many operations end with it */
     uint16_t label;    /* of a launch: offset in the record of its operation's label, NUL-terminated; 0: it has none */
     uint64_t weight;   /* rough cost in nanoseconds */
     uint64_t sequence; /* number of its operation in the session; 0: it belongs to no operation */
@@ -50,6 +51,10 @@ struct record {
     union {
         struct launch launch;
         struct kernel_launch kernel;
+        struct {
+            uint32_t n;
+            struct flat_launch launches[];
+        } flat;
         struct {
             struct stream *stream;
             uint64_t number;
@@ -61,6 +66,25 @@ struct record {
         } poison;
     };
 };
+
+enum { RECORD_FLAT_MAX = 64 }; /* launches in one record */
+
+/* How many launches it stands for. */
+static inline uint32_t record_launches(const struct record *record) {
+    switch ((enum record_kind)record->kind) {
+    case RECORD_LAUNCH:
+    case RECORD_KERNEL:
+        return 1;
+    case RECORD_FLAT:
+        return record->flat.n;
+    case RECORD_WAIT:
+    case RECORD_POISON:
+    case RECORD_CHUNK:
+    case RECORD_NOTHING:
+        break;
+    }
+    return 0;
+}
 
 /* The label of its operation; NULL: it has none. */
 static inline const char *record_label(const struct record *record) {
@@ -275,11 +299,12 @@ static inline bool point_reached(const struct stream *stream, uint64_t number) {
     return atomic_load(&stream->completed) >= number; /* see stream_watch() */
 }
 
-/* Counts a record's operation if this is its last record. Called by the thread that writes `completed`, before it does. */
+/* Counts the operations that end with a record. Called by the thread that writes `completed`, before it does. */
 static inline void stream_count(struct stream *stream, const struct record *record, bool skipped) {
     _Atomic uint64_t *count = skipped ? &stream->ops_skipped : &stream->ops_done;
     if (record->ends)
-        atomic_store_explicit(count, atomic_load_explicit(count, memory_order_relaxed) + 1, memory_order_relaxed);
+        atomic_store_explicit(count, atomic_load_explicit(count, memory_order_relaxed) + record->ends,
+                              memory_order_relaxed);
 }
 
 /* Operations whose last record has neither run nor been skipped. Owner thread. */
@@ -308,9 +333,30 @@ static inline void stream_begin_operation(struct stream *stream, const char *lab
 /* Makes room for one record and numbers it; NULL out of memory, with nothing enqueued. The record runs once the stream
  * has been published, so the caller fills it before order_kick(). */
 struct record *stream_push(struct stream *stream, enum record_kind kind, size_t bytes, uint64_t weight);
+/* Makes room for a small launch: in the newest record, if that holds such launches and is not published, or in a new one. */
+static inline struct flat_launch *stream_push_flat(struct stream *stream, uint64_t sequence, uint64_t weight) {
+    struct stream_queue *queue = &stream->queue;
+    struct record *record = queue->newest;
+    if (!stream->touched.listed || record->kind != RECORD_FLAT || record->flat.n == RECORD_FLAT_MAX ||
+        queue->tail.used + sizeof(struct flat_launch) + sizeof(struct record) > STREAM_CHUNK_BYTES) {
+        record = stream_push(stream, RECORD_FLAT, offsetof(struct record, flat.launches[1]), weight);
+        if (!record)
+            return NULL;
+        record->flat.n = 0;
+    } else {
+        record->bytes += sizeof(struct flat_launch);
+        record->weight += weight;
+        queue->tail.used += sizeof(struct flat_launch);
+        queue->weight += weight;
+    }
+    struct flat_launch *launch = &record->flat.launches[record->flat.n++];
+    launch->sequence = sequence;
+    return launch;
+}
+_Static_assert(sizeof(struct flat_launch) % 16 == 0, "a record's size is a multiple of 16");
 /* The newest record is the last one of its operation: the operation is done when this record is. */
 static inline void stream_end_operation(struct stream *stream) {
-    stream->queue.newest->ends = true;
+    stream->queue.newest->ends++;
     stream->queue.ops++;
 }
 /* Where the stream's next record will be. */

@@ -165,6 +165,39 @@ static void submitter_launch_record(struct order *order, struct stream *stream, 
         submitter_launch(order, stream, &record->launch);
 }
 
+/* Small launches, with devices that have run them when launch_flat() returns. */
+static void submitter_launch_flat(struct order *order, struct stream *stream, const struct record *record) {
+    struct device *device = order->device;
+    const struct flat_launch *launches = record->flat.launches;
+    bool traced = trace_is_on(&order->trace) && trace_wants(&order->trace, stream->group->share, stream->session);
+    if (submitter_skips(order, stream))
+        return;
+    for (uint32_t i = 0; i < record->flat.n; i++)
+        history_note(&order->history, &stream->completed, stream->submit.executed + 1, stream->session,
+                     launches[i].sequence, launches[i].opcode, NULL, NULL);
+    if (__builtin_expect(!traced, 1)) {
+        device->vtable->launch_flat(device, launches, record->flat.n);
+        return;
+    }
+    for (uint32_t i = 0; i < record->flat.n; i++) {
+        const int64_t axis[2] = {launches[i].elements, 1};
+        const struct launch launch = {
+            .opcode = launches[i].opcode,
+            .output = {launches[i].data[0], &axis[0], &axis[1], launches[i].dtype, launches[i].dtype, 1}};
+        const struct trace_launch trace = {.session = stream->session,
+                                           .sequence = launches[i].sequence,
+                                           .stream = stream->id,
+                                           .role = stream->role,
+                                           .number = stream->submit.executed + 1,
+                                           .enqueued_ns = record->enqueued_ns,
+                                           .launch = &launch};
+        struct trace_mark mark;
+        trace_before(&order->trace, NULL, NULL, &mark);
+        device->vtable->launch_flat(device, &launches[i], 1);
+        trace_after(&order->trace, &stream->trace, NULL, &trace, &mark);
+    }
+}
+
 static void submitter_launch_traced(struct order *order, struct stream *stream, const struct record *record,
                                     struct turn *turn) {
     struct device_stream *device_stream = NULL;
@@ -256,6 +289,10 @@ static bool submitter_step(struct order *order, struct stream *stream, struct re
         else
             submitter_launch_record(order, stream, record, turn);
         return true;
+    case RECORD_FLAT:
+        atomic_store_explicit(&stream->submit.running, record, memory_order_relaxed);
+        submitter_launch_flat(order, stream, record);
+        return true;
     case RECORD_WAIT:
         return submitter_wait(order, stream, record);
     case RECORD_POISON:
@@ -298,10 +335,6 @@ static bool submitter_complete(struct stream *stream, struct turn *turn) {
     return turn->signalled;
 }
 
-static bool record_launches(const struct record *record) {
-    return record->kind == RECORD_LAUNCH || record->kind == RECORD_KERNEL;
-}
-
 /* On devices that run later, the reaper measures how long a launch ran. Elsewhere, a launch in parts has been `measured` and learned
  * from already: other launches may have run between the parts. */
 static void submitter_note(struct order *order, const struct stream *stream, const struct record *record,
@@ -311,8 +344,8 @@ static void submitter_note(struct order *order, const struct stream *stream, con
     if (!async && !measured && !submitter_skips(order, stream))
         record_learn(order, record, ran_ns);
     if (!submitter_skips(order, stream)) /* if it skips, the launch may not have run */
-        samples_note(&order->samples, launched_ns > record->enqueued_ns ? launched_ns - record->enqueued_ns : 0, ran_ns,
-                     weight);
+        samples_note(&order->samples, launched_ns > record->enqueued_ns ? launched_ns - record->enqueued_ns : 0,
+                     ran_ns / record_launches(record), weight);
 }
 
 static void submitter_turn(struct order *order, struct stream *stream, uint64_t published, struct turn *turn) {
@@ -328,14 +361,16 @@ static void submitter_turn(struct order *order, struct stream *stream, uint64_t 
             turn->blocked = true;
             break;
         }
-        if (record_launches(record) && !stream->submit.begun) {
-            struct sampler *sampler = samples_of(&order->samples, record->weight, async);
+        uint32_t launches = record_launches(record);
+        if (launches && !stream->submit.begun) {
+            struct sampler *sampler = samples_of(&order->samples, record->weight / launches, async);
             if (!sampler_due(sampler) || turn->full) {
-                sampler->since++;
+                sampler->since += launches;
             } else if (async && turn->moved) {
                 break; /* the launch gets a turn of its own, so that an event before it and one after it tell how long it runs */
             } else {
                 sample = samples_take(&order->samples, sampler, async);
+                sampler->since = launches - 1;
                 launched_ns = clock_now();
             }
         }

@@ -89,7 +89,7 @@ int bind_create(struct step *step) {
     struct view out;
     view_init(&out, step->output);
     struct plan plan = bind_plan(step, &out, NULL, 0);
-    plan.attributes = step->attributes;
+    plan.attributes = step->request->attributes;
     plan.attributes.n_ints = step->info->ints_min; /* without the shape, which is the last one */
     plan.weight = plan_weight(&step->session->order->cost, &out, NULL) * step->info->passes;
     if (plan.opcode != OP_EYE)
@@ -125,7 +125,7 @@ int bind_join(struct step *step) {
     view_init(&out, step->output);
     int axis = 0;
     struct concat_attributes attributes; /* stack has the same */
-    concat_attributes_read(&step->attributes, &attributes);
+    concat_attributes_read(&step->request->attributes, &attributes);
     int code = shape_axis(attributes.axis, out.rank, &axis, step->fault);
     int64_t position = 0;
     for (unsigned i = 0; i < request->n_inputs && code == STATUS_OK; i++) {
@@ -151,7 +151,7 @@ int bind_join(struct step *step) {
 /* A view is ready, and may turn out to have failed, with what it shows. False: reshape needs a copy. */
 static bool bind_view_shared(struct step *step) {
     struct tensor *in = step->inputs[0], *out = step->output;
-    if (!layout_view(step->request->opcode, &step->attributes, &in->type, in->strides, in->offset, &out->type,
+    if (!layout_view(step->request->opcode, &step->request->attributes, &in->type, in->strides, in->offset, &out->type,
                      out->strides, &out->offset))
         return false;
     out->contiguous = layout_is_contiguous(out->type.rank, out->type.shape, out->strides);
@@ -236,7 +236,7 @@ static int bind_needs(struct step *step) {
     enum dtype dtype = step->output->type.dtype;
     if (request->n_inputs)
         dtype = op_operand_dtype(request->opcode, step->types, request->n_inputs - 1, &step->output->type);
-    int code = step->op_kernel->needs(device, dtype, step->fault);
+    int code = step->facts.kernel->needs(device, dtype, step->fault);
     cost_follow(&step->session->order->cost, device); /* it may have been loaded now, and the device know more */
     return code;
 }
@@ -252,7 +252,7 @@ static int bind_compute(struct step *step) {
     int code = bind_wait(step);
     if (code == STATUS_OK)
         code = bind_outputs(step);
-    if (code == STATUS_OK && step->elements > 0)
+    if (code == STATUS_OK && step->facts.elements > 0)
         code = bind_families[step->info->family](step);
     outputs_done(step);
     return code;
@@ -260,20 +260,80 @@ static int bind_compute(struct step *step) {
 
 /* The common case: contiguous operands of one shape, none of which may turn out to have failed. */
 static int bind_flat(struct step *step) {
+    const struct op_request *request = step->request;
     int code = bind_wait(step);
     if (code == STATUS_OK)
         code = bind_outputs(step);
     if (code == STATUS_OK)
-        code = plan_push_flat(step->stream,
-                              &(struct plan_flat){step->request->opcode, step->request->n_inputs, step->elements,
-                                                  step->output, step->inputs},
-                              step->fault);
+        code = plan_push_flat(
+            step->stream,
+            &(struct plan_flat){request->opcode, request->n_inputs, step->facts.elements, step->output, step->inputs},
+            step->fault);
     outputs_done(step);
     return code;
 }
 
+/* An input that lies as it must, has a value when the stream comes to it, and whose use can be noted whatever happens. */
+static inline bool small_takes(const struct stream *stream, const struct tensor *in) {
+    const struct uses *uses = &in->storage->uses;
+    return in->contiguous && !in->poison && (!in->ready || in->ready == stream) && uses->count &&
+           uses->use[0].stream == stream;
+}
+
+/* Whether the output may have its memory. */
+static inline bool small_lends(const struct step *step, const struct tensor *in) {
+    return in->references == 1 && in->storage->references == 1 && in->storage->uses.count == 1 && in->offset == 0 &&
+           in->type.dtype == step->output->type.dtype;
+}
+
+int bind_small(struct step *step) {
+    const struct op_request *request = step->request;
+    struct stream *stream = step->stream;
+    struct tensor *out = step->output, *lender = NULL, *const *inputs = step->inputs;
+    unsigned n_inputs = request->n_inputs, lends = step->lends;
+    for (unsigned i = 0; i < n_inputs; i++, lends >>= 1) {
+        struct tensor *in = inputs[i];
+        if (__builtin_expect(!small_takes(stream, in), 0))
+            return BIND_NOT_SMALL;
+        if (lends & 1 && !lender && small_lends(step, in))
+            lender = in;
+    }
+    if (lender) {
+        out->storage = storage_ref(lender->storage);
+        for (int i = 0; i < out->type.rank; i++)
+            out->strides[i] = lender->strides[i];
+    } else {
+        int code = bind_allocate(step, out);
+        if (code != STATUS_OK)
+            return code;
+    }
+    struct flat_launch *launch = stream_push_flat(stream, request->sequence, stream->order->cost.small_ns);
+    if (!launch)
+        return plan_no_memory(step->fault);
+    uint64_t number = stream->enqueued;
+    launch->opcode = (uint16_t)request->opcode;
+    launch->n_inputs = (uint8_t)n_inputs;
+    launch->dtype = (uint8_t)inputs[n_inputs - 1]->type.dtype;
+    launch->elements = (uint32_t)step->facts.elements;
+    launch->data[0] = out->storage->data;
+    for (unsigned i = 0; i < n_inputs; i++) {
+        struct tensor *in = inputs[i];
+        struct storage *storage = in->storage;
+        void *data = storage->data;
+        if (__builtin_expect(in->offset != 0, 0))
+            data = tensor_data(in);
+        launch->data[i + 1] = data;
+        storage->uses.use[0].number = number;
+    }
+    if (!lender)
+        plan_note_use(stream, out->storage);
+    out->ready = stream;
+    out->ready_number = number;
+    return STATUS_OK;
+}
+
 static bool bind_is_flat(const struct step *step) {
-    if (!step->flat || step->poisoned)
+    if (!step->facts.flat || step->poisoned)
         return false;
     for (unsigned i = 0; i < step->request->n_inputs; i++)
         if (!step->inputs[i]->contiguous)
@@ -283,7 +343,8 @@ static bool bind_is_flat(const struct step *step) {
 
 /* Whether it may take so long that it is stopped, and so needs a guard. */
 static bool bind_is_long(const struct step *step) {
-    return step->large && step->stream->group->share->operation_ns && step->session->order->device->vtable->launch_part;
+    return step->facts.large && step->stream->group->share->operation_ns &&
+           step->session->order->device->vtable->launch_part;
 }
 
 /* What a poisoned result needs, before anything is enqueued for it. */
@@ -292,7 +353,7 @@ static int bind_poison_prepare(struct step *step, bool is_long, struct poison **
     *poison = NULL;
     bool take = step->info->family == OP_FAMILY_TAKE, launch = step->info->family == OP_FAMILY_KERNEL;
     if (take || launch || is_long) {
-        int axis = !take || request->opcode == OP_ONE_HOT ? -1 : (int)step->attributes.ints[0];
+        int axis = !take || request->opcode == OP_ONE_HOT ? -1 : (int)step->request->ints[0];
         step->guard =
             guard_create(&step->session->order->reports, step_name(step), request->label, request->sequence, axis);
         if (!step->guard)
@@ -333,7 +394,7 @@ static __attribute__((noinline)) int bind_carefully(struct step *step, bool is_l
 }
 
 int bind_step(struct step *step) {
-    const struct op_kernel *kernel = step->op_kernel;
+    const struct op_kernel *kernel = step->facts.kernel;
     if (kernel && kernel->needs) {
         int code = bind_needs(step);
         if (code != STATUS_OK)

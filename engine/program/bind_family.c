@@ -34,7 +34,7 @@ int bind_reduce(struct step *step) {
     struct layout_space space;
     struct reduction_attributes attributes;
     uint32_t mask = 0;
-    reduction_attributes_read(&step->attributes, &attributes);
+    reduction_attributes_read(&step->request->attributes, &attributes);
     int code = bind_input(step, 0, &in);
     if (code == STATUS_OK)
         code = op_reduced_axes(&attributes.axes, in.rank, &mask, step->fault);
@@ -63,7 +63,7 @@ int bind_softmax(struct step *step) {
     struct view out, in;
     int axis = 0;
     struct softmax_attributes attributes;
-    softmax_attributes_read(&step->attributes, &attributes);
+    softmax_attributes_read(&step->request->attributes, &attributes);
     int code = bind_input(step, 0, &in);
     if (code == STATUS_OK)
         code = shape_axis(attributes.axis, in.rank, &axis, step->fault);
@@ -220,7 +220,7 @@ int bind_matmul(struct step *step) {
         double rows = (double)out.shape[out.rank - 2], columns = (double)out.shape[out.rank - 1];
         double batches = (double)view_elements(&out) / (rows * columns);
         plan.tf32 = step->session->limits.allow_tf32;
-        plan.attributes = step->attributes;
+        plan.attributes = step->request->attributes;
         plan.weight =
             cost_product(&step->session->order->cost, views[0].dtype, plan.tf32, batches, rows, columns, (double)depth);
         code = plan_push(step->stream, &plan, step->fault);
@@ -300,7 +300,7 @@ int bind_take(struct step *step) {
     view_init(&out, step->output);
     if (!one_hot) {
         struct take_attributes attributes; /* take_along_axis has the same */
-        take_attributes_read(&step->attributes, &attributes);
+        take_attributes_read(&step->request->attributes, &attributes);
         code = shape_axis(attributes.axis, step->inputs[0]->type.rank, &axis, step->fault);
         if (code == STATUS_OK) {
             code = take_source(step, axis, &views[0]);
@@ -345,7 +345,7 @@ int bind_sort(struct step *step) {
     struct view x, values, positions;
     struct topk_attributes attributes;
     int axis = 0;
-    topk_attributes_read(&step->attributes, &attributes);
+    topk_attributes_read(&step->request->attributes, &attributes);
     view_init(&x, step->inputs[0]);
     view_init(&values, step->outputs[0]);
     view_init(&positions, step->outputs[1]);
@@ -359,7 +359,7 @@ int bind_sort(struct step *step) {
         struct plan plan = bind_plan(step, &values, &x, 1);
         plan.further = 1;
         plan.outputs[0] = &positions;
-        plan.attributes = step->attributes;
+        plan.attributes = step->request->attributes;
         plan.weight = plan_weight(&step->session->order->cost, &values, &x) * step->info->passes;
         code = plan_push(step->stream, &plan, step->fault);
     }

@@ -57,7 +57,7 @@ static int check_launch(const struct kernel_attributes *launch, const struct dev
 
 int bind_kernel_find(struct step *step) {
     struct kernel_attributes launch;
-    kernel_attributes_read(&step->attributes, &launch);
+    kernel_attributes_read(&step->request->attributes, &launch);
     if (step->request->kernels_denied)
         return kernel_refuse(step->request->kernels_denied, step->fault);
     step->kernel = kernel_table_find(step->session->kernels, (uint64_t)launch.kernel);
@@ -166,7 +166,7 @@ int bind_kernel(struct step *step) {
     struct view views[KERNEL_ARGUMENTS_MAX]; /* of KERNEL_INPUT, as the kernel shall see them */
     unsigned n_views = 0, input = 0, output = 0;
     int code = bind_wait(step);
-    kernel_attributes_read(&step->attributes, &launch);
+    kernel_attributes_read(&step->request->attributes, &launch);
     for (unsigned i = 0; i < launch.arguments.count && code == STATUS_OK; i++) {
         int64_t kind = launch.arguments.values[i];
         if (kind == KERNEL_INPUT)

@@ -21,7 +21,8 @@
 #include "engine/session/host.h"
 
 enum {
-    /* A step of the owner's budget stands for some 100 ns; an operation takes two, and one more for so many tensors. */
+    /* A step of the owner's budget stands for some 100 ns. An operation takes two; one that fails, or has more tensors than there is
+     * room for beside others, takes one more for so many of its tensors. */
     RUN_BUDGET_STEPS = 2,
     RUN_BUDGET_TENSORS = 8,
 };
@@ -37,6 +38,8 @@ struct program *program_create(struct device *device) {
         return NULL;
     }
     program->signatures = signatures;
+    for (unsigned i = 0; i < PROGRAM_STEPS; i++)
+        program->steps[i].fault = &program->fault;
     return program;
 }
 
@@ -90,21 +93,24 @@ static inline int check_inputs(struct program *program, struct step *step, bool 
     const struct op_request *request = step->request;
     struct session *session = step->session;
     uint64_t use = program->serial + program->n_steps;
-    for (unsigned i = 0; i < request->n_inputs; i++) {
+    struct tensor **inputs = step->inputs;
+    const struct tensor_type **types = step->types;
+    for (unsigned i = 0, n = request->n_inputs; i < n; i++) {
         uint64_t id = request->inputs[i];
         struct tensor *tensor =
             program_has(program, id) ? program->slots[id - program->first_id] : session_tensor(session, id);
-        if (!tensor && session_refused(session, id, cause))
+        if (__builtin_expect(!tensor, 0) && session_refused(session, id, cause))
             return (int)cause->failure->code;
-        if (!tensor || tensor->leaving)
+        if (__builtin_expect(!tensor || tensor->leaving, 0))
             return session_unknown_id(session, id, fault);
-        if (tensor->uploading)
+        if (__builtin_expect(tensor->uploading, 0))
             return fault_set(fault, STATUS_INVALID_ARGUMENT,
                              "input %u: tensor %" PRIu64 " has not been uploaded completely", i, id);
-        *doubtful |= tensor->poison || tensor->failure;
+        if (__builtin_expect(tensor->poison || tensor->failure, 0))
+            *doubtful = true;
         tensor->last_use = use;
-        step->inputs[i] = tensor;
-        step->types[i] = &tensor->type;
+        inputs[i] = tensor;
+        types[i] = &tensor->type;
     }
     return STATUS_OK;
 }
@@ -116,26 +122,18 @@ static bool check_causes(struct step *step, struct cause *cause) {
             *cause = tensor_cause(step->inputs[i]);
             return true;
         }
-    for (unsigned i = 0; i < step->request->n_inputs; i++)
-        step->poisoned |= step->inputs[i]->poison != NULL;
     return false;
 }
 
-static inline bool check_output(struct step *step, unsigned i, struct fault *fault) {
-    step->outputs[i] = session_new_tensor(step->session, step->request->output + i);
-    if (__builtin_expect(step->outputs[i] != NULL, 1))
-        return true;
+static inline struct tensor *check_output(struct step *step, unsigned i, struct fault *fault) {
+    struct tensor *tensor = session_new_tensor(step->session, step->request->output + i);
+    step->outputs[i] = tensor;
+    if (__builtin_expect(tensor != NULL, 1))
+        return tensor;
     while (i--)
         tensor_unref(step->session, step->outputs[i]);
     fault_set(fault, STATUS_NO_HOST_MEMORY, "no host memory for a tensor");
-    return false;
-}
-
-static inline void check_take(struct step *step, const struct signature *signature) {
-    step->op_kernel = signature->kernel;
-    step->elements = signature->elements;
-    step->flat = signature->flat;
-    step->large = signature->large;
+    return NULL;
 }
 
 static __attribute__((noinline)) int check_several(struct program *program, struct step *step, struct fault *fault) {
@@ -146,14 +144,15 @@ static __attribute__((noinline)) int check_several(struct program *program, stru
     struct signature signature;
     if (!types)
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no host memory for the types of %u outputs", n);
-    bool good = signature_make(program->signatures, request->opcode, step->types, request->n_inputs, &step->attributes,
-                               n, types, &signature, fault);
+    bool good = signature_make(program->signatures, request->opcode, step->types, request->n_inputs,
+                               &step->request->attributes, n, types, &signature, fault);
     for (unsigned i = 0; i < n && good; i++) {
         good = check_output(step, i, fault);
         if (good)
             step->outputs[i]->type = types[i];
     }
-    check_take(step, &signature);
+    step->facts = signature.facts;
+    step->output = step->outputs[0];
     if (types != few)
         free(types);
     return good ? STATUS_OK : (int)fault->code;
@@ -164,27 +163,28 @@ static inline int check_signature(struct program *program, struct step *step, st
     const struct op_request *request = step->request;
     struct signatures *signatures = program->signatures;
     if (__builtin_expect(request->further || step->info->n_outputs != 1 ||
-                             !signature_is_short(request->n_inputs, &step->attributes),
+                             !signature_is_short(request->n_inputs, &step->request->attributes),
                          0))
         return check_several(program, step, fault);
     uint64_t ids[SIGNATURE_INPUTS] = {0};
-    for (unsigned i = 0; i < request->n_inputs; i++) {
+    for (unsigned i = 0, n = request->n_inputs; i < n; i++) {
         struct tensor *tensor = step->inputs[i];
         if (__builtin_expect(!tensor->type_id, 0))
             tensor->type_id = signature_type(signatures, &tensor->type);
         ids[i] = tensor->type_id;
     }
-    const struct signature_query query = {request->opcode, request->n_inputs, step->types, ids, &step->attributes};
-    const struct signature *signature = signature_find(signatures, &query, fault);
-    if (!signature || !check_output(step, 0, fault))
+    const struct signature_query query = {request->opcode, request->n_inputs, step->types, ids, &request->attributes};
+    const struct signature *signature = signature_find(signatures, query, fault);
+    struct tensor *output = signature ? check_output(step, 0, fault) : NULL;
+    if (!output)
         return (int)fault->code;
-    struct tensor *output = step->outputs[0];
+    step->output = output;
     output->type.dtype = signature->type.dtype;
     output->type.rank = signature->type.rank;
     for (int i = 0; i < signature->type.rank; i++)
         output->type.shape[i] = signature->type.shape[i];
     output->type_id = signature->type_id;
-    check_take(step, signature);
+    step->facts = signature->facts;
     return STATUS_OK;
 }
 
@@ -194,9 +194,10 @@ static inline void check_last_use(struct program *program, struct tensor *tensor
     if (k >= program->n_steps)
         return;
     struct step *step = &program->steps[k];
-    for (unsigned i = 0; i < step->request->n_inputs && i < 16; i++)
-        if (step->inputs[i] == tensor)
-            step->lends |= (uint16_t)(1u << i);
+    unsigned n = step->request->n_inputs < 16 ? step->request->n_inputs : 16, lends = 0;
+    for (unsigned i = 0; i < n; i++)
+        lends |= (unsigned)(step->inputs[i] == tensor) << i;
+    step->lends |= (uint16_t)lends;
 }
 
 /* What is wrong is told by operation_free(). */
@@ -239,12 +240,12 @@ static inline int check_step(struct program *program, const struct op_request *r
     struct session *session = program->session;
     bool doubtful = false;
     step->request = request;
-    step->info = op_info(request->opcode);
     step->session = session;
+    if (request->opcode == OP_FREE)
+        return check_free(program, step);
+    step->info = op_info(request->opcode);
     if (__builtin_expect(!step->info, 0))
         return fault_set(fault, STATUS_INVALID_ARGUMENT, "%u is not an operation", request->opcode);
-    if (step->info->family == OP_FAMILY_FREE)
-        return check_free(program, step);
     if (__builtin_expect(request->n_inputs > (unsigned)step->info->inputs_max, 0))
         return fault_set(fault, STATUS_INVALID_ARGUMENT, "%s takes no %u inputs", step->info->name, request->n_inputs);
     if (__builtin_expect(request->further >= OP_OUTPUTS_MAX, 0))
@@ -263,20 +264,16 @@ static inline int check_step(struct program *program, const struct op_request *r
     int code = check_inputs(program, step, &doubtful, cause, fault);
     if (code != STATUS_OK)
         return code;
-    step->poisoned = false;
     if (__builtin_expect(doubtful, 0) && check_causes(step, cause))
         return (int)cause->failure->code;
     step->stream = session_find_stream(session, request->stream, fault);
     if (!step->stream)
         return STATUS_INVALID_ARGUMENT;
-    step->attributes = (struct op_attributes){request->ints, request->floats, request->n_ints, request->n_floats};
     code = check_signature(program, step, fault);
     if (code != STATUS_OK)
         return code;
-    step->output = step->outputs[0];
     step->kernel = NULL;
     step->lends = request->consume;
-    step->fault = &program->fault;
     if (request->consume || request->consume_more)
         check_consumed(step);
     program->n_operands += request->n_inputs;
@@ -291,8 +288,11 @@ static int program_check(struct program *program, struct session *session, const
                          unsigned n, struct cause *cause) {
     int code = STATUS_OK;
     program_begin(program, session);
-    for (unsigned i = 0; i < n && code == STATUS_OK && !program->wide; i++)
-        code = check_step(program, &requests[i], cause, &program->fault);
+    for (const struct op_request *request = requests; request < requests + n; request++) {
+        code = check_step(program, request, cause, &program->fault);
+        if (__builtin_expect(code != STATUS_OK || program->wide, 0))
+            break;
+    }
     return program->n_steps ? STATUS_OK : code;
 }
 
@@ -363,11 +363,12 @@ static void step_consume(const struct program *program, const struct step *step)
 static int step_run(struct program *program, struct step *step) {
     const struct op_request *request = step->request;
     struct session *session = step->session;
+    const char *label = request->label;
     ledger_begin(&session->ledger);
-    if (__builtin_expect(request->label != NULL, 0))
-        session_label(session, request->label);
-    if (step->info->family == OP_FAMILY_FREE) {
-        session_end_operation(session, NULL, 0);
+    if (__builtin_expect(label != NULL, 0))
+        session_label(session, label);
+    if (!step->n_outputs) { /* free */
+        session_end_operation(session, NULL);
         for (unsigned i = 0; i < request->n_inputs; i++)
             step_release(program, step->inputs[i], request->inputs[i]);
         return STATUS_OK;
@@ -376,10 +377,18 @@ static int step_run(struct program *program, struct step *step) {
     struct stream *stream = step->stream;
     uint64_t before = stream->enqueued;
     int code = step_list(step, step->fault);
+    bool shares = false; /* a record with others */
     if (code == STATUS_OK) {
-        stream_begin_operation(stream, request->label, request->sequence);
-        code = bind_step(step);
-        stream_begin_operation(stream, NULL, 0);
+        code = step->facts.small && !label ? bind_small(step) : BIND_NOT_SMALL;
+        shares = code == STATUS_OK;
+        if (code == BIND_NOT_SMALL) {
+            step->poisoned = false; /* an earlier step may have poisoned them */
+            for (unsigned i = 0; i < request->n_inputs; i++)
+                step->poisoned |= step->inputs[i]->poison != NULL;
+            stream_begin_operation(stream, label, request->sequence);
+            code = bind_step(step);
+            stream_begin_operation(stream, NULL, 0);
+        }
         if (__builtin_expect(code != STATUS_OK, 0))
             step_unlist(step, step->n_outputs, last_id);
     }
@@ -387,7 +396,7 @@ static int step_run(struct program *program, struct step *step) {
         return STATUS_AGAIN;
     if (code != STATUS_OK)
         return code;
-    session_end_operation(session, stream, before);
+    session_end_operation(session, shares || stream->enqueued != before ? stream : NULL);
     if (request->consume || request->consume_more)
         step_consume(program, step);
     return STATUS_OK;
@@ -404,7 +413,7 @@ static void program_end(struct program *program, unsigned from) {
     for (unsigned k = from; k < program->n_steps; k++) {
         const struct step *step = &program->steps[k];
         const struct op_request *request = step->request;
-        bool all = step->info->family == OP_FAMILY_FREE;
+        bool all = !step->n_outputs;
         for (unsigned i = 0; i < request->n_inputs; i++) {
             struct tensor *tensor = step->inputs[i];
             if (!tensor->leaving || !(all || op_consumes(request->consume, request->consume_more, i)))
@@ -477,7 +486,7 @@ static int operation_fail(struct session *session, const struct op_request *requ
         failure_unref(cause.failure);
         return STATUS_AGAIN;
     }
-    session_end_operation(session, NULL, 0);
+    session_end_operation(session, NULL);
     if (code != STATUS_OK) {
         failure_unref(cause.failure);
         cause = operation_refusal(session, request, &refusal, name);
@@ -504,7 +513,7 @@ static int operation_fail(struct session *session, const struct op_request *requ
 /* Some of the ids are unknown. */
 static int operation_free(struct session *session, const struct op_request *request) {
     int code = STATUS_OK;
-    session_end_operation(session, NULL, 0);
+    session_end_operation(session, NULL);
     for (unsigned i = 0; i < request->n_inputs; i++) {
         if (session_unbind(session, request->inputs[i]))
             continue;
@@ -534,32 +543,34 @@ static int operation_refuse(struct program *program, struct session *session, co
 /* Enqueues the first requests, as many as make a program, and returns how many have been done: fewer where one fails or the budget
  * is spent. `code` is that of the last one; or STATUS_AGAIN, and nothing has been done of the one behind. */
 static unsigned program_run(struct program *program, struct session *session, const struct op_request *requests,
-                            unsigned n, int *code) {
+                            unsigned n, int *result) {
     struct budget *budget = &session->order->budget;
     struct cause cause = {0};
-    unsigned done = 0;
-    *code = program_check(program, session, requests, n, &cause);
-    if (__builtin_expect(*code != STATUS_OK, 0)) {
+    int code = program_check(program, session, requests, n, &cause);
+    if (__builtin_expect(code != STATUS_OK, 0)) {
         program_end(program, 0);
-        *code = operation_refuse(program, session, requests, cause);
-        return *code != STATUS_AGAIN;
+        budget->steps -= (int)((requests->n_inputs + requests->further) / RUN_BUDGET_TENSORS);
+        *result = operation_refuse(program, session, requests, cause);
+        return *result != STATUS_AGAIN;
     }
-    for (unsigned steps = program->n_steps; done < steps; done++) {
-        const struct op_request *request = &requests[done];
-        if (done &&
-            budget_spent(budget, RUN_BUDGET_STEPS + (int)(request->n_inputs + request->further) / RUN_BUDGET_TENSORS))
+    struct step *step = program->steps, *end = step + program->n_steps;
+    do {
+        code = step_run(program, step);
+        if (__builtin_expect(code != STATUS_OK, 0))
             break;
-        *code = step_run(program, &program->steps[done]);
-        if (__builtin_expect(*code != STATUS_OK, 0))
-            break;
-    }
-    if (__builtin_expect(done < program->n_steps || program->wide, 0))
+        step++;
+    } while (step < end && !budget_spent(budget, RUN_BUDGET_STEPS));
+    unsigned done = (unsigned)(step - program->steps);
+    if (__builtin_expect(program->wide != NULL, 0))
+        budget->steps -= (int)((requests->n_inputs + requests->further) / RUN_BUDGET_TENSORS);
+    if (__builtin_expect(step < end || program->wide, 0))
         program_end(program, done);
-    if (*code == STATUS_OK || *code == STATUS_AGAIN)
-        return done;
-    *code =
-        operation_fail(session, &requests[done], step_name(&program->steps[done]), (struct cause){0}, &program->fault);
-    return done + (*code != STATUS_AGAIN);
+    if (__builtin_expect(code != STATUS_OK && code != STATUS_AGAIN, 0)) {
+        code = operation_fail(session, step->request, step_name(step), (struct cause){0}, &program->fault);
+        done += code != STATUS_AGAIN;
+    }
+    *result = code;
+    return done;
 }
 
 int session_run(struct session *session, const struct op_request *requests, unsigned n, unsigned *done) {

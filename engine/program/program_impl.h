@@ -20,15 +20,12 @@ struct step {
     unsigned n_outputs;
     uint16_t lends; /* bit i: nothing reads input i after this step, so that an output may take its memory */
     bool poisoned;  /* some inputs may turn out to have failed */
-    bool large, flat;
-    int64_t elements; /* these three, and the kernel, as struct signature has them */
-    const struct op_kernel *op_kernel;
-    struct op_attributes attributes;
+    struct signature_facts facts;
     /* while it is bound */
     struct kernel *kernel;  /* of OP_FAMILY_KERNEL, once it is found */
     struct guard *guard;    /* what its launches report to: of OP_FAMILY_TAKE, or where they may take long */
     struct poison *settled; /* while the poisons of many inputs are settled */
-    struct fault *fault;    /* why it cannot be bound */
+    struct fault *fault;    /* why it cannot be bound: the program's */
 };
 
 enum {
@@ -61,6 +58,9 @@ static inline const char *step_name(const struct step *step) {
 
 /* STATUS_OK with each output's storage, layout and point set; or a code with `step->fault`, and nothing of it will run. */
 int bind_step(struct step *step);
+/* The same for a small step without a label, in a record that several share. */
+enum { BIND_NOT_SMALL = -1 }; /* nothing has been done: an input has another form, or is of another stream */
+int bind_small(struct step *step);
 
 /* ---- bind*.c: what every family needs ---- */
 

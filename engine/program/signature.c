@@ -28,7 +28,7 @@ uint64_t signature_type(struct signatures *signatures, const struct tensor_type 
 static int signature_supported(const struct signatures *signatures, const struct signature *signature,
                                const struct tensor_type *const types[], unsigned n_inputs, struct fault *fault) {
     struct device *device = signatures->device;
-    const struct op_kernel *kernel = signature->kernel;
+    const struct op_kernel *kernel = signature->facts.kernel;
     if (!kernel || kernel->parts)
         return STATUS_OK;
     enum dtype dtype = signature->type.dtype;
@@ -40,9 +40,9 @@ static int signature_supported(const struct signatures *signatures, const struct
 
 static bool signature_flat(const struct signature *signature, const struct tensor_type *const types[],
                            unsigned n_inputs) {
-    const struct op_kernel *kernel = signature->kernel;
-    if (op_info(signature->opcode)->family != OP_FAMILY_ELEMENTWISE || signature->elements == 0 || kernel->needs ||
-        kernel->accepts || kernel->workspace)
+    const struct op_kernel *kernel = signature->facts.kernel;
+    if (op_info(signature->opcode)->family != OP_FAMILY_ELEMENTWISE || signature->facts.elements == 0 ||
+        kernel->needs || kernel->accepts || kernel->workspace)
         return false;
     for (unsigned i = 0; i < n_inputs; i++)
         if (!shape_equal(types[i], &signature->type) ||
@@ -60,7 +60,7 @@ static bool signature_large(const struct signature *signature, const struct tens
     const struct op_info *info = op_info(signature->opcode);
     if (info->family == OP_FAMILY_KERNEL)
         return false;
-    return (double)signature->elements >= large_elements ||
+    return (double)signature->facts.elements >= large_elements ||
            op_work(info, types, &signature->type) >= (info->work == OP_WORK_PRODUCTS ? large_products : large_elements);
 }
 
@@ -73,14 +73,16 @@ bool signature_make(struct signatures *signatures, unsigned opcode, const struct
     if (code != STATUS_OK)
         return false;
     room->opcode = (uint16_t)opcode;
-    room->kernel = signatures->device->vtable->operations[opcode];
+    room->facts.kernel = signatures->device->vtable->operations[opcode];
     room->type_id = 0;
     room->type = outputs[0];
-    room->elements = type_elements(&room->type);
+    room->facts.elements = type_elements(&room->type);
     if (signature_supported(signatures, room, types, n_inputs, fault) != STATUS_OK)
         return false;
-    room->flat = signature_flat(room, types, n_inputs);
-    room->large = signature_large(room, types);
+    room->facts.flat = signature_flat(room, types, n_inputs);
+    room->facts.small = room->facts.flat && room->facts.elements <= FLAT_ELEMENTS_MAX && opcode != OP_CAST &&
+                        signatures->device->vtable->launch_flat;
+    room->facts.large = signature_large(room, types);
     return true;
 }
 

@@ -8,6 +8,17 @@
 
 enum { SIGNATURE_INPUTS = 3, SIGNATURE_INTS = 8, SIGNATURE_FLOATS = 2 };
 
+/* What bind has to know of an operation besides its types. */
+struct signature_facts {
+    const struct op_kernel *kernel; /* NULL: it needs none */
+    int64_t elements;               /* of its first result */
+    bool large;                     /* it may take long, and so may have to be stopped */
+    /* Its family is elementwise, and all operands have one shape and the dtypes that the kernel wants: where they are contiguous, the
+     * kernel sees one axis. */
+    bool flat;
+    bool small; /* and it is a struct flat_launch then, which the device takes */
+};
+
 struct signature {
     /* what it is found by; */
     uint16_t opcode;
@@ -16,14 +27,9 @@ struct signature {
     int64_t ints[SIGNATURE_INTS];
     double floats[SIGNATURE_FLOATS];
     /* and what follows from that */
-    const struct op_kernel *kernel; /* NULL: it needs none */
-    uint64_t type_id;               /* of its only result; 0: not known, or it has several */
-    struct tensor_type type;        /* of its first result, */
-    int64_t elements;               /* which has so many */
-    bool large;                     /* it may take long, and so may have to be stopped */
-    /* Its family is elementwise, and all operands have one shape and the dtypes that the kernel wants: where they are contiguous, the
-     * kernel sees one axis. */
-    bool flat;
+    struct signature_facts facts;
+    uint64_t type_id;        /* of its only result; 0: not known, or it has several */
+    struct tensor_type type; /* of its first result */
 };
 
 /* Numbers stand for types: no number is ever given to two of them. A type may get several, one after the other. */
@@ -69,22 +75,23 @@ const struct signature *signature_add(struct signatures *signatures, struct sign
 bool signature_same_attributes(const struct signature *signature, const struct op_attributes *attributes);
 
 /* Checks an operation with one result, which may be remembered. NULL with `fault`. */
-static inline const struct signature *signature_find(struct signatures *signatures, const struct signature_query *query,
+static inline const struct signature *signature_find(struct signatures *signatures, struct signature_query query,
                                                      struct fault *fault) {
-    const struct op_attributes *attributes = query->attributes;
-    uint64_t hash = query->opcode;
+    const struct op_attributes *attributes = query.attributes;
+    uint64_t hash = query.opcode;
     for (unsigned i = 0; i < SIGNATURE_INPUTS; i++)
-        hash = signature_hash(hash, query->ids[i]);
+        hash = signature_hash(hash, query.ids[i]);
     for (unsigned i = 0; i < attributes->n_ints; i++)
         hash = signature_hash(hash, (uint64_t)attributes->ints[i]);
     struct signature *place = &signatures->found[signature_place(hash, SIGNATURES_BITS)];
-    if (__builtin_expect(place->opcode == query->opcode && place->inputs[0] == query->ids[0] &&
-                             place->inputs[1] == query->ids[1] && place->inputs[2] == query->ids[2] &&
+    if (__builtin_expect(place->opcode == query.opcode && place->inputs[0] == query.ids[0] &&
+                             place->inputs[1] == query.ids[1] && place->inputs[2] == query.ids[2] &&
                              (!(attributes->n_ints | attributes->n_floats | place->n_ints | place->n_floats) ||
                               signature_same_attributes(place, attributes)),
                          1))
         return place;
-    return signature_add(signatures, place, query, fault);
+    const struct signature_query asked = query; /* `query` itself stays in registers */
+    return signature_add(signatures, place, &asked, fault);
 }
 /* Whether it may: the others have too many inputs or attributes. */
 static inline bool signature_is_short(unsigned n_inputs, const struct op_attributes *attributes) {

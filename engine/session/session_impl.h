@@ -156,11 +156,21 @@ static inline struct tensor *session_new_tensor(struct session *session, uint64_
 int session_bind(struct session *session, uint64_t id, struct tensor **tensor, struct fault *fault);
 /* False: there is none. */
 bool session_unbind(struct session *session, uint64_t id);
-void tensor_unref(struct session *session, struct tensor *tensor);
 /* Gives up the tensor's value for a cause (takes over one reference). */
 void tensor_fail(struct session *session, struct tensor *tensor, struct cause cause);
 /* What it may turn out to be; takes over one reference, which is charged to the session. NULL: takes it off. */
 void tensor_poison(struct session *session, struct tensor *tensor, struct poison *poison);
+/* Takes no NULL. */
+static inline void tensor_unref(struct session *session, struct tensor *tensor) {
+    if (--tensor->references)
+        return;
+    storage_unref(tensor->storage);
+    if (tensor->failure)
+        failure_unref(tensor->failure);
+    if (tensor->poison)
+        tensor_poison(session, tensor, NULL);
+    slab_give(&session->sessions->tensors, tensor);
+}
 /* Folds in what its poison has become by now. True: it has failed. */
 bool tensor_settle_doubtful(struct session *session, struct tensor *tensor);
 static inline bool tensor_settle(struct session *session, struct tensor *tensor) {
@@ -189,10 +199,9 @@ struct cause session_cause(struct session *session, const struct fault *fault, c
 /* or as an answer. */
 struct failure *session_failure(struct session *session, const struct fault *fault, const char *operation,
                                 const char *label, uint64_t sequence);
-/* An operation has been enqueued: it is done with the last record that it has put on `stream` since number `before`, or
- * is done now, where there is none, or no stream. */
-static inline void session_end_operation(struct session *session, struct stream *stream, uint64_t before) {
-    if (stream && stream->enqueued != before) {
+/* An operation has been enqueued: it is done with the newest record of `stream`; or is done now, where that is NULL. */
+static inline void session_end_operation(struct session *session, struct stream *stream) {
+    if (stream) {
         stream_end_operation(stream);
         return;
     }

@@ -116,17 +116,6 @@ void tensor_poison(struct session *session, struct tensor *tensor, struct poison
     tensor->poison = poison;
 }
 
-void tensor_unref(struct session *session, struct tensor *tensor) {
-    if (--tensor->references)
-        return;
-    storage_unref(tensor->storage);
-    if (tensor->failure)
-        failure_unref(tensor->failure);
-    if (tensor->poison)
-        tensor_poison(session, tensor, NULL);
-    slab_give(&session->sessions->tensors, tensor);
-}
-
 bool session_unbind(struct session *session, uint64_t id) {
     struct tensor *tensor = tensor_table_remove(&session->tensors, id);
     if (tensor)

@@ -127,7 +127,7 @@ int session_upload(struct session *session, const struct upload_request *request
             session_refuse(session, request->id, cause);
         else
             failure_unref(cause.failure);
-        session_end_operation(session, NULL, 0);
+        session_end_operation(session, NULL);
         return code;
     }
     upload->session = session;
@@ -145,7 +145,7 @@ int session_upload(struct session *session, const struct upload_request *request
         tensor->uploading = false;
         tensor->ready = NULL;
         upload_dispose(upload);
-        session_end_operation(session, NULL, 0);
+        session_end_operation(session, NULL);
         return code;
     }
     tensor->references++;
@@ -310,7 +310,7 @@ static struct cause upload_cause(struct upload *upload, const struct failure *ca
 
 void upload_finish(struct upload *upload, const struct failure *cause) {
     struct failure own;
-    session_end_operation(upload->session, NULL, 0); /* all of it is here, and copied in its turn */
+    session_end_operation(upload->session, NULL); /* all of it is here, and copied in its turn */
     if (!cause && !upload->fault.code && upload->outside && upload->staged &&
         !point_reached(upload->stream, upload->copied) && upload_land(upload, &upload->fault) == STATUS_OK) {
         upload_end(upload);

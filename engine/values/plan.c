@@ -58,16 +58,6 @@ static inline int reserve_use(struct stream *stream, struct storage *storage, st
     return STATUS_OK;
 }
 
-static inline void record_use(struct stream *stream, struct storage *storage) {
-    if (!storage)
-        return;
-    struct use *first = &storage->uses.use[0];
-    if (__builtin_expect(storage->uses.count && first->stream == stream, 1))
-        first->number = stream->enqueued;
-    else
-        uses_add(&storage->uses, stream, stream->enqueued);
-}
-
 /* ---- launches ---- */
 
 /* Broadcast views and long reductions could keep a device for years. */
@@ -249,13 +239,13 @@ int plan_push(struct stream *stream, const struct plan *plan, struct fault *faul
         at = launch_operand(&launch->inputs[i], at, plan->inputs[i]);
     for (unsigned i = 0; i < plan->further; i++)
         at = launch_operand(&launch->inputs[plan->n_inputs + i], at, plan->outputs[i]);
-    record_use(stream, plan->out->storage);
+    plan_note_use(stream, plan->out->storage);
     for (unsigned i = 0; i < plan->n_inputs; i++)
-        record_use(stream, plan->inputs[i]->storage);
+        plan_note_use(stream, plan->inputs[i]->storage);
     for (unsigned i = 0; i < plan->further; i++)
-        record_use(stream, plan->outputs[i]->storage);
+        plan_note_use(stream, plan->outputs[i]->storage);
     if (__builtin_expect(workspace != NULL, 0)) {
-        record_use(stream, workspace);
+        plan_note_use(stream, workspace);
         storage_unref(workspace);
     }
     return STATUS_OK;
@@ -315,10 +305,10 @@ int plan_push_flat(struct stream *stream, const struct plan_flat *flat, struct f
     launch->attributes = (struct op_attributes){0};
     launch->workspace = NULL;
     flat_operand(&launch->output, out, axis);
-    record_use(stream, out->storage);
+    plan_note_use(stream, out->storage);
     for (unsigned i = 0; i < n_inputs; i++) {
         flat_operand(&launch->inputs[i], flat->inputs[i], axis);
-        record_use(stream, flat->inputs[i]->storage);
+        plan_note_use(stream, flat->inputs[i]->storage);
     }
     return STATUS_OK;
 }
@@ -339,7 +329,7 @@ int plan_push_kernel(struct stream *stream, struct storage *const storages[], un
     if (label)
         launch_label(*record, stream->operation.label, bytes, label);
     for (unsigned i = 0; i < n; i++)
-        record_use(stream, storages[i]);
+        plan_note_use(stream, storages[i]);
     return STATUS_OK;
 }
 

@@ -52,4 +52,14 @@ static inline int plan_wait_memory(struct stream *stream, struct storage *storag
         return STATUS_OK;
     return plan_wait_users(stream, uses, fault);
 }
+/* The stream's newest record uses the storage. */
+static inline void plan_note_use(struct stream *stream, struct storage *storage) {
+    if (!storage)
+        return;
+    struct use *first = &storage->uses.use[0];
+    if (__builtin_expect(storage->uses.count && first->stream == stream, 1))
+        first->number = stream->enqueued;
+    else
+        uses_add(&storage->uses, stream, stream->enqueued);
+}
 int plan_no_memory(struct fault *fault);

@@ -149,20 +149,25 @@ static inline unsigned op_string_write(int64_t *out, const char *string) {
 /* An operation as a client requests it, with ids for its tensors. All pointers are borrowed. */
 struct op_request {
     unsigned opcode;
-    unsigned n_inputs, n_ints, n_floats;
+    unsigned n_inputs;
+    union {
+        struct op_attributes attributes;
+        struct { /* the same, by the names of the columns */
+            const int64_t *ints;
+            const double *floats;
+            unsigned n_ints, n_floats;
+        };
+    };
     unsigned further;             /* outputs after the first, with the ids that follow */
     uint16_t consume;             /* bit i: this operation releases input i; */
     const uint64_t *consume_more; /* the same for the inputs from 16 on, 64 in each word; NULL: it releases none of them */
     const uint64_t *inputs;
-    const int64_t *ints;
-    const double *floats;
     const char *label;          /* NULL: none */
     uint32_t stream;            /* the client's number for it */
     uint64_t output;            /* the id of its first output; ignored by `free` */
     uint64_t sequence;          /* of the operation in its session, for error reports */
     const char *kernels_denied; /* the principal who may not launch kernels of its own; NULL: the session may */
 };
-
 
 struct op_call;
 typedef int op_rule(const struct op_call *call, struct tensor_type *out, struct fault *fault);

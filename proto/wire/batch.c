@@ -93,7 +93,6 @@ static __attribute__((noinline)) int take_wide(struct batch_cursor *cursor, stru
     op->n_floats |= (unsigned)(*wide >> 24 & 0xfff) << 8;
     op->further += (unsigned)(*wide >> 36 & 0xfff) * BATCH_OUTPUTS_MAX;
     unsigned entries = batch_wide_entries(op->n_inputs);
-    cursor->wide_taken = entries;
     if (check_wide(cursor, op, *wide, fault) < 0) {
         return -1;
     }
@@ -111,38 +110,13 @@ static __attribute__((noinline)) int take_wide(struct batch_cursor *cursor, stru
     return 0;
 }
 
-/* The bits of a head for attributes and flags. */
-static const uint64_t head_more = UINT64_C(0x3ffff) << 24;
-
-/* Reads an operation that only has inputs; the column has them. */
-static inline int next_plain(struct batch_cursor *cursor, struct op_request *op, uint64_t head, unsigned n_inputs) {
-    op->opcode = (unsigned)(head & 0xffff);
-    op->n_inputs = n_inputs;
-    op->n_ints = op->n_floats = 0;
-    op->further = (unsigned)(head >> 42 & 0x3f);
-    op->consume = (uint16_t)(head >> 48);
-    op->consume_more = NULL;
-    op->inputs = cursor->inputs + cursor->input;
-    op->label = NULL;
-    cursor->wide_taken = 0;
-    cursor->input += n_inputs;
-    cursor->op++;
-    return 1;
-}
-
-int batch_cursor_next(struct batch_cursor *cursor, struct op_request *op, struct fault *fault) {
+int batch_cursor_read(struct batch_cursor *cursor, struct op_request *op, struct fault *fault) {
     const Tensord__Batch *batch = cursor->batch;
     if (cursor->op >= batch->n_heads) {
         return finish(cursor, fault);
     }
     uint64_t head = batch->heads[cursor->op];
     unsigned n_inputs = (unsigned)(head >> 16 & 0xff);
-    if (!(head & head_more) && n_inputs <= batch->n_inputs - cursor->input &&
-        (n_inputs >= BATCH_CONSUME_MAX || head >> 48 >> n_inputs == 0)) {
-        op->ints = cursor->ints + cursor->integer;
-        op->floats = cursor->floats + cursor->floating;
-        return next_plain(cursor, op, head, n_inputs);
-    }
     unsigned flags = (unsigned)(head >> 40 & 3);
     op->opcode = (unsigned)(head & 0xffff);
     op->n_inputs = n_inputs;
@@ -150,7 +124,6 @@ int batch_cursor_next(struct batch_cursor *cursor, struct op_request *op, struct
     op->n_ints = (unsigned)(head >> 24 & 0xff);
     op->n_floats = (unsigned)(head >> 32 & 0xff);
     op->consume = (uint16_t)(head >> 48);
-    cursor->wide_taken = 0;
     op->consume_more = NULL;
     op->label = NULL;
     if (flags & BATCH_FLAG_WIDE && take_wide(cursor, op, fault) < 0) {

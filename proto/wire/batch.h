@@ -41,6 +41,9 @@ static inline unsigned batch_wide_entries(unsigned inputs) {
     return 1 + (inputs > BATCH_CONSUME_MAX ? (inputs - BATCH_CONSUME_MAX + 63) / 64 : 0);
 }
 
+/* The bits of a head for attributes and flags. */
+#define BATCH_HEAD_MORE (UINT64_C(0x3ffff) << 24)
+
 /* Reads the operations of an unpacked message, one after the other. */
 struct batch_cursor {
     const Tensord__Batch *batch;
@@ -49,13 +52,38 @@ struct batch_cursor {
     const int64_t *ints;
     const double *floats;
     size_t op, input, integer, floating, label, wide; /* the next entry of each column */
-    unsigned wide_taken;                              /* the number of entries of `wide` of the last operation */
 };
 void batch_cursor_init(struct batch_cursor *cursor, const Tensord__Batch *batch);
+/* Private: as batch_cursor_next(), for any operation. */
+int batch_cursor_read(struct batch_cursor *cursor, struct op_request *op, struct fault *fault);
 /* 1: *op is the next operation, which points into the columns; the caller sets its stream, output, sequence and rights. 0: the end,
  * and every column is used up. -1: the batch is malformed, and `fault` says how: columns are too short or too long, an operation
  * consumes an input that it does not have, a count is above OP_INPUTS_MAX or its like, or a label is above BATCH_LABEL_MAX. */
-int batch_cursor_next(struct batch_cursor *cursor, struct op_request *op, struct fault *fault);
+static inline int batch_cursor_next(struct batch_cursor *cursor, struct op_request *op, struct fault *fault) {
+    const Tensord__Batch *batch = cursor->batch;
+    if (cursor->op >= batch->n_heads)
+        return batch_cursor_read(cursor, op, fault);
+    uint64_t head = batch->heads[cursor->op];
+    unsigned n_inputs = (unsigned)(head >> 16 & 0xff);
+    uint64_t consume = head >> 48;
+    if (__builtin_expect((head & BATCH_HEAD_MORE) != 0, 0) ||
+        __builtin_expect(n_inputs > batch->n_inputs - cursor->input, 0) ||
+        (consume && n_inputs < BATCH_CONSUME_MAX && consume >> n_inputs))
+        return batch_cursor_read(cursor, op, fault);
+    op->opcode = (unsigned)(head & 0xffff);
+    op->n_inputs = n_inputs;
+    op->ints = cursor->ints;
+    op->floats = cursor->floats;
+    op->n_ints = op->n_floats = 0;
+    op->further = (unsigned)(head >> 42 & (BATCH_OUTPUTS_MAX - 1));
+    op->consume = (uint16_t)consume;
+    op->consume_more = NULL;
+    op->inputs = cursor->inputs + cursor->input;
+    op->label = NULL;
+    cursor->input += n_inputs;
+    cursor->op++;
+    return 1;
+}
 
 /* Prints any message in readable form, in one line, for TENSORD_DEBUG=wire. `arrow` is "->" or "<-". A batch takes one line more
  * for each operation: "  #12 %7 = add(%5, %6) free %5  [forward/logits]". */

@@ -259,17 +259,22 @@ static unsigned request_batch_read(const struct connection *connection, const st
                                    struct fault *fault) {
     const struct principal *principal = &connection->peer.principal;
     const char *denied = principal->user_kernels ? NULL : principal->name;
-    uint64_t output = next->output;
-    unsigned n = 0;
-    for (; n < REQUEST_OPERATIONS && (*more = batch_cursor_next(cursor, &requests[n], fault)) > 0; n++) {
-        struct op_request *request = &requests[n];
-        request->stream = cursor->batch->stream;
+    uint64_t output = next->output, sequence = next->sequence;
+    uint32_t stream = cursor->batch->stream;
+    struct op_request *request = requests;
+    for (*more = 1; request < requests + REQUEST_OPERATIONS; request++) {
+        int code = batch_cursor_next(cursor, request, fault);
+        if (code <= 0) {
+            *more = code;
+            break;
+        }
+        request->stream = stream;
         request->output = output;
-        request->sequence = next->sequence + n;
+        request->sequence = sequence++;
         request->kernels_denied = denied;
         output += op_request_outputs(request);
     }
-    return n;
+    return (unsigned)(request - requests);
 }
 
 static int request_batch(struct connection *connection, const struct frame_header *header,
@@ -290,14 +295,15 @@ static int request_batch(struct connection *connection, const struct frame_heade
         unsigned done = 0, n = request_batch_read(connection, &next, &cursor, requests, &more, fault);
         if (n)
             session_run(connection->session, requests, n, &done);
-        for (unsigned i = 0; i < done; i++)
-            next.output += op_request_outputs(&requests[i]);
         next.sequence += done;
         if (done < n) {
+            next.output = requests[done].output;
             cursor = before;
             fault->code = STATUS_OK; /* what is malformed behind them is found again */
             for (unsigned i = 0; i < done; i++)
                 batch_cursor_next(&cursor, &requests[i], fault);
+        } else if (n) {
+            next.output = requests[n - 1].output + op_request_outputs(&requests[n - 1]);
         }
         if (done < n || (cursor.op < batch->n_heads && budget_spent(budget, REQUEST_OPERATION_STEPS))) {
             connection->request.batch.sequence = next.sequence;

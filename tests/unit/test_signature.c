@@ -50,7 +50,7 @@ static const struct signature *find(unsigned opcode, unsigned n_inputs, const st
         ids[i] = signature_type(signatures, &types[i]);
         number_stands_for(ids[i], &types[i]);
     }
-    return signature_find(signatures, &(struct signature_query){opcode, n_inputs, inputs, ids, attributes}, fault);
+    return signature_find(signatures, (struct signature_query){opcode, n_inputs, inputs, ids, attributes}, fault);
 }
 
 static struct tensor_type any_type(void) {
@@ -93,13 +93,13 @@ Test(signature, says_what_the_rules_say, .init = open_signatures, .fini = close_
         cr_assert(signature, "%s: %s", op_info(opcode)->name, words.message);
         cr_assert_eq(signature->opcode, opcode);
         cr_assert(type_equal(&signature->type, &expected));
-        cr_assert_eq(signature->elements, type_elements(&expected));
+        cr_assert_eq(signature->facts.elements, type_elements(&expected));
         number_stands_for(signature->type_id, &expected);
         bool flat = op_info(opcode)->family == OP_FAMILY_ELEMENTWISE;
         for (unsigned i = 0; i < n_inputs; i++)
             flat = flat && shape_equal(&types[i], &expected) &&
                    (opcode == OP_CAST || op_operand_dtype(opcode, inputs, i, &expected) == types[i].dtype);
-        cr_assert_eq(signature->flat, flat);
+        cr_assert_eq(signature->facts.flat, flat);
         allowed++;
     }
     cr_assert_gt(allowed, 20000);
