@@ -1,5 +1,5 @@
 # bash completion for tensorctl. Commands and options are those of its --help and of a command's own; devices, sessions and
-# users are asked of the daemon, which has a second to answer.
+# users are asked of the daemon, which has a second to reply.
 _tensorctl_ask() {
     timeout 1 "${url[@]}" "$1" --json 2>/dev/null
 }

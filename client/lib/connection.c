@@ -210,13 +210,6 @@ static int resolve(td_connection *connection, const char *name, char found_name[
     return code;
 }
 
-/* Targets are numbers: a daemon that was restarted meanwhile may have given the number to another device. */
-static int check_name(const Tensord__Welcome *welcome, const char *name, struct fault *fault) {
-    if (!strcmp(welcome->device, name))
-        return 0;
-    return fault_set(fault, STATUS_NO_DEVICE, "the daemon opened \"%.64s\" instead of \"%s\"", welcome->device, name);
-}
-
 static int open_session(td_connection *connection, const char *name, uint16_t target, td_device **device,
                         struct fault *fault) {
     int64_t deadline_ms = control_now_ms() + connection->timeout_ms;
@@ -238,7 +231,10 @@ static int open_session(td_connection *connection, const char *name, uint16_t ta
     uint64_t chunk_bytes = welcome->chunk_bytes_max;
     if (!chunk_bytes || chunk_bytes > FRAME_CHUNK)
         chunk_bytes = FRAME_CHUNK;
-    code = check_name(welcome, name, fault);
+    /* Targets are numbers: a daemon that was restarted meanwhile may have given the number to another device. */
+    if (strcmp(welcome->device, name) != 0)
+        code =
+            fault_set(fault, STATUS_NO_DEVICE, "the daemon opened \"%.64s\" instead of \"%s\"", welcome->device, name);
     resume_welcome(&resume, welcome, transport.fd);
     if (code)
         transport_finish(&transport);

@@ -32,7 +32,7 @@ void reader_finish(struct reader *reader) {
 
 /* ---- replies, each under the lock ---- */
 
-/* What a reply of one type does for its request. `payload` bytes will follow the message: *sink is where they go. */
+/* Handles a reply of one type for its request. `payload` bytes will follow the message; *sink says where they go. */
 typedef int accept_reply(td_device *device, struct request *request, const ProtobufCMessage *message, uint64_t payload,
                          uint8_t **sink, struct fault *fault);
 

@@ -55,7 +55,7 @@ struct command {
     const char *text;      /* further text of the command's own --help, in lines of at most 80 columns; NULL: none */
     unsigned options;      /* bits of COMMAND_TAKES() */
     int words_min, words_max;
-    const char *missing;                               /* said where there are fewer words */
+    const char *missing;                               /* the error if there are fewer words */
     const char *(*check)(const struct tensorctl *ctl); /* what else is wrong; NULL: nothing is */
     int (*run)(struct tensorctl *ctl, struct fault *fault);
     enum tensorctl_view view;

@@ -1,5 +1,5 @@
-/* What tensorctl shows: the daemon's messages as text, and the texts and tables of which that is made. One thread; nothing
- * here keeps a pointer past its call. */
+/* What tensorctl shows: the daemon's messages as text, and functions for texts and tables. One thread; no function keeps a
+ * pointer after its call. */
 #pragma once
 
 #include <stdbool.h>

@@ -79,7 +79,7 @@ static void save_catch(bool on) {
     signal(SIGXFSZ, SIG_IGN); /* so that a write beyond the limit of file sizes fails with an error */
 }
 
-/* ---- what is saved ---- */
+/* ---- the names ---- */
 
 static int save_open_one(struct save *save, const char *name, struct fault *fault) {
     struct safetensors_entry *entry = &save->entries[save->count];

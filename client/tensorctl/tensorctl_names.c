@@ -225,10 +225,6 @@ static int names_change(const struct tensorctl *ctl, td_connection *connection, 
     return STATUS_OK;
 }
 
-static bool names_is_change(const struct tensorctl *ctl) {
-    return ctl->n_words && (!strcmp(ctl->words[0], "rm") || !strcmp(ctl->words[0], "mv"));
-}
-
 const char *command_names_check(const struct tensorctl *ctl) {
     bool remove = ctl->n_words && !strcmp(ctl->words[0], "rm"), move = ctl->n_words && !strcmp(ctl->words[0], "mv");
     int names = ctl->n_words - 2;
@@ -254,5 +250,6 @@ int tensorctl_names(struct tensorctl *ctl, struct fault *fault) {
     CLEANUP(td_close) td_connection *connection = NULL;
     if (td_connect(ctl->url, &options, &connection))
         return tensorctl_library_fault(fault);
-    return names_is_change(ctl) ? names_change(ctl, connection, fault) : names_show(ctl, connection, fault);
+    bool change = ctl->n_words && (!strcmp(ctl->words[0], "rm") || !strcmp(ctl->words[0], "mv"));
+    return change ? names_change(ctl, connection, fault) : names_show(ctl, connection, fault);
 }

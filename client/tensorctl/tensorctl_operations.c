@@ -10,10 +10,6 @@
 
 enum { OPERATIONS_TEXT_MAX = 512 };
 
-static const char *operations_dtype(const Tensord__OperationList *list, uint32_t dtype) {
-    return dtype < list->n_dtypes ? list->dtypes[dtype] : "?";
-}
-
 static bool operations_has(const uint32_t *dtypes, size_t n, uint32_t dtype) {
     for (size_t i = 0; i < n; ++i)
         if (dtypes[i] == dtype)
@@ -30,7 +26,8 @@ static size_t operations_list(const Tensord__OperationList *list, const uint32_t
         if (operations_has(except, n_except, of[i]))
             continue;
         if (used < size)
-            used += (size_t)snprintf(text + used, size - used, "%s%s", n ? " " : "", operations_dtype(list, of[i]));
+            used += (size_t)snprintf(text + used, size - used, "%s%s", n ? " " : "",
+                                     of[i] < list->n_dtypes ? list->dtypes[of[i]] : "?");
         ++n;
     }
     return n;

@@ -121,21 +121,10 @@ static void key_move(struct top *top, int64_t by) {
     top->selected = top->status->sessions[top->cursor]->id;
 }
 
-static void key_sort(struct top *top, enum top_column column) {
-    top->reverse = column == top->sort ? !top->reverse : false;
-    top->sort = column;
-    top_sort(top);
-}
-
 static void key_step(struct top *top, unsigned by) {
     top->sort = (top->sort + by) % TOP_COLUMNS;
     top->reverse = false;
     top_sort(top);
-}
-
-static enum top_wish key_confirm(struct top *top, int key) {
-    top->mode = TOP_TABLE;
-    return key == 'y' || key == 'Y' ? TOP_KILL : TOP_GO_ON;
 }
 
 /* The victim is the session that is selected when the question is asked, even if the selection moves before the user's reply. */
@@ -149,8 +138,10 @@ static void key_kill(struct top *top) {
 enum top_wish top_key(struct top *top, int key) {
     int64_t page = top->page > 1 ? (int64_t)top->page - 1 : 1;
     top->message[0] = 0;
-    if (top->mode == TOP_CONFIRM)
-        return key_confirm(top, key);
+    if (top->mode == TOP_CONFIRM) {
+        top->mode = TOP_TABLE;
+        return key == 'y' || key == 'Y' ? TOP_KILL : TOP_GO_ON;
+    }
     if (top->mode == TOP_HELP) {
         top->mode = TOP_TABLE;
         return key == 'q' ? TOP_QUIT : TOP_GO_ON;
@@ -197,9 +188,13 @@ enum top_wish top_key(struct top *top, int key) {
         key_move(top, INT32_MAX);
         break;
     default:
-        for (unsigned i = 0; i < TOP_COLUMNS; i++)
-            if (top_column_info(i)->key == key)
-                key_sort(top, i);
+        for (unsigned i = 0; i < TOP_COLUMNS; i++) {
+            if (top_column_info(i)->key != key)
+                continue;
+            top->reverse = i == (unsigned)top->sort && !top->reverse;
+            top->sort = i;
+            top_sort(top);
+        }
     }
     return TOP_GO_ON;
 }

@@ -27,7 +27,7 @@ struct top_options {
 /* Runs until the user quits, a signal comes, or in a batch the daemon is gone. Takes over the control connection. */
 int top_run(struct control *control, const struct top_options *options, struct fault *fault);
 
-/* ---- what is shown ---- */
+/* ---- figures ---- */
 
 enum top_column {
     TOP_ID,
