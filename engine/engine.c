@@ -86,7 +86,8 @@ void engine_poll(struct engine *engine) {
         kernel_store_sweep(&engine->kernels);
     sessions_end_some(&engine->sessions);
     engine_rest(engine);
-    staging_poll(&engine->memory);
+    if (engine->memory.staging.waits || engine->memory.staging.answered)
+        staging_poll(&engine->memory);
 }
 
 void engine_wait(struct engine *engine) {

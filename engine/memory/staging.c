@@ -341,8 +341,6 @@ static void staging_arm(struct memory *memory) {
 
 void staging_poll(struct memory *memory) {
     struct staging *staging = &memory->staging;
-    if (!staging->waits && !staging->answered)
-        return;
     uint64_t now = clock_now();
     bool late = !staging->grant_at && now - staging->looked_ns >= STAGING_LOOK_NS;
     if (late) {

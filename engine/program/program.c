@@ -87,6 +87,12 @@ static bool check_room(struct program *program, struct step *step, unsigned n_in
     return true;
 }
 
+/* Few steps need them: the rules and the usual bind do. */
+static void step_types(struct step *step) {
+    for (unsigned i = 0; i < step->request->n_inputs; i++)
+        step->types[i] = &step->inputs[i]->type;
+}
+
 /* Finds the inputs. `doubtful`: some of them may have no value. */
 static inline int check_inputs(struct program *program, struct step *step, bool *doubtful, struct cause *cause,
                                struct fault *fault) {
@@ -94,7 +100,6 @@ static inline int check_inputs(struct program *program, struct step *step, bool 
     struct session *session = step->session;
     uint64_t use = program->serial + program->n_steps;
     struct tensor **inputs = step->inputs;
-    const struct tensor_type **types = step->types;
     for (unsigned i = 0, n = request->n_inputs; i < n; i++) {
         uint64_t id = request->inputs[i];
         struct tensor *tensor =
@@ -110,7 +115,6 @@ static inline int check_inputs(struct program *program, struct step *step, bool 
             *doubtful = true;
         tensor->last_use = use;
         inputs[i] = tensor;
-        types[i] = &tensor->type;
     }
     return STATUS_OK;
 }
@@ -144,6 +148,7 @@ static __attribute__((noinline)) int check_several(struct program *program, stru
     struct signature signature;
     if (!types)
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no host memory for the types of %u outputs", n);
+    step_types(step);
     bool good = signature_make(program->signatures, request->opcode, step->types, request->n_inputs,
                                &step->request->attributes, n, types, &signature, fault);
     for (unsigned i = 0; i < n && good; i++) {
@@ -173,8 +178,15 @@ static inline int check_signature(struct program *program, struct step *step, st
             tensor->type_id = signature_type(signatures, &tensor->type);
         ids[i] = tensor->type_id;
     }
-    const struct signature_query query = {request->opcode, request->n_inputs, step->types, ids, &request->attributes};
-    const struct signature *signature = signature_find(signatures, query, fault);
+    struct signature *home = signature_home(signatures, request->opcode, ids, &request->attributes);
+    const struct signature *signature = home;
+    if (__builtin_expect(!signature_is(home, request->opcode, ids, &request->attributes), 0)) {
+        step_types(step);
+        signature = signature_add(
+            signatures, home,
+            &(struct signature_query){request->opcode, request->n_inputs, step->types, ids, &request->attributes},
+            fault);
+    }
     struct tensor *output = signature ? check_output(step, 0, fault) : NULL;
     if (!output)
         return (int)fault->code;
@@ -284,8 +296,8 @@ static inline int check_step(struct program *program, const struct op_request *r
 
 /* Makes a program of the first requests: of as many as check well, up to `n`. If the first one does not, the code, `cause` and
  * program->fault tell why. */
-static int program_check(struct program *program, struct session *session, const struct op_request *requests,
-                         unsigned n, struct cause *cause) {
+static __attribute__((noinline)) int program_check(struct program *program, struct session *session,
+                                                   const struct op_request *requests, unsigned n, struct cause *cause) {
     int code = STATUS_OK;
     program_begin(program, session);
     for (const struct op_request *request = requests; request < requests + n; request++) {
@@ -385,6 +397,7 @@ static int step_run(struct program *program, struct step *step) {
             step->poisoned = false; /* an earlier step may have poisoned them */
             for (unsigned i = 0; i < request->n_inputs; i++)
                 step->poisoned |= step->inputs[i]->poison != NULL;
+            step_types(step);
             stream_begin_operation(stream, label, request->sequence);
             code = bind_step(step);
             stream_begin_operation(stream, NULL, 0);
@@ -540,6 +553,12 @@ static int operation_refuse(struct program *program, struct session *session, co
 
 /* ---- the whole ---- */
 
+/* What has been spent is the last of the budget's steps. True: the time is over, too. */
+static bool run_look(struct budget *budget, int *spent) {
+    *spent = 0;
+    return budget_look(budget);
+}
+
 /* Enqueues the first requests, as many as make a program, and returns how many have been done: fewer where one fails or the budget
  * is spent. `code` is that of the last one; or STATUS_AGAIN, and nothing has been done of the one behind. */
 static unsigned program_run(struct program *program, struct session *session, const struct op_request *requests,
@@ -554,12 +573,15 @@ static unsigned program_run(struct program *program, struct session *session, co
         return *result != STATUS_AGAIN;
     }
     struct step *step = program->steps, *end = step + program->n_steps;
+    int spent = 0;
     do {
         code = step_run(program, step);
         if (__builtin_expect(code != STATUS_OK, 0))
             break;
+        spent += RUN_BUDGET_STEPS;
         step++;
-    } while (step < end && !budget_spent(budget, RUN_BUDGET_STEPS));
+    } while (step < end && (spent < budget->steps || !run_look(budget, &spent)));
+    budget->steps -= spent;
     unsigned done = (unsigned)(step - program->steps);
     if (__builtin_expect(program->wide != NULL, 0))
         budget->steps -= (int)((requests->n_inputs + requests->further) / RUN_BUDGET_TENSORS);

@@ -13,10 +13,10 @@ struct step {
     const struct op_info *info;
     struct session *session;
     struct stream *stream;
-    struct tensor **inputs; /* as many as the request has, and their types */
-    const struct tensor_type **types;
-    struct tensor **outputs; /* types are set by the check, storage and the rest by bind */
-    struct tensor *output;   /* the first one */
+    struct tensor **inputs;           /* as many as the request has */
+    const struct tensor_type **types; /* theirs; set for bind_step() */
+    struct tensor **outputs;          /* types are set by the check, storage and the rest by bind */
+    struct tensor *output;            /* the first one */
     unsigned n_outputs;
     uint16_t lends; /* bit i: nothing reads input i after this step, so that an output may take its memory */
     bool poisoned;  /* some inputs may turn out to have failed */

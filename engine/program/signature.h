@@ -69,31 +69,30 @@ struct signature_query {
     const struct op_attributes *attributes;
 };
 
-/* Private: as signature_find(), where it was not found. */
+/* Checks an operation with one result, and remembers at its place what follows. NULL with `fault`. */
 const struct signature *signature_add(struct signatures *signatures, struct signature *place,
                                       const struct signature_query *query, struct fault *fault);
 bool signature_same_attributes(const struct signature *signature, const struct op_attributes *attributes);
 
-/* Checks an operation with one result, which may be remembered. NULL with `fault`. */
-static inline const struct signature *signature_find(struct signatures *signatures, struct signature_query query,
-                                                     struct fault *fault) {
-    const struct op_attributes *attributes = query.attributes;
-    uint64_t hash = query.opcode;
+/* The place of an operation with these inputs and attributes. */
+static inline struct signature *signature_home(struct signatures *signatures, unsigned opcode, const uint64_t *ids,
+                                               const struct op_attributes *attributes) {
+    uint64_t hash = opcode;
     for (unsigned i = 0; i < SIGNATURE_INPUTS; i++)
-        hash = signature_hash(hash, query.ids[i]);
+        hash = signature_hash(hash, ids[i]);
     for (unsigned i = 0; i < attributes->n_ints; i++)
         hash = signature_hash(hash, (uint64_t)attributes->ints[i]);
-    struct signature *place = &signatures->found[signature_place(hash, SIGNATURES_BITS)];
-    if (__builtin_expect(place->opcode == query.opcode && place->inputs[0] == query.ids[0] &&
-                             place->inputs[1] == query.ids[1] && place->inputs[2] == query.ids[2] &&
-                             (!(attributes->n_ints | attributes->n_floats | place->n_ints | place->n_floats) ||
-                              signature_same_attributes(place, attributes)),
-                         1))
-        return place;
-    const struct signature_query asked = query; /* `query` itself stays in registers */
-    return signature_add(signatures, place, &asked, fault);
+    return &signatures->found[signature_place(hash, SIGNATURES_BITS)];
 }
-/* Whether it may: the others have too many inputs or attributes. */
+/* Whether the place is that operation's now. */
+static inline bool signature_is(const struct signature *place, unsigned opcode, const uint64_t *ids,
+                                const struct op_attributes *attributes) {
+    return place->opcode == opcode && place->inputs[0] == ids[0] && place->inputs[1] == ids[1] &&
+           place->inputs[2] == ids[2] &&
+           (!(attributes->n_ints | attributes->n_floats | place->n_ints | place->n_floats) ||
+            signature_same_attributes(place, attributes));
+}
+/* Whether it may be remembered: the others have too many inputs or attributes. */
 static inline bool signature_is_short(unsigned n_inputs, const struct op_attributes *attributes) {
     return n_inputs <= SIGNATURE_INPUTS && attributes->n_ints <= SIGNATURE_INTS &&
            attributes->n_floats <= SIGNATURE_FLOATS;

@@ -208,7 +208,7 @@ static inline void session_end_operation(struct session *session, struct stream 
     session->ops_ended++;
     session->sessions->ops_ended++;
 }
-/* session_stream.c */
+/* session.c */
 /* Operations of this session that have run there. */
 static inline uint64_t stream_done(const struct stream *stream) {
     return atomic_load_explicit(&stream->ops_done, memory_order_relaxed) - stream->queue.ops_before;

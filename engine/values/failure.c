@@ -31,9 +31,7 @@ struct failure *failure_ref(struct failure *failure) {
     return failure;
 }
 
-void failure_unref(struct failure *failure) {
-    if (!failure || --failure->references)
-        return;
+void failure_free(struct failure *failure) {
     if (failure->ledger)
         ledger_give_host(failure->ledger, sizeof *failure);
     free(failure);

@@ -27,5 +27,10 @@ bool failure_stands_in(const struct failure *failure);
 struct failure *failure_numbered(struct failure *failure, uint64_t sequence);
 /* Whether they differ in nothing but their operations' numbers. */
 bool failure_same(const struct failure *failure, const struct fault *fault, const char *operation, const char *label);
+/* Private: nobody refers to it. */
+void failure_free(struct failure *failure);
 /* Takes NULL. */
-void failure_unref(struct failure *failure);
+static inline void failure_unref(struct failure *failure) {
+    if (failure && !--failure->references)
+        failure_free(failure);
+}

@@ -54,17 +54,6 @@ int type_make(struct tensor_type *type, int64_t dtype, const int64_t *shape, siz
     return status;
 }
 
-int64_t type_elements(const struct tensor_type *type) {
-    int64_t elements = 1;
-    for (int i = 0; i < type->rank; i++) {
-        if (type->shape[i] == 0) {
-            return 0;
-        }
-        elements *= type->shape[i];
-    }
-    return elements;
-}
-
 int shape_broadcast(struct tensor_type *out, const struct tensor_type *a, const struct tensor_type *b,
                     struct fault *fault) {
     int rank = a->rank > b->rank ? a->rank : b->rank;

@@ -22,7 +22,16 @@ struct tensor_type {
 int type_check(const struct tensor_type *type, struct fault *fault);
 /* Checks a dtype and `rank` extents that came from outside, and makes a type of them. */
 int type_make(struct tensor_type *type, int64_t dtype, const int64_t *shape, size_t rank, struct fault *fault);
-int64_t type_elements(const struct tensor_type *type);
+static inline int64_t type_elements(const struct tensor_type *type) {
+    int64_t elements = 1;
+    for (int i = 0; i < type->rank; i++) {
+        if (type->shape[i] == 0) {
+            return 0;
+        }
+        elements *= type->shape[i];
+    }
+    return elements;
+}
 static inline int64_t type_bytes(const struct tensor_type *type) {
     return type_elements(type) * (int64_t)dtype_size(type->dtype);
 }

@@ -50,7 +50,11 @@ static const struct signature *find(unsigned opcode, unsigned n_inputs, const st
         ids[i] = signature_type(signatures, &types[i]);
         number_stands_for(ids[i], &types[i]);
     }
-    return signature_find(signatures, (struct signature_query){opcode, n_inputs, inputs, ids, attributes}, fault);
+    struct signature *home = signature_home(signatures, opcode, ids, attributes);
+    return signature_is(home, opcode, ids, attributes)
+               ? home
+               : signature_add(signatures, home, &(struct signature_query){opcode, n_inputs, inputs, ids, attributes},
+                               fault);
 }
 
 static struct tensor_type any_type(void) {
