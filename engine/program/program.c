@@ -2,15 +2,15 @@
  * as many requests as are at hand and check well. It goes through three passes:
  *
  *   check  (here, signature.c)  finds the tensors of all steps, infers the types of their results, and notes the last use of each
- *                               tensor that a later step releases. It changes nothing but notes in tensors, and can be undone.
- *   bind   (bind*.c)            gives results memory, and operands the form that the kernel wants, and writes launches behind the
- *                               last published record of the stream. Memory is stream-ordered: what the records before a launch
- *                               release, it may take. So binding needs the numbers of records, and makes them.
- *   push   (order_kick)         publishes all records at once. Before, nothing runs.
+ *                               tensor that a later step releases. It changes only notes in tensors, and can be undone.
+ *   bind   (bind*.c)            gives memory to the results, and gives operands the form that the kernel wants. It writes launches
+ *                               behind the last published record of the stream. Memory is stream-ordered: a launch may take memory
+ *                               that earlier records release. So bind needs the numbers of the records, and makes the records.
+ *   push   (order_kick)         publishes the records of the stream. None of them runs before.
  *
- * A step that fails in check begins a program of its own, and one that fails in bind ends it; what had been checked behind it is
- * checked again, now that its results have no value. So the steps of a program see inputs that have a value, or may come to
- * have one, and failures are made in one place (operation_fail). */
+ * A step that fails in check begins a program of its own. A step that fails in bind ends its program: the steps behind it are checked
+ * again, since its results have no value now. So each step of a program has inputs with a value, or with a poison, and failures are
+ * made in one place (operation_fail). */
 #include "engine/program/program.h"
 
 #include <assert.h>
@@ -63,7 +63,7 @@ static inline bool program_has(const struct program *program, uint64_t id) {
 
 /* ---- check ---- */
 
-/* Room for a step's tensors. False with `fault`; or, where other steps have taken it, without. */
+/* Finds room for a step's tensors. False: there is no memory (with `fault`), or earlier steps have taken the room (without). */
 static bool check_room(struct program *program, struct step *step, unsigned n_inputs, struct fault *fault) {
     unsigned n_outputs = step->n_outputs;
     if (__builtin_expect(
@@ -87,7 +87,7 @@ static bool check_room(struct program *program, struct step *step, unsigned n_in
     return true;
 }
 
-/* Few steps need them: the rules and the usual bind do. */
+/* The rules and bind_step() need the types of the inputs; most steps need neither. */
 static void step_types(struct step *step) {
     for (unsigned i = 0; i < step->request->n_inputs; i++)
         step->types[i] = &step->inputs[i]->type;
@@ -119,13 +119,16 @@ static inline int check_inputs(struct program *program, struct step *step, bool 
     return STATUS_OK;
 }
 
-/* The first cause among the inputs, if they do not all have a value so far. */
-static bool check_causes(struct step *step, struct cause *cause) {
-    for (unsigned i = 0; i < step->request->n_inputs; i++)
-        if (tensor_settle(step->session, step->inputs[i])) {
-            *cause = tensor_cause(step->inputs[i]);
+/* The first cause among the inputs, if they do not all have a value so far. Only the first step of a program settles its inputs: an
+ * earlier step may read the same tensor, and a tensor that has failed has no storage. What a later step does not settle poisons it. */
+static bool check_causes(const struct program *program, struct step *step, struct cause *cause) {
+    for (unsigned i = 0; i < step->request->n_inputs; i++) {
+        struct tensor *tensor = step->inputs[i];
+        if (program->n_steps ? tensor->failure != NULL : tensor_settle(step->session, tensor)) {
+            *cause = tensor_cause(tensor);
             return true;
         }
+    }
     return false;
 }
 
@@ -156,14 +159,16 @@ static __attribute__((noinline)) int check_several(struct program *program, stru
         if (good)
             step->outputs[i]->type = types[i];
     }
-    step->facts = signature.facts;
-    step->output = step->outputs[0];
     if (types != few)
         free(types);
-    return good ? STATUS_OK : (int)fault->code;
+    if (!good)
+        return (int)fault->code;
+    step->facts = signature.facts;
+    step->output = step->outputs[0];
+    return STATUS_OK;
 }
 
-/* What the step is by its types; makes its outputs. */
+/* Infers the types of the outputs, and makes the outputs. */
 static inline int check_signature(struct program *program, struct step *step, struct fault *fault) {
     const struct op_request *request = step->request;
     struct signatures *signatures = program->signatures;
@@ -212,7 +217,7 @@ static inline void check_last_use(struct program *program, struct tensor *tensor
     step->lends |= (uint16_t)lends;
 }
 
-/* What is wrong is told by operation_free(). */
+/* Without a fault: operation_free() reports what is wrong. */
 static inline int check_free(struct program *program, struct step *step) {
     const struct op_request *request = step->request;
     step->n_outputs = 0;
@@ -244,8 +249,8 @@ static inline void check_consumed(struct step *step) {
             step->inputs[i]->leaving = true;
 }
 
-/* Adds a step. Otherwise a code, with `fault` or with a cause that an input has brought. In the order in which a client can use the
- * answer: the operation, its inputs, a cause they carry, the rule. */
+/* Adds a step. Otherwise returns a code, with `fault`, or with the cause why an input has no value. The first of these is reported: an
+ * unknown operation, an unknown input, an input without a value, a broken rule. */
 static inline int check_step(struct program *program, const struct op_request *request, struct cause *cause,
                              struct fault *fault) {
     struct step *step = &program->steps[program->n_steps];
@@ -276,7 +281,7 @@ static inline int check_step(struct program *program, const struct op_request *r
     int code = check_inputs(program, step, &doubtful, cause, fault);
     if (code != STATUS_OK)
         return code;
-    if (__builtin_expect(doubtful, 0) && check_causes(step, cause))
+    if (__builtin_expect(doubtful, 0) && check_causes(program, step, cause))
         return (int)cause->failure->code;
     step->stream = session_find_stream(session, request->stream, fault);
     if (!step->stream)
@@ -294,8 +299,8 @@ static inline int check_step(struct program *program, const struct op_request *r
     return STATUS_OK;
 }
 
-/* Makes a program of the first requests: of as many as check well, up to `n`. If the first one does not, the code, `cause` and
- * program->fault tell why. */
+/* Makes a program of the first requests: of as many as check well, up to `n`. Returns a code, with `cause` or program->fault, if the first
+ * request does not check well. */
 static __attribute__((noinline)) int program_check(struct program *program, struct session *session,
                                                    const struct op_request *requests, unsigned n, struct cause *cause) {
     int code = STATUS_OK;
@@ -321,7 +326,7 @@ static __attribute__((noinline)) void step_unlist(struct step *step, unsigned n,
     session->last_id = last_id;
 }
 
-/* Outputs come into the session's table, but for those that a later step releases. All of them, or none. */
+/* Puts the outputs into the session's table, except those that a later step releases. All of them, or none. */
 static int step_list(struct step *step, struct fault *fault) {
     struct session *session = step->session;
     uint64_t last_id = session->last_id;
@@ -348,7 +353,7 @@ static int step_list(struct step *step, struct fault *fault) {
     return code;
 }
 
-/* The tensor's reference that the session had by its id. */
+/* The id goes, and with it the session's reference. */
 static inline void step_release(const struct program *program, struct tensor *tensor, uint64_t id) {
     struct session *session = program->session;
     if (program_has(program, id))
@@ -365,7 +370,7 @@ static void step_consume(const struct program *program, const struct step *step)
             if (step->inputs[i]->leaving)
                 step->inputs[i]->leaving = false;
             else
-                step->inputs[i] = NULL; /* it is an input before, too, and is released once */
+                step->inputs[i] = NULL; /* an earlier input is the same tensor, which is released once */
         }
     for (unsigned i = 0; i < request->n_inputs; i++)
         if (op_consumes(request->consume, request->consume_more, i) && step->inputs[i])
@@ -434,7 +439,7 @@ static void program_end(struct program *program, unsigned from) {
             tensor->leaving = false;
             if (request->inputs[i] - program->first_id >= kept)
                 continue;
-            session->unlisted--; /* it has been made, and it stays for now */
+            session->unlisted--; /* a step that has run has made it, and its release comes later */
             tensor_table_reserve(&session->tensors);
             tensor_table_insert(&session->tensors, tensor);
         }
