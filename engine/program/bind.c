@@ -1,5 +1,5 @@
-/* From a checked operation to launches in normal form (engine/device/launch.h): operands are cast and made contiguous where
- * the form wants it, axes are merged, storage is taken, and the stream is made to wait for what it needs. */
+/* Bind: makes launches in normal form (engine/device/launch.h) of checked operations. It casts operands and makes them contiguous where
+ * the form wants that, merges axes, takes storage, and makes the stream wait for inputs and memory. */
 #include <string.h>
 
 #include "engine/device/device_impl.h"
@@ -148,7 +148,7 @@ int bind_join(struct step *step) {
     return code;
 }
 
-/* A view is ready, and may turn out to have failed, with what it shows. False: reshape needs a copy. */
+/* Makes a view that shares its input's storage, point and poison. False: reshape needs a copy. */
 static bool bind_view_shared(struct step *step) {
     struct tensor *in = step->inputs[0], *out = step->output;
     if (!layout_view(step->request->opcode, &step->request->attributes, &in->type, in->strides, in->offset, &out->type,
@@ -176,8 +176,8 @@ static int bind_view_copied(struct step *step) {
 
 /* ---- poisons ---- */
 
-/* Behind what has been enqueued on the stream: `result` is settled from up to three inputs (NULL: none) and a guard (may be
- * NULL), of which it takes over one reference on success. */
+/* Enqueues a record that settles `result` from up to three poisons of inputs (NULL: none) and a guard (may be NULL). On success it takes
+ * over one reference to the guard. */
 static int bind_push_poison(struct stream *stream, struct poison *result, struct poison *const inputs[3],
                             struct guard *guard, struct fault *fault) {
     struct record *record = stream_push(stream, RECORD_POISON, sizeof *record, 20);
@@ -202,7 +202,7 @@ static int bind_poison(struct step *step, struct poison *poison) {
     for (unsigned i = 0; i < step->request->n_inputs && code == STATUS_OK; i++) {
         if (!step->inputs[i]->poison)
             continue;
-        if (n == 3) { /* the poison stands for those so far, as its own input of the next step */
+        if (n == 3) { /* a poison for these three is an input of the next record */
             struct poison *so_far = poison_create();
             code = so_far ? bind_push_poison(step->stream, so_far, inputs, NULL, step->fault)
                           : plan_no_memory(step->fault);
@@ -229,7 +229,7 @@ static int bind_poison(struct step *step, struct poison *poison) {
 #define BIND(FAMILY, name) [OP_FAMILY_##FAMILY] = bind_##name,
 static bind_function *const bind_families[] = {OP_KERNEL_FAMILIES(BIND)};
 
-/* A library that the kernel needs. */
+/* Loads the library that the kernel needs. */
 static int bind_needs(struct step *step) {
     struct device *device = step->session->order->device;
     const struct op_request *request = step->request;
@@ -237,11 +237,11 @@ static int bind_needs(struct step *step) {
     if (request->n_inputs)
         dtype = op_operand_dtype(request->opcode, step->types, request->n_inputs - 1, &step->output->type);
     int code = step->facts.kernel->needs(device, dtype, step->fault);
-    cost_follow(&step->session->order->cost, device); /* it may have been loaded now, and the device know more */
+    cost_follow(&step->session->order->cost, device); /* the device may know its rates better with the library */
     return code;
 }
 
-/* Memory for the results, of an input where that may be. */
+/* Memory for the results: that of an input, if it may be taken, or new memory. */
 static int bind_outputs(struct step *step) {
     bool in_place = step->lends && step->info->family == OP_FAMILY_ELEMENTWISE && step->request->opcode != OP_COPY &&
                     output_in_place(step);
@@ -258,7 +258,7 @@ static int bind_compute(struct step *step) {
     return code;
 }
 
-/* The common case: contiguous operands of one shape, none of which may turn out to have failed. */
+/* A common case: contiguous operands of one shape, none with a poison. */
 static int bind_flat(struct step *step) {
     const struct op_request *request = step->request;
     int code = bind_wait(step);
@@ -273,14 +273,14 @@ static int bind_flat(struct step *step) {
     return code;
 }
 
-/* An input that lies as it must, has a value when the stream comes to it, and whose use can be noted whatever happens. */
+/* Whether the input is contiguous, without a poison, computed before on this stream, and has a note of a use by this stream. */
 static inline bool small_takes(const struct stream *stream, const struct tensor *in) {
     const struct uses *uses = &in->storage->uses;
     return in->contiguous && !in->poison && (!in->ready || in->ready == stream) && uses->count &&
            uses->use[0].stream == stream;
 }
 
-/* Whether the output may have its memory. */
+/* Whether the output may take the input's memory. */
 static inline bool small_lends(const struct step *step, const struct tensor *in) {
     return in->references == 1 && in->storage->references == 1 && in->storage->uses.count == 1 && in->offset == 0 &&
            in->type.dtype == step->output->type.dtype;
@@ -341,13 +341,13 @@ static bool bind_is_flat(const struct step *step) {
     return true;
 }
 
-/* Whether it may take so long that it is stopped, and so needs a guard. */
+/* Whether the operation may take so long that it is stopped: then it needs a guard. */
 static bool bind_is_long(const struct step *step) {
     return step->facts.large && step->stream->group->share->operation_ns &&
            step->session->order->device->vtable->launch_part;
 }
 
-/* What a poisoned result needs, before anything is enqueued for it. */
+/* Makes the guard and the poison that the result needs, before anything is enqueued. */
 static int bind_poison_prepare(struct step *step, bool is_long, struct poison **poison) {
     const struct op_request *request = step->request;
     *poison = NULL;
@@ -368,7 +368,7 @@ static int bind_poison_prepare(struct step *step, bool is_long, struct poison **
     return *poison ? STATUS_OK : plan_no_memory(step->fault);
 }
 
-/* With a guard, a poison, a copy, or more than one launch. */
+/* An operation with a guard, a poison, a copy, or several launches. */
 static __attribute__((noinline)) int bind_carefully(struct step *step, bool is_long) {
     step->guard = NULL;
     step->settled = NULL;
@@ -386,9 +386,9 @@ static __attribute__((noinline)) int bind_carefully(struct step *step, bool is_l
         code = bind_poison(step, poison);
     else
         poison_unref(poison);
-    if (code != STATUS_OK) /* copies and conversions of inputs, made before memory for the rest was refused */
+    if (code != STATUS_OK) /* takes back copies and conversions of inputs */
         stream_take_back(step->stream, &before);
-    if (step->guard) /* it has not become a record's: no launch is left that reports to it */
+    if (step->guard) /* no record has taken it, so no launch reports to it */
         guard_unref(step->guard);
     return code;
 }

@@ -452,7 +452,7 @@ static void program_end(struct program *program, unsigned from) {
 
 /* ---- operations that fail ---- */
 
-/* Why an operation failed whose ids could not be bound: for that, or, as with any result, because an input has failed before. */
+/* Why an operation failed whose ids could not be bound. An input that has failed before comes first, as with all failures. */
 static struct cause operation_refusal(struct session *session, const struct op_request *request,
                                       const struct fault *fault, const char *name) {
     struct cause cause = {0};
@@ -466,7 +466,7 @@ static struct cause operation_refusal(struct session *session, const struct op_r
     return cause.failure ? cause_ref(cause) : session_cause(session, fault, name, request->label, request->sequence);
 }
 
-/* Binds ids from `first` on. The failure is the first one's; for STATUS_AGAIN, as memory comes later, none is bound. */
+/* Binds ids from `first` on, as many as can be. Returns the first failure. If memory comes later, none is bound. */
 static int operation_bind(struct session *session, uint64_t first, unsigned n, struct fault *fault) {
     uint64_t last_id = session->last_id;
     struct fault here;
@@ -491,13 +491,13 @@ static int operation_bind(struct session *session, uint64_t first, unsigned n, s
     return first_code;
 }
 
-/* An operation of which nothing is bound fails, for `cause`, or where that has no failure for `fault`. */
+/* Fails an operation of which nothing is bound yet: for `cause`, or, if that has no failure, for `fault`. */
 static int operation_fail(struct session *session, const struct op_request *request, const char *name,
                           struct cause cause, struct fault *fault) {
     uint64_t last_id = session->last_id;
     unsigned n = request->further < OP_OUTPUTS_MAX ? 1 + request->further : OP_OUTPUTS_MAX;
     struct fault refusal;
-    if (cause.failure) /* it is another tensor's, which this operation may release */
+    if (cause.failure) /* it belongs to a tensor that this operation may release */
         cause_ref(cause);
     int code = operation_bind(session, request->output, n, &refusal);
     if (session_put_off(session, code)) {
@@ -528,7 +528,7 @@ static int operation_fail(struct session *session, const struct op_request *requ
     return code;
 }
 
-/* Some of the ids are unknown. */
+/* A free that has failed its check: some ids are unknown, or there are many. */
 static int operation_free(struct session *session, const struct op_request *request) {
     int code = STATUS_OK;
     session_end_operation(session, NULL);
@@ -537,14 +537,14 @@ static int operation_free(struct session *session, const struct op_request *requ
             continue;
         struct fault fault;
         code = session_unknown_id(session, request->inputs[i], &fault);
-        if (code == STATUS_LIMIT) /* it was never made, and that has been reported */
+        if (code == STATUS_LIMIT) /* the tensor was never made, and its operation has reported that */
             continue;
         failure_unref(session_failure(session, &fault, "free", request->label, request->sequence));
     }
     return code;
 }
 
-/* The first request has not become a step. */
+/* The first request has failed its check. */
 static int operation_refuse(struct program *program, struct session *session, const struct op_request *request,
                             struct cause cause) {
     const struct op_info *info = op_info(request->opcode);
@@ -558,14 +558,14 @@ static int operation_refuse(struct program *program, struct session *session, co
 
 /* ---- the whole ---- */
 
-/* What has been spent is the last of the budget's steps. True: the time is over, too. */
+/* The budget's steps are spent: looks at the clock. True: the time is over. */
 static bool run_look(struct budget *budget, int *spent) {
     *spent = 0;
     return budget_look(budget);
 }
 
-/* Enqueues the first requests, as many as make a program, and returns how many have been done: fewer where one fails or the budget
- * is spent. `code` is that of the last one; or STATUS_AGAIN, and nothing has been done of the one behind. */
+/* Makes a program of the first requests and runs it. Returns how many requests are done; the program ends early if a step fails or the
+ * budget is spent. `result` is the code of the last request that is done; or STATUS_AGAIN: nothing of the next one has been done. */
 static unsigned program_run(struct program *program, struct session *session, const struct op_request *requests,
                             unsigned n, int *result) {
     struct budget *budget = &session->order->budget;
@@ -602,7 +602,7 @@ static unsigned program_run(struct program *program, struct session *session, co
 
 int session_run(struct session *session, const struct op_request *requests, unsigned n, unsigned *done) {
     struct program *program = session->sessions->program;
-    unsigned width = PROGRAM_STEPS; /* small while operations fail, since then what is behind them is checked again */
+    unsigned width = PROGRAM_STEPS; /* small while operations fail: requests behind a failure are checked again */
     int code = STATUS_OK;
     for (*done = 0; *done < n;) {
         unsigned left = n - *done;

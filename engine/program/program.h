@@ -6,16 +6,16 @@
 struct device;
 struct program;
 
-/* The room in which an engine's owner makes its programs. NULL out of memory. */
+/* The memory in which an engine makes its programs, one after the other. NULL out of memory. */
 struct program *program_create(struct device *device);
 void program_destroy(struct program *program);
 
-/* Enqueues operations, in order. Each one's outputs are bound, poisoned where it has failed, with the first cause among its inputs,
- * unless the id itself is bad: zero or not above all ids bound before. `done` is how many have been enqueued or have failed.
+/* Enqueues operations, in order. The outputs of an operation that fails are bound, too, and have the first cause among its inputs, or
+ * its own; only a bad id is not bound: zero, or not above all earlier ids. `done`: how many operations have been enqueued or have failed.
  *
- * Returns the code of the last one of these; or STATUS_AGAIN where `done` is less than `n`, as the owner's budget is spent, or the
- * next operation finds no memory before ended sessions have given theirs back, or it takes more than this turn to find out. Of that
- * one nothing has been done: submit the rest again after engine_poll(). */
+ * Returns the code of the last of these operations; or STATUS_AGAIN, with `done` less than `n`: the owner's budget is spent, or the next
+ * operation needs memory that ended sessions still have to give back, or the search for memory takes more than this turn. Nothing has
+ * been done for the next operation: run the rest after engine_poll(). */
 int session_run(struct session *session, const struct op_request *requests, unsigned n, unsigned *done);
 /* The same for one operation, whatever the budget. */
 int session_submit(struct session *session, const struct op_request *request);

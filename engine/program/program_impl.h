@@ -14,22 +14,22 @@ struct step {
     struct session *session;
     struct stream *stream;
     struct tensor **inputs;           /* as many as the request has */
-    const struct tensor_type **types; /* theirs; set for bind_step() */
-    struct tensor **outputs;          /* types are set by the check, storage and the rest by bind */
+    const struct tensor_type **types; /* of the inputs; set for bind_step() */
+    struct tensor **outputs;          /* check sets their types, bind the rest */
     struct tensor *output;            /* the first one */
     unsigned n_outputs;
     uint16_t lends; /* bit i: nothing reads input i after this step, so that an output may take its memory */
-    bool poisoned;  /* some inputs may turn out to have failed */
+    bool poisoned;  /* some inputs have a poison */
     struct signature_facts facts;
     /* while it is bound */
     struct kernel *kernel;  /* of OP_FAMILY_KERNEL, once it is found */
-    struct guard *guard;    /* what its launches report to: of OP_FAMILY_TAKE, or where they may take long */
+    struct guard *guard;    /* its launches report to it; for OP_FAMILY_TAKE, and for long operations */
     struct poison *settled; /* while the poisons of many inputs are settled */
     struct fault *fault;    /* why it cannot be bound: the program's */
 };
 
 enum {
-    PROGRAM_STEPS = 32, /* so that all that belongs to them stays in a processor's first cache */
+    PROGRAM_STEPS = 32, /* few enough that their data stays in the first-level cache */
     PROGRAM_OPERANDS = 4 * PROGRAM_STEPS,
     PROGRAM_SLOTS = 2 * PROGRAM_STEPS,
 };
@@ -43,23 +43,23 @@ struct program {
     uint64_t first_id; /* of the first slot */
     unsigned n_steps, n_operands, n_slots;
     struct tensor **slots; /* `few_slots`, or as `wide` has them */
-    void *wide;         /* arrays of its only step, which has more operands than there is room for; NULL: it has not */
-    struct fault fault; /* why the first step has failed its check, or the last one cannot be bound */
+    void *wide;            /* arrays of its only step, which has more tensors than there is room for; else NULL */
+    struct fault fault;    /* why the first step has failed its check, or the last one cannot be bound */
     struct step steps[PROGRAM_STEPS];
     struct tensor *operands[PROGRAM_OPERANDS];
     const struct tensor_type *types[PROGRAM_OPERANDS];
     struct tensor *few_slots[PROGRAM_SLOTS];
 };
 
-/* What failures call the operation. */
+/* The operation's name in failures. */
 static inline const char *step_name(const struct step *step) {
     return step->kernel ? step->kernel->name : step->info->name;
 }
 
 /* STATUS_OK with each output's storage, layout and point set; or a code with `step->fault`, and nothing of it will run. */
 int bind_step(struct step *step);
-/* The same for a small step without a label, in a record that several share. */
-enum { BIND_NOT_SMALL = -1 }; /* nothing has been done: an input has another form, or is of another stream */
+/* The same for a small step without a label. Its launch shares a record with others. */
+enum { BIND_NOT_SMALL = -1 }; /* nothing has been done: bind_step() must bind the step */
 int bind_small(struct step *step);
 
 /* ---- bind*.c: what every family needs ---- */
@@ -74,9 +74,9 @@ static inline int bind_wait(struct step *step) {
     return STATUS_OK;
 }
 
-/* Memory of its own for an output, whose type is set. */
+/* Takes new memory for an output, whose type is set. */
 int bind_allocate(struct step *step, struct tensor *out);
-/* Whether an output of as many bytes may take the memory of input i: nobody else has it. */
+/* Whether an output of as many bytes may take the memory of input i: nothing else uses it. */
 bool bind_lends(const struct step *step, unsigned i);
 void bind_take_memory(struct tensor *out, const struct tensor *in);
 

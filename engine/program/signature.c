@@ -52,9 +52,9 @@ static bool signature_flat(const struct signature *signature, const struct tenso
     return true;
 }
 
-/* Whether the operation (but for clients' kernels, which nothing stops) may take so long that it is stopped, and so needs a
- * guard. A smaller one ends before any limit of time, and for a larger one a guard costs little. It counts by the elements that
- * it makes, and by what its description says that its work grows with. */
+/* Whether the operation may take so long that it is stopped: then it needs a guard. (Nothing stops clients' kernels.) A smaller
+ * operation ends before any limit of time; for a larger one a guard costs little. Its size is the number of elements that it makes, or
+ * its work, as its description says. */
 static bool signature_large(const struct signature *signature, const struct tensor_type *const types[]) {
     static const double large_elements = 1 << 20, large_products = 1 << 24;
     const struct op_info *info = op_info(signature->opcode);
@@ -96,12 +96,12 @@ bool signature_same_attributes(const struct signature *signature, const struct o
             memcmp(signature->floats, attributes->floats, signature->n_floats * sizeof *signature->floats) == 0);
 }
 
-/* At its place, which is nobody's before all of it is right. */
+/* The place belongs to no operation until all of the signature is right. */
 const struct signature *signature_add(struct signatures *signatures, struct signature *place,
                                       const struct signature_query *query, struct fault *fault) {
     const struct op_attributes *attributes = query->attributes;
     struct tensor_type type;
-    place->opcode = 0; /* is no operation's */
+    place->opcode = 0; /* no operation has it */
     bool made =
         signature_make(signatures, query->opcode, query->types, query->n_inputs, attributes, 1, &type, place, fault);
     place->opcode = made ? (uint16_t)query->opcode : 0;

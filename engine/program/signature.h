@@ -1,7 +1,6 @@
-/* What is known of an operation by its opcode, its attributes and the types of its inputs: whether it is allowed, the types of
- * its results, and what a kernel is going to be told. It says nothing of tensors, memory or streams, so it is true for as many
- * runs of the operation as there will be. A job has few kinds of operations and repeats them: what was found is remembered.
- * Owner thread. */
+/* What follows from an operation's opcode, its attributes and the types of its inputs: whether it is allowed, the types of its results,
+ * and which kernel runs it. Tensors, memory and streams have no part in it, so it holds for every run of the operation. A job repeats
+ * few kinds of operations, so signatures are remembered. Owner thread. */
 #pragma once
 
 #include "engine/device/device_impl.h"
@@ -20,19 +19,19 @@ struct signature_facts {
 };
 
 struct signature {
-    /* what it is found by; */
+    /* the key */
     uint16_t opcode;
     uint8_t n_ints, n_floats;
-    uint64_t inputs[SIGNATURE_INPUTS]; /* the numbers of their types; 0 behind the last one */
+    uint64_t inputs[SIGNATURE_INPUTS]; /* the numbers of the inputs' types; 0 behind the last one */
     int64_t ints[SIGNATURE_INTS];
     double floats[SIGNATURE_FLOATS];
-    /* and what follows from that */
+    /* what follows from the key */
     struct signature_facts facts;
     uint64_t type_id;        /* of its only result; 0: not known, or it has several */
     struct tensor_type type; /* of its first result */
 };
 
-/* Numbers stand for types: no number is ever given to two of them. A type may get several, one after the other. */
+/* Types have numbers. No two types ever have the same number; a type may get a new number after its old one is forgotten. */
 struct signature_type {
     uint64_t id;
     struct tensor_type type;
@@ -40,7 +39,7 @@ struct signature_type {
 
 enum { SIGNATURES_BITS = 9, SIGNATURE_TYPES_BITS = 9 };
 
-/* Those that were used lately, at places that their hashes say: whatever comes to a place takes it. */
+/* The types and signatures that were used lately, each at the place that its hash gives; a new one replaces the old one there. */
 struct signatures {
     struct device *device;
     uint64_t last_type;
@@ -56,12 +55,12 @@ uint64_t signature_type(struct signatures *signatures, const struct tensor_type 
 static inline uint64_t signature_hash(uint64_t hash, uint64_t word) {
     return (hash ^ word) * UINT64_C(0x9e3779b97f4a7c15);
 }
-/* A place for it; the upper bits are the good ones. */
+/* The place for a hash, of its upper bits, which are mixed best. */
 static inline uint64_t signature_place(uint64_t hash, unsigned bits) {
     return signature_hash(hash, hash >> 29) >> (64 - bits);
 }
 
-/* What is asked: `types` and their numbers, `ids`, are those of the inputs. */
+/* A question: the types of the inputs, and the numbers of these types. */
 struct signature_query {
     unsigned opcode, n_inputs;
     const struct tensor_type *const *types;
@@ -97,7 +96,7 @@ static inline bool signature_is_short(unsigned n_inputs, const struct op_attribu
     return n_inputs <= SIGNATURE_INPUTS && attributes->n_ints <= SIGNATURE_INTS &&
            attributes->n_floats <= SIGNATURE_FLOATS;
 }
-/* The same of any operation, with `n_outputs` results of the types `outputs`; in `room`. False with `fault`. */
+/* The same for any operation, in `room`; `outputs` are set to the types of its `n_outputs` results. False with `fault`. */
 bool signature_make(struct signatures *signatures, unsigned opcode, const struct tensor_type *const types[],
                     unsigned n_inputs, const struct op_attributes *attributes, unsigned n_outputs,
                     struct tensor_type *outputs, struct signature *room, struct fault *fault);

@@ -1,6 +1,6 @@
-/* Values that no session owns: what names stand for. A held value is computed, immutable and contiguous. Its memory is
- * charged to a payer of the holder's, from then on until the last tensor that shares it has gone, and so stays among
- * the bytes of a tenant, the payer's whole: nobody gets around a limit by giving a value away. Owner thread only. */
+/* Values that no session owns: the values of names. A held value is computed, immutable and contiguous. Its memory is charged to a
+ * payer of the holder until the last tensor that shares it has gone. The payer belongs to a tenant, so a client cannot get around a
+ * limit by giving values away. Owner thread only. */
 #pragma once
 
 #include "engine/memory/pool.h"
@@ -20,16 +20,16 @@ struct hold {
 /* Waits until the tensor's value is there. A view that shows only a part of its storage, or shows it in another order, is
  * copied: a name keeps no memory that it does not show. STATUS_AGAIN as by session_submit(), without a call of `done`. */
 int session_hold(struct session *session, uint64_t id, struct hold *hold);
-/* Before it is done, or after that where hold->held has not been taken out. The session is still there. */
+/* Before the hold is done; or after it is done, if the caller has not taken hold->held. The session still exists. */
 void hold_cancel(struct hold *hold);
 
 void held_ref(struct held *held);
 /* Takes NULL. */
 void held_unref(struct held *held);
 const struct tensor_type *held_type(const struct held *held);
-/* Bytes that it is charged for; what shares its storage is charged with it, once. */
+/* Bytes that are charged for it. Values that share a storage are charged once. */
 uint64_t held_bytes(const struct held *held);
-/* Bytes that the payer gets back with the last reference; 0 while somebody else uses the storage. */
+/* Bytes that the payer gets back when the last reference goes; 0 while others use the storage. */
 uint64_t held_free_bytes(const struct held *held);
 
 /* Moves the charge for values from the sessions that made them to the payer: all of them, or none with STATUS_LIMIT.
@@ -48,7 +48,7 @@ struct held_place held_place(const struct held *held);
 int held_alias(const struct held *held, const struct tensor_type *type, int64_t begin, struct held **result,
                struct fault *fault);
 
-/* Moves the charge for a value from one payer to another, beyond any limit; nothing where it is not the first one's. */
+/* Moves the charge for a value from one payer to another, beyond any limit. Does nothing if another payer pays. */
 void held_transfer(struct held *held, struct payer *from, struct payer *to);
 
 /* Binds an id to the value. On failure the id is not bound. */

@@ -5,8 +5,8 @@
 #include "engine/session/session_impl.h"
 
 enum {
-    HOST_STEP = 64,    /* tensors paid for at a time, */
-    HOST_SLACK = 1024, /* and so many more than there are before some are given back */
+    HOST_STEP = 64,    /* tensors charged at a time */
+    HOST_SLACK = 1024, /* charged tensors beyond those that exist, before some are given back */
     HOST_MALLOC = 16,  /* what the allocator adds */
     /* A tensor, its storage, and its places in the table, which is filled by half at most, and has the smaller one beside it
      * for a time when it doubles. */

@@ -12,10 +12,10 @@
 #include "engine/session/waiting.h"
 
 enum {
-    SESSION_SLOT_STEPS = 1, /* of the budget, for so many slots of the table that are empty, */
+    SESSION_SLOT_STEPS = 1, /* of the budget, for SESSION_SLOTS empty slots of the table */
     SESSION_SLOTS = 64,
-    SESSION_TENSOR_STEPS = 2,  /* for a tensor that is given back, */
-    SESSION_LANDING_STEPS = 8, /* and for an upload that is */
+    SESSION_TENSOR_STEPS = 2,  /* for each tensor */
+    SESSION_LANDING_STEPS = 8, /* for each upload */
 };
 
 /* ---- all of them ---- */
@@ -33,7 +33,7 @@ void sessions_finish(struct sessions *sessions) {
     slab_finish(&sessions->tensors);
 }
 
-/* Groups go to new sessions while what an ended one had on the device, cancelled, may still run. */
+/* A new session may get the group of an ended session whose cancelled work is still on the device. */
 struct session *sessions_find(const struct sessions *sessions, const struct stream *stream) {
     struct session *session = atomic_load(&stream->cancelled) ? NULL : sessions->list;
     while (session && session->group != stream->group)
@@ -99,8 +99,8 @@ void session_set_limits(struct session *session, uint64_t bytes, uint64_t host_b
     host_set_room(session);
 }
 
-/* ---- and ends: it is gone for its owner at once, and runs nothing more; what it has is given back in slices, for a client
- * decides how many tensors that is ---- */
+/* ---- a session ends: for its owner at once, and none of its work starts any more; its memory is given back in slices, since the
+ * client decides how many tensors there are ---- */
 
 static void session_cancel_stream(struct stream *stream) {
     atomic_store(&stream->cancelled, true);
@@ -118,7 +118,7 @@ static void session_cancel_streams(struct session *session) {
     session_give_group(session);
 }
 
-/* Uploads from elsewhere whose last bytes are being copied. False: the budget has ended before they have. */
+/* Ends the uploads from elsewhere whose last bytes are being copied. False: the budget has ended first. */
 static bool session_drop_landings(struct session *session) {
     while (session->landings) {
         landing_abandon(session->landings);
@@ -128,7 +128,7 @@ static bool session_drop_landings(struct session *session) {
     return true;
 }
 
-/* False: the budget has ended before the table has. */
+/* Gives back the tensors. False: the budget has ended first. */
 static bool session_drop_tensors(struct session *session) {
     struct budget *budget = &session->order->budget;
     struct tensor_table *table = &session->tensors;
@@ -174,7 +174,7 @@ void session_destroy(struct session *session) {
     struct sessions *sessions = session->sessions;
     session_notify_drained(session, 0, NULL, NULL);
     pending_drop_all(session);
-    session_cancel_streams(session); /* first, so that nothing runs that an upload's end sets free */
+    session_cancel_streams(session); /* first: the end of an upload lets its users run */
     upload_cancel_streams(session);
     while (session->uploads)
         upload_abandon(session->uploads);
@@ -234,7 +234,7 @@ struct stream *session_transfer_stream(struct session *session, enum transfer tr
     struct stream **stream = &session->transfers[transfer];
     if (*stream)
         return *stream;
-    *stream = stream_take(session->order, session->group, 1); /* short, and somebody waits for it */
+    *stream = stream_take(session->order, session->group, 1); /* copies are short, and a client waits for them */
     if (*stream)
         (*stream)->role = transfer == TRANSFER_UPLOAD ? TRACE_UPLOADS : TRACE_FETCHES;
     return *stream;
@@ -270,7 +270,7 @@ int session_stream_open(struct session *session, uint32_t number, int priority, 
         return fault_set(fault, STATUS_INVALID_ARGUMENT, "%" PRIu32 " is not a number for a stream", number);
     if (session_find_stream(session, number, NULL))
         return fault_set(fault, STATUS_DUPLICATE_ID, "stream %" PRIu32 " is open already", number);
-    /* Closed ones that still run count as well, or opening and closing would be a way around the limit. */
+    /* Closed streams that still run count, too: else a client could open and close beyond the limit. */
     if (session_reap_streams(session) >= session->limits.streams || session->n_streams >= 2 * session->limits.streams) {
         session->refused_stream = number;
         ledger_refuse(&session->ledger, LEDGER_REFUSED_STREAMS);
@@ -357,7 +357,7 @@ static struct stream *drain_stream(struct session *session, uint32_t i) {
     return i ? session->streams[i - 1].stream : session->stream;
 }
 
-/* Watches a stream for its share of what must go, or for its end. An idle session is told at the next poll. */
+/* Watches a stream for its share of the operations that must end, or for its end. An idle session is told at the next poll. */
 static void drain_watch(struct session *session, struct drain *drain, uint32_t i, uint64_t share) {
     struct stream *stream = drain_stream(session, i);
     uint64_t completed = atomic_load_explicit(&stream->completed, memory_order_acquire);
@@ -373,7 +373,7 @@ void session_notify_drained(struct session *session, uint64_t low, void (*draine
     drain_destroy(session);
     uint32_t streams = session->n_streams + 1;
     struct drain *drain = drained ? calloc(1, sizeof *drain + streams * sizeof *drain->points) : NULL;
-    if (!drain) /* out of memory the owner may be told late: it looks again when anything else wakes it */
+    if (!drain) /* out of memory: the owner looks again when something else wakes it */
         return;
     *drain = (struct drain){.drained = drained, .owner = owner, .low = low, .n_points = streams};
     session->drain = drain;

@@ -18,9 +18,9 @@ struct session_limits {
     uint64_t host_bytes;   /* host memory that it makes grow (engine/session/host.h); 0: the tenant's */
     uint32_t tensors;      /* live ids; an operation above it binds nothing, and its id is used up */
     uint32_t streams;      /* open streams besides the default one */
-    uint64_t number;       /* by which operators know the session; what it runs is told with it */
+    uint64_t number;       /* for operators: traces and reports name the session by it */
     bool allow_tf32;       /* of precision: float32 products may be computed in TF32 */
-    struct tenant *tenant; /* to whom it belongs (engine/memory/tenant.h), and who outlives it; NULL: to none */
+    struct tenant *tenant; /* the session's tenant (engine/memory/tenant.h), which outlives it; NULL: none */
 };
 
 /* With its default stream, number 0. */
@@ -31,12 +31,12 @@ int session_create(struct sessions *sessions, const struct session_limits *limit
  * that were answered must have been released before. Takes NULL. */
 void session_destroy(struct session *session);
 
-/* As in struct session_limits. What the session has beyond them stays its own. */
+/* As in struct session_limits. The session keeps what it has beyond them. */
 void session_set_limits(struct session *session, uint64_t bytes, uint64_t host_bytes, uint32_t tensors,
                         uint32_t streams);
 
 int session_stream_open(struct session *session, uint32_t stream, int priority, struct fault *fault);
-/* What is queued on it still runs. */
+/* Queued work of the stream still runs. */
 int session_stream_close(struct session *session, uint32_t stream, struct fault *fault);
 
 /* Binding an id to bytes from outside, which come in chunks. */
@@ -78,16 +78,16 @@ struct upload_request {
 /* On failure the id is poisoned (unless it is bad) and `upload` is zeroed: its data need not and cannot be delivered.
  * STATUS_AGAIN as by session_submit() (engine/program/program.h). */
 int session_upload(struct session *session, const struct upload_request *request, struct upload *upload);
-/* Where the owner writes `bytes` of the tensor from `offset` on; after that, and before the next call, it calls
- * upload_chunk_done(). NULL with upload->later set: not now, see there. NULL otherwise: there is no memory, which
- * upload_finish() will tell, and the bytes are of no use. */
+/* Returns where the owner writes `bytes` of the tensor from `offset` on; then, before the next call, the owner calls
+ * upload_chunk_done(). NULL with upload->later set: there is no memory now. NULL otherwise: there is no memory, upload_finish() will
+ * report it, and the owner may drop the bytes. */
 uint8_t *upload_chunk(struct upload *upload, int64_t offset, int64_t bytes);
 void upload_chunk_done(struct upload *upload);
-/* All bytes are there, or never will be: for `cause` (copied; one without an operation is the upload's own). `upload`
- * is dead afterwards. */
+/* Ends the upload: all bytes have come, or, with `cause`, the rest never will. `cause` is copied; a cause without an operation is the
+ * upload's own. `upload` may not be used afterwards. */
 void upload_finish(struct upload *upload, const struct failure *cause);
 
-/* A callback for a tensor's value. Embedded in the caller's object; it must stay put until done or cancelled. */
+/* A callback for a tensor's value. Embedded in the caller's object; it may not move until it is done or cancelled. */
 struct fetch {
     /* Called once, possibly before session_fetch() returns. failure (borrowed) is NULL on success, and then `bytes` is
      * the value's size, and data its contiguous bytes, valid until fetch_release(). data is NULL for a large value on a
@@ -118,9 +118,8 @@ struct fetch_part {
     int64_t offset, bytes;
     struct staging_wait wait;
 };
-/* Several parts may be on their way; they come in the order in which they were asked for. One for which there is no
- * staging memory waits for it, and those asked for after it in this session wait behind it: an owner that holds parts and
- * releases none before others have come may wait for ever. */
+/* Several parts may be on their way; they come in the order of the calls. A part waits while there is no staging memory for it, and
+ * later parts of the session wait behind it. So an owner that keeps parts and waits for more of them may wait for ever. */
 void fetch_read(struct fetch *fetch, int64_t offset, int64_t bytes, struct fetch_part *part);
 void fetch_part_release(struct fetch_part *part);
 
@@ -143,10 +142,10 @@ struct session_stats {
     uint64_t host;                   /* bytes of host memory (engine/session/host.h) */
     uint64_t ops_queued;             /* enqueued and not yet run */
     uint64_t ops_done;               /* completed, failed ones included; never falls */
-    uint64_t device_ns;              /* the device has been at its work for so long; never falls */
+    uint64_t device_ns;              /* time that the device has worked for it; never falls */
     uint64_t failures[STATUS_COUNT]; /* operations that failed by themselves, by code; copies of a cause do not count */
     char last_failure[SESSION_FAILURE_MAX]; /* "matmul forward/logits: shapes do not fit: …" */
-    char label[OPERATION_LABEL_MAX + 1];    /* of the newest operation that has one: what the client is at */
+    char label[OPERATION_LABEL_MAX + 1];    /* of the newest operation with a label */
     bool allow_tf32;
 };
 void session_stats(struct session *session, struct session_stats *stats);

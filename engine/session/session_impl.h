@@ -1,4 +1,4 @@
-/* The session's inside, for the files of this room. */
+/* The inside of a session, for the files of this room. */
 #pragma once
 
 #include "engine/device/layout.h"
@@ -24,39 +24,40 @@ enum transfer {
     TRANSFER_STREAMS,
 };
 
-/* Why tensors have no value: what is alike in many failures, and the number of the operation that failed first. */
+/* Why tensors have no value. Many tensors may share a failure; `sequence` is the number of the operation that failed. */
 struct cause {
     struct failure *failure; /* NULL: none */
     uint64_t sequence;
 };
 
-/* Ids one after another that were not bound, for one cause; of the operations with as many numbers. */
+/* A run of consecutive ids that were not bound, all for one cause. */
 struct refused {
     uint64_t first, last;
-    bool steps;         /* the operations' numbers go up with the ids; else one has failed for all of them */
-    struct cause cause; /* of the first of them; referenced */
+    bool
+        steps; /* each id belongs to an operation of its own, with consecutive numbers; false: all belong to one operation */
+    struct cause cause; /* of the first id; referenced */
 };
 
 enum {
-    SESSION_CAUSES = 8,   /* the newest failures, for the next ones that are alike to share */
-    SESSION_REFUSED = 16, /* the newest refusals to bind ids; of older ones the first is known */
+    SESSION_CAUSES = 8,   /* the newest failures, which later equal failures share */
+    SESSION_REFUSED = 16, /* the newest refusals to bind ids; of the older refusals only the first is kept */
 };
 
 /* All sessions of an engine. */
 struct sessions {
     struct order *order;
     struct memory *memory;
-    /* A session has ended: what other rooms keep for it goes. */
+    /* Called when a session has ended: other rooms give back what they keep for it. */
     void (*ended)(struct session *session);
     struct program *program; /* engine/program/program_impl.h */
     struct slab tensors;
     unsigned count;
     struct session *list;
-    struct session *ending, **ending_last; /* those that have ended, and whose memory is still to be given back */
-    uint64_t
-        ops_ended; /* operations that came to their end here: with a failure, or with nothing for the device to do */
+    struct session *ending, **ending_last; /* sessions that have ended and still have memory to give back */
+    uint64_t ops_ended; /* operations that ended without the device: they failed, or needed no launch */
     uint64_t failures[STATUS_COUNT];
-    bool rested; /* since the last session went what streams and reports need no more has been given back */
+    bool
+        rested; /* since the last session ended, streams and reports have given back the memory that they no longer need */
 };
 
 struct session {
@@ -67,23 +68,23 @@ struct session {
     struct tensor_table tensors;
     struct kernel_table *kernels;            /* engine/program/kernel_impl.h; NULL: it has had none */
     uint64_t last_id;                        /* highest id ever used: ids only grow */
-    struct refused refused[SESSION_REFUSED]; /* ids that were not bound for a limit; ascending, */
-    unsigned n_refused;                      /* so many, */
-    bool refused_forgotten;                  /* and others between the first two */
-    uint32_t refused_stream;                 /* the last that was not opened for the limit of streams; 0: none */
+    struct refused refused[SESSION_REFUSED]; /* ids that were not bound because of a limit, ascending: */
+    unsigned n_refused;                      /* the number of entries */
+    bool refused_forgotten;                  /* entries between the first two were dropped */
+    uint32_t refused_stream; /* the last stream that was not opened because of the limit of streams; 0: none */
 
-    unsigned unlisted;   /* tensors of the program at hand that have no place in `tensors` */
-    size_t tensors_paid; /* among the host memory, */
-    size_t tensors_room; /* and so many there may be before more are paid for: no more than the limit */
+    unsigned unlisted;                      /* tensors of the program at hand that have no place in `tensors` */
+    size_t tensors_paid;                    /* tensors whose host memory has been charged */
+    size_t tensors_room;                    /* tensors that there may be before more are charged; at most the limit */
     struct failure *causes[SESSION_CAUSES]; /* referenced */
     unsigned next_cause;
     uint64_t device_ns_ended; /* the device's time on streams that were closed */
-    uint64_t ops_ended;       /* completed operations that are not counted by one of its streams now */
+    uint64_t ops_ended;       /* completed operations that none of its present streams counts */
     uint64_t failures[STATUS_COUNT];
     char last_failure[SESSION_FAILURE_MAX];
-    char label[OPERATION_LABEL_MAX + 1]; /* of the newest operation that has one */
+    char label[OPERATION_LABEL_MAX + 1]; /* of the newest operation with a label */
 
-    struct run_share *share; /* of its own, where it has no tenant */
+    struct run_share *share; /* its own; NULL: it has a tenant */
     struct run_group *group;
     struct stream *stream;          /* number 0 */
     struct session_stream *streams; /* the others, open ones and closed ones that still run */
@@ -95,24 +96,23 @@ struct session {
 
     struct drain *drain; /* engine/session/waiting.h */
 
-    struct session *next, **previous; /* in sessions->list, or by `next` in sessions->ending */
-    size_t ended;                     /* slots of `tensors` that have been given back, of a session that ends */
+    struct session *next, **previous; /* in sessions->list; an ended session: `next` alone, in sessions->ending */
+    size_t ended;                     /* of a session that ends: slots of `tensors` that have been given back */
 };
 
 void sessions_init(struct sessions *sessions, struct order *order, struct memory *memory,
                    void (*ended)(struct session *session));
-/* All of them have been given back. */
+/* All sessions have been given back. */
 void sessions_finish(struct sessions *sessions);
-/* Gives back what ended sessions had, as far as the owner's budget goes; false: some is left. */
+/* Gives back the memory of ended sessions, as far as the owner's budget goes. False: some memory is left. */
 bool sessions_end_some(struct sessions *sessions);
-/* The one that has the stream now; NULL: it has ended. */
+/* The session that has the stream now; NULL: it has ended. */
 struct session *sessions_find(const struct sessions *sessions, const struct stream *stream);
 /* Whether a request that failed with this code may succeed later: memory is on its way back, or the pool still looks.
  */
 bool session_memory_comes(const struct session *session, int code);
-/* Whether what failed with this code is worth another try, as the pool has not looked at all there is, or ended
- * sessions have not given their memory back: then it has not been refused. With any other code the request is at its
- * end. */
+/* Whether a request that failed with this code is to be made again, since the pool has not looked at all its memory, or ended
+ * sessions have not given back theirs: then the request has not been refused. False: the request has failed. */
 bool session_put_off_failed(struct session *session, int code);
 static inline bool session_put_off(struct session *session, int code) {
     if (__builtin_expect(code != STATUS_OK, 0))
@@ -154,11 +154,11 @@ static inline struct tensor *session_new_tensor(struct session *session, uint64_
 }
 /* The same, in the table: checks the id, the number of tensors and memory. */
 int session_bind(struct session *session, uint64_t id, struct tensor **tensor, struct fault *fault);
-/* False: there is none. */
+/* False: no tensor has the id. */
 bool session_unbind(struct session *session, uint64_t id);
 /* Gives up the tensor's value for a cause (takes over one reference). */
 void tensor_fail(struct session *session, struct tensor *tensor, struct cause cause);
-/* What it may turn out to be; takes over one reference, which is charged to the session. NULL: takes it off. */
+/* Sets the tensor's poison; takes over one reference, which is charged to the session. NULL: removes the poison. */
 void tensor_poison(struct session *session, struct tensor *tensor, struct poison *poison);
 /* Takes no NULL. */
 static inline void tensor_unref(struct session *session, struct tensor *tensor) {
@@ -171,7 +171,7 @@ static inline void tensor_unref(struct session *session, struct tensor *tensor) 
         tensor_poison(session, tensor, NULL);
     slab_give(&session->sessions->tensors, tensor);
 }
-/* Folds in what its poison has become by now. True: it has failed. */
+/* Settles the tensor's poison, if that is settled by now. True: the tensor has failed. */
 bool tensor_settle_doubtful(struct session *session, struct tensor *tensor);
 static inline bool tensor_settle(struct session *session, struct tensor *tensor) {
     return (tensor->poison || tensor->failure) && tensor_settle_doubtful(session, tensor);
@@ -179,27 +179,27 @@ static inline bool tensor_settle(struct session *session, struct tensor *tensor)
 static inline struct cause tensor_cause(const struct tensor *tensor) {
     return (struct cause){tensor->failure, tensor->sequence};
 }
-/* Another reference to its failure. */
+/* Takes another reference to the failure. */
 static inline struct cause cause_ref(struct cause cause) {
     failure_ref(cause.failure);
     return cause;
 }
-/* Why an id was not bound; the reference stays the session's. False: it was not refused for a limit. */
+/* Why an id was not bound; the reference stays the session's. False: no limit has refused the id. */
 bool session_refused(const struct session *session, uint64_t id, struct cause *cause);
-/* Remembers that; takes over one reference. */
+/* Remembers that the id was not bound, and why; takes over one reference. */
 void session_refuse(struct session *session, uint64_t id, struct cause cause);
 void session_drop_causes(struct session *session);
 /* The failure of a failed guard, counted when it is first seen. */
 struct failure *session_guard_failure(struct session *session, struct guard *guard);
-/* What the client is at, for status; `label` may be NULL. */
+/* Notes what the client does now, for status; `label` may be NULL. */
 void session_label(struct session *session, const char *label);
-/* Counts a failure that begins here, and makes it: as a cause of tensors, shared with those that are alike, */
+/* Counts a new failure, and makes it the cause for tensors; equal failures share one. */
 struct cause session_cause(struct session *session, const struct fault *fault, const char *operation, const char *label,
                            uint64_t sequence);
-/* or as an answer. */
+/* Counts a new failure, and makes it for a reply. */
 struct failure *session_failure(struct session *session, const struct fault *fault, const char *operation,
                                 const char *label, uint64_t sequence);
-/* An operation has been enqueued: it is done with the newest record of `stream`; or is done now, where that is NULL. */
+/* An operation has been enqueued. It ends with the newest record of `stream`; `stream` NULL: it has ended. */
 static inline void session_end_operation(struct session *session, struct stream *stream) {
     if (stream) {
         stream_end_operation(stream);
@@ -220,5 +220,5 @@ static inline struct stream *session_find_stream(struct session *session, uint32
 }
 /* NULL out of memory. */
 struct stream *session_transfer_stream(struct session *session, enum transfer transfer);
-/* Whether the stream is one of the session's that take work. */
+/* Whether the stream belongs to the session and takes work. */
 bool session_has_stream(const struct session *session, const struct stream *stream);

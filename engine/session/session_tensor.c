@@ -1,4 +1,4 @@
-/* Ids, tensors and what becomes of them. */
+/* Ids and tensors: how they are bound, how they fail, and how they go. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include "engine/session/host.h"
 #include "engine/session/session_impl.h"
 
-/* A tensor's part of what it may turn out to be: as if it had a guard of its own. */
+/* Charged for a tensor's poison, as if the tensor had a guard of its own. */
 enum { HOST_POISON = sizeof(struct poison) + sizeof(struct guard) + sizeof(struct report) };
 
 /* ---- requests that are put off ---- */
@@ -33,7 +33,7 @@ bool session_put_off_failed(struct session *session, int code) {
 
 /* ---- ids that were not bound ---- */
 
-/* Runs of ids are remembered, not single ones: that would be a way around the limits. */
+/* Keeps runs of ids, not single ids: else a client could make this list grow beyond its limits. */
 void session_refuse(struct session *session, uint64_t id, struct cause cause) {
     struct refused *last = session->n_refused ? &session->refused[session->n_refused - 1] : NULL;
     if (last && last->last + 1 == id && last->cause.failure == cause.failure) {
@@ -46,7 +46,7 @@ void session_refuse(struct session *session, uint64_t id, struct cause cause) {
             return;
         }
     }
-    if (session->n_refused == SESSION_REFUSED) { /* the first one stands for those that are forgotten */
+    if (session->n_refused == SESSION_REFUSED) { /* the first entry stands for all that are dropped */
         failure_unref(session->refused[1].cause.failure);
         memmove(&session->refused[1], &session->refused[2], (SESSION_REFUSED - 2) * sizeof *session->refused);
         session->n_refused--;
@@ -145,7 +145,7 @@ void session_label(struct session *session, const char *label) {
     session->label[length] = 0;
 }
 
-/* Counts a failure that begins here. */
+/* Counts a new failure. */
 static void session_count_failure(struct session *session, enum status code, const char *operation, const char *label,
                                   const char *message) {
     bool named = label && *label;
@@ -155,7 +155,7 @@ static void session_count_failure(struct session *session, enum status code, con
              named ? label : "", message);
 }
 
-/* One that is alike, or this one for the next that are. */
+/* Returns an equal failure, or a new one, which later equal failures share. */
 static struct failure *session_share(struct session *session, const struct fault *fault, const char *operation,
                                      const char *label, uint64_t sequence) {
     for (unsigned i = 0; i < SESSION_CAUSES; i++)

@@ -21,8 +21,8 @@ static void upload_unlink(struct upload *upload) {
         upload->next->previous = upload->previous;
 }
 
-/* For chunks that are copied as work on a stream. What others wait for has a stream of its own, so that it does not wait
- * for another such upload, on which its own may depend. */
+/* The stream for chunks that are copied as work. A waitable upload has a stream of its own: it must not wait for another upload that
+ * may depend on it. */
 static struct stream *upload_choose_stream(struct upload *upload, const struct upload_request *request,
                                            struct stream *stream) {
     struct session *session = upload->session;
@@ -36,7 +36,7 @@ static struct stream *upload_choose_stream(struct upload *upload, const struct u
     return session->order->device->vtable->host_reserve ? session_transfer_stream(session, TRANSFER_UPLOAD) : stream;
 }
 
-/* Memory that the host may write now; where all that fits is still in use, or the host cannot reach the device's memory,
+/* Takes memory that the host may write now. If the memory that fits is still in use, or the host cannot write the device's memory,
  * chunks go through staging memory, and are copied as work on a stream. */
 static int upload_memory(struct upload *upload, const struct upload_request *request, struct stream *stream,
                          struct fault *fault) {
@@ -57,7 +57,7 @@ static int upload_memory(struct upload *upload, const struct upload_request *req
         return code;
     upload->storage = storage_ref(tensor->storage);
     tensor->uploading = !request->waitable;
-    /* Here and not with the first chunk: by then users of the tensor may be enqueued, which wait for these bytes. */
+    /* Here, not with the first chunk: by then, users of the tensor may be enqueued, and they wait for these bytes. */
     return upload->staged ? plan_wait_memory(upload->stream, upload->storage, fault) : STATUS_OK;
 }
 
@@ -182,7 +182,7 @@ uint8_t *upload_chunk(struct upload *upload, int64_t offset, int64_t bytes) {
     return upload->chunk->data;
 }
 
-/* The stream that copies; the one that it was to be may have been closed meanwhile, and be another session's by now. */
+/* The stream that copies. The first choice may have been closed meanwhile, and may belong to another session now. */
 static int upload_stream(struct upload *upload, struct stream **stream) {
     struct session *session = upload->session;
     int code = STATUS_OK;
@@ -195,7 +195,7 @@ static int upload_stream(struct upload *upload, struct stream **stream) {
     return code;
 }
 
-/* What has been written goes to its place as work on the stream. */
+/* Copies the written chunk to its place, as work on the stream. */
 void upload_chunk_done(struct upload *upload) {
     struct storage *chunk = upload->chunk;
     struct stream *stream;
@@ -219,7 +219,7 @@ void upload_chunk_done(struct upload *upload) {
 
 /* ---- ends ---- */
 
-/* Settles the poison of a waitable upload, which its users have as well, and lets them run. */
+/* Settles the poison of a waitable upload, and so that of its users, and lets them run. */
 static void outside_settle(struct stream *outside, struct poison *poison, const struct failure *cause) {
     struct poison *const none[3] = {NULL, NULL, NULL};
     struct guard *guard = NULL;
@@ -276,7 +276,7 @@ void landing_abandon(struct landing *landing) {
     landing_end(landing, &cause);
 }
 
-/* A waitable upload whose last chunks are still being copied: users go on when that has been done. */
+/* A waitable upload whose last chunks are still being copied: its users run after that. */
 static int upload_land(struct upload *upload, struct fault *fault) {
     struct session *session = upload->session;
     struct landing *landing = malloc(sizeof *landing);
@@ -298,7 +298,7 @@ static int upload_land(struct upload *upload, struct fault *fault) {
     return STATUS_OK;
 }
 
-/* The cause as the tensor's users shall see it: where it began, or else here. */
+/* The cause as the tensor's users see it: the operation where it began, or this upload. */
 static struct cause upload_cause(struct upload *upload, const struct failure *cause) {
     struct fault fault = {.code = cause->code};
     snprintf(fault.message, sizeof fault.message, "%s", cause->message);
@@ -310,7 +310,7 @@ static struct cause upload_cause(struct upload *upload, const struct failure *ca
 
 void upload_finish(struct upload *upload, const struct failure *cause) {
     struct failure own;
-    session_end_operation(upload->session, NULL); /* all of it is here, and copied in its turn */
+    session_end_operation(upload->session, NULL); /* all bytes have come; the stream copies them in its turn */
     if (!cause && !upload->fault.code && upload->outside && upload->staged &&
         !point_reached(upload->stream, upload->copied) && upload_land(upload, &upload->fault) == STATUS_OK) {
         upload_end(upload);

@@ -25,7 +25,7 @@ static uint64_t pending_bytes(unsigned n_points) {
     return sizeof(struct pending) + n_points * sizeof(struct pending_point);
 }
 
-/* NULL: there is no memory, or the session may have no more, with words. */
+/* NULL with `fault`: there is no memory, or the session may have no more. */
 static struct pending *pending_create(struct session *session, unsigned n_points, struct fault *fault) {
     uint64_t bytes = pending_bytes(n_points);
     if (n_points > PENDING_USUAL && host_take(session, bytes, fault) != STATUS_OK)
@@ -59,7 +59,7 @@ static void pending_destroy(struct pending *pending) {
     free(pending);
 }
 
-/* Of a fetch that holds nothing the session may have gone. */
+/* The session of a fetch that holds nothing may have gone. */
 static void fetch_drop(struct fetch *fetch) {
     if (fetch->storage)
         storage_unref(fetch->storage);
@@ -172,7 +172,7 @@ struct failure *waiting_refusal(struct session *session, const char *operation, 
     return session_failure(session, &fault, operation, NULL, 0);
 }
 
-/* The point at which a fetch has what it needs. */
+/* The point at which the fetch can be answered. */
 struct arrival_point {
     struct stream *stream; /* NULL: it is there */
     uint64_t number;
@@ -219,7 +219,7 @@ static int stage_out(struct session *session, struct storage *storage, int64_t o
     return code;
 }
 
-/* What the host cannot read goes to staging memory at once where it is small and there is some, else in parts. */
+/* A value that the host cannot read goes to staging memory: a small one at once, if there is memory, a large one in parts. */
 static int fetch_stage(struct session *session, struct fetch *fetch, struct arrival_point *point, struct fault *fault) {
     if (!fetch->data || !session->order->device->vtable->host_reserve)
         return STATUS_OK;
@@ -234,7 +234,7 @@ static int fetch_stage(struct session *session, struct fetch *fetch, struct arri
     return code == STATUS_AGAIN ? STATUS_OK : code;
 }
 
-/* Answers when the point has been reached; one of the three is what to answer. */
+/* Answers one of the three when the point has been reached. */
 static struct pending *pending_at(struct session *session, const struct arrival_point *point, struct fetch *fetch,
                                   struct fetch_part *part, struct poison *poison, struct fault *fault) {
     struct pending *pending = pending_create(session, 1, fault);

@@ -10,7 +10,7 @@ struct ledger;
 
 struct failure {
     unsigned references;
-    struct ledger *ledger; /* whose host memory it is charged to; NULL: nobody's */
+    struct ledger *ledger; /* its host memory is charged to this one; NULL: to none */
     enum status code;
     char message[256];
     char operation[OPERATION_NAME_MAX + 1]; /* the operation's name, "" where there was none */
@@ -18,14 +18,14 @@ struct failure {
     uint64_t sequence; /* number of the operation in its session, from 1 */
 };
 
-/* With one reference. Never NULL: out of host memory, a static one that says so stands in. */
+/* With one reference. Never NULL: out of host memory, a static failure that says so takes its place. */
 struct failure *failure_create(const struct fault *fault, const char *operation, const char *label, uint64_t sequence);
 struct failure *failure_ref(struct failure *failure);
-/* Whether it stands in for one for which there was no memory. */
+/* Whether it is that static failure. */
 bool failure_stands_in(const struct failure *failure);
-/* The same failure of the operation with this number: itself, or a copy. Never NULL. */
+/* The same failure, for the operation with this number: itself, or a copy. Never NULL. */
 struct failure *failure_numbered(struct failure *failure, uint64_t sequence);
-/* Whether they differ in nothing but their operations' numbers. */
+/* Whether a failure with these would be equal, but for the number of its operation. */
 bool failure_same(const struct failure *failure, const struct fault *fault, const char *operation, const char *label);
 /* Private: nobody refers to it. */
 void failure_free(struct failure *failure);

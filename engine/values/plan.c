@@ -27,15 +27,15 @@ int plan_wait_users(struct stream *stream, struct uses *uses, struct fault *faul
     return STATUS_OK;
 }
 
-/* Of too many uses two become one, of the stream that does nothing but wait. The stream that comes now does not wait for
- * them itself: it may be one that brings what they wait for, such as the rest of an upload. */
+/* Makes room in a full list: two uses become one use of the joiner, a stream that only waits. The stream that wants the room does not
+ * wait for them itself: it may bring what they wait for, such as the rest of an upload. */
 static int join_uses(struct stream *stream, struct uses *uses) {
     struct stream **joiner = &stream->group->joiner;
     if (!*joiner)
         *joiner = stream_take(stream->order, stream->group, 0);
     if (!*joiner)
         return STATUS_NO_HOST_MEMORY;
-    struct use *use = uses->use; /* the first is the joiner's own, or there is none of it */
+    struct use *use = uses->use; /* the first use is the joiner's, if it has one */
     if ((use[0].stream != *joiner && stream_wait(*joiner, use[0].stream, use[0].number) != STATUS_OK) ||
         stream_wait(*joiner, use[1].stream, use[1].number) != STATUS_OK)
         return STATUS_NO_HOST_MEMORY;
@@ -44,8 +44,8 @@ static int join_uses(struct stream *stream, struct uses *uses) {
     return STATUS_OK;
 }
 
-/* Before a launch: makes sure its use of the storage can be recorded, by a record that exists already, since the launch
- * may yet fail to be enqueued. */
+/* Before a launch: makes sure that its use of the storage can be noted. Notes the newest record for now, since the launch may still
+ * fail to be enqueued. */
 static inline int reserve_use(struct stream *stream, struct storage *storage, struct fault *fault) {
     if (!storage)
         return STATUS_OK;
@@ -81,8 +81,8 @@ static const char *time_text(char text[TIME_TEXT_MAX], uint64_t ns) {
     return text;
 }
 
-/* By the estimate alone: what was learned from others' launches refuses nobody's. Where a launch cannot be stopped, this is
- * the one place where the limit of an operation's time holds: for all of its launches together. */
+/* By the estimate alone: what launches of other clients have taught refuses no launch. On a device that cannot stop launches, the limit
+ * of an operation's time is applied here, to all of its launches together. */
 static __attribute__((noinline)) int plan_refuse_time(const struct stream *stream, uint64_t weight,
                                                       struct fault *fault) {
     bool stops = stream->order->device->vtable->launch_part;
@@ -134,7 +134,7 @@ static int plan_workspace(struct stream *stream, const struct plan *plan, uint64
     return code;
 }
 
-/* Asks a kernel that has something to say about the launch. Apart, since plan_push() itself is on the way of every operation. */
+/* Asks the kernel whether it accepts the launch, and for its workspace. Not inlined: plan_push() is on the way of most operations. */
 __attribute__((noinline)) static int plan_ask(struct stream *stream, const struct plan *plan,
                                               const struct op_kernel *kernel, struct storage **workspace,
                                               struct fault *fault) {
@@ -179,7 +179,7 @@ static int64_t *launch_operand(struct operand *operand, int64_t *at, const struc
     return at + 2 * view->rank;
 }
 
-/* Behind the launch, where the stream says that its operation has a label. */
+/* The label of the stream's operation lies behind the launch. */
 static void launch_label(struct record *record, const char *label, size_t offset, size_t length) {
     char *text = (char *)record + offset;
     memcpy(text, label, length);
@@ -251,7 +251,7 @@ int plan_push(struct stream *stream, const struct plan *plan, struct fault *faul
     return STATUS_OK;
 }
 
-/* `axis` is the one extent, and the stride behind it. */
+/* `axis` has the extent, and behind it the stride. */
 static inline void flat_operand(struct operand *operand, const struct tensor *tensor, const int64_t *axis) {
     enum dtype dtype = tensor->type.dtype;
     operand->data = tensor_data(tensor);
@@ -262,7 +262,7 @@ static inline void flat_operand(struct operand *operand, const struct tensor *te
     operand->rank = 1;
 }
 
-/* The stream stands for all users of the output already (plan_wait_memory). */
+/* The output needs none: after plan_wait_memory() the stream is the first of its users. */
 static inline int flat_reserve(struct stream *stream, const struct plan_flat *flat, struct fault *fault) {
     int code = STATUS_OK;
     for (unsigned i = 0; i < flat->n_inputs && code == STATUS_OK; i++)

@@ -1,4 +1,4 @@
-/* A launch in the making, and what must have happened on other streams before it may run. Owner thread. */
+/* How a launch is made and enqueued, and how it waits for other streams. Owner thread. */
 #pragma once
 
 #include "engine/memory/ledger.h"
@@ -7,7 +7,7 @@
 
 enum { PLAN_OUTPUTS_MAX = 4 };
 
-/* What a launch is made of; `out`, `inputs` and `outputs`, which are those after the first, say shapes and strides as the kernel shall see them. */
+/* The parts of a launch. `out`, `inputs` and `outputs` (the outputs after the first) have shapes and strides as the kernel sees them. */
 struct plan {
     unsigned opcode, n_inputs;
     struct ledger *ledger; /* to which its workspace is charged */
@@ -21,16 +21,16 @@ struct plan {
 
 /* Enqueues the launch and notes its use of all storage. */
 int plan_push(struct stream *stream, const struct plan *plan, struct fault *fault);
-/* A launch of contiguous tensors of as many elements, all with storage, of a kernel that has nothing to say about it. */
+/* A launch of contiguous tensors with storage and equal numbers of elements; the kernel has neither accepts() nor workspace(). */
 struct plan_flat {
     unsigned opcode, n_inputs;
     int64_t elements;
     const struct tensor *out;
     struct tensor *const *inputs;
 };
-/* The same as plan_push(), for the most frequent of all. */
+/* As plan_push(), for such a launch. */
 int plan_push_flat(struct stream *stream, const struct plan_flat *flat, struct fault *fault);
-/* Enqueues a user kernel's launch, which the caller fills, and notes its use of this storage. */
+/* Enqueues a launch of a client's kernel, which the caller fills in, and notes its use of the storages. */
 int plan_push_kernel(struct stream *stream, struct storage *const storages[], unsigned n, unsigned n_arguments,
                      uint64_t weight, struct record **record, struct fault *fault);
 /* About what a pass over these operands costs, in nanoseconds; `in` may be NULL. */
@@ -43,8 +43,8 @@ static inline int plan_wait_value(struct stream *stream, const struct tensor *te
                ? STATUS_OK
                : plan_wait_point(stream, tensor->ready, tensor->ready_number, fault);
 }
-/* The stream waits until nobody else uses the memory that it is going to write, and stands for those users from then
- * on: also where no launch follows, because something else fails. */
+/* Makes the stream wait for all other users of memory that it is going to write. From then on the stream is the only user, also if no
+ * launch follows because of a failure. */
 int plan_wait_users(struct stream *stream, struct uses *uses, struct fault *fault);
 static inline int plan_wait_memory(struct stream *stream, struct storage *storage, struct fault *fault) {
     struct uses *uses = &storage->uses;

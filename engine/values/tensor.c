@@ -3,7 +3,9 @@
 #include <stdlib.h>
 #include <sys/random.h>
 
-enum { TENSOR_TABLE_MOVES = 4 }; /* slots emptied with each insert: all, before half as many have come */
+enum {
+    TENSOR_TABLE_MOVES = 4
+}; /* slots emptied with each insert: the old set is empty before the new one is half full */
 
 static int tensor_slots_init(struct tensor_slots *slots, size_t capacity) {
     slots->at = calloc(capacity, sizeof *slots->at);
@@ -44,7 +46,7 @@ static void tensor_table_put(struct tensor_table *table, struct tensor *tensor) 
     slots->at[slot] = tensor;
 }
 
-/* Empties a slot, and closes the gap by moving back whatever could not sit at its own place because of it. */
+/* Empties a slot, and moves back the tensors behind it that would lie nearer to their own place. */
 static void tensor_table_clear(const struct tensor_table *table, struct tensor_slots *slots, size_t hole) {
     size_t mask = slots->capacity - 1;
     for (size_t i = (hole + 1) & mask; slots->at[i]; i = (i + 1) & mask) {

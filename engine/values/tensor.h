@@ -13,14 +13,14 @@ struct tensor {
     int64_t offset;                  /* elements */
     bool contiguous;
     bool leaving;            /* a checked operation releases it (engine/program/program.c) */
-    bool uploading;          /* its bytes have not all come, and nobody may wait for them */
+    bool uploading;          /* not all of its bytes have come, and operations may not wait for them */
     struct storage *storage; /* NULL: empty, or failed */
-    struct failure *failure; /* not NULL: it has no value, and why; many tensors share one, which have failed alike, */
-    uint64_t sequence;       /* and this is the number of the operation that did */
+    struct failure *failure; /* not NULL: why it has no value; tensors with equal failures share one */
+    uint64_t sequence;       /* of the operation that failed */
     struct poison *poison;   /* not NULL: it may turn out to have failed */
     struct stream *ready;    /* the point at which it has been computed; NULL: from the start */
     uint64_t ready_number;
-    unsigned references; /* of its id, and an upload's */
+    unsigned references; /* by its id, and by an upload */
     uint64_t last_use;   /* the last step that has it for an input (engine/program/program_impl.h) */
 };
 
@@ -37,11 +37,11 @@ struct tensor_slots {
     unsigned shift;  /* of a scattered id, to its place */
 };
 
-/* Open addressing; ids are scattered by a random factor, since clients choose them. When there is too little room, a larger
- * set of slots takes what is new, and each insert moves a few of the others there: no insert waits for all. */
+/* Open addressing; a random factor scatters the ids, since clients choose them. When the slots are half full, new tensors go to a
+ * larger set of slots, and each insert moves a few of the old ones there: no insert has to move all of them. */
 struct tensor_table {
     struct tensor_slots slots, old;
-    size_t moved;           /* of `old`, those up to here, which are empty */
+    size_t moved;           /* slots of `old` before this one are empty */
     size_t count, capacity; /* in both; of `slots` */
     uint64_t factor;
 };

@@ -1,4 +1,4 @@
-/* Operands on their way into a launch: a tensor's elements as a kernel shall see them. Owner thread. */
+/* Operands for launches: a tensor's elements as a kernel sees them, and their copies. Owner thread. */
 #pragma once
 
 #include <stdbool.h>
@@ -6,7 +6,7 @@
 #include "engine/memory/ledger.h"
 #include "engine/values/tensor.h"
 
-/* An operand on its way into a launch: a tensor's view, or a temporary computed from one. */
+/* An operand for a launch: a view of a tensor, or a temporary that is computed from one. */
 struct view {
     struct storage *storage; /* NULL where empty */
     uint8_t *data;
@@ -37,7 +37,7 @@ int view_convert(struct ledger *ledger, struct stream *stream, struct view *view
 /* Replaces a view by a temporary of `dtype` that has as many elements as the view has places in memory: axes along which it
  * is broadcast stay so. */
 int view_cast(struct ledger *ledger, struct stream *stream, struct view *view, enum dtype dtype, struct fault *fault);
-/* The first where it is not of that form already. */
+/* As view_convert(), unless the view is contiguous and has the dtype already. */
 int view_make_contiguous(struct ledger *ledger, struct stream *stream, struct view *view, enum dtype dtype,
                          struct fault *fault);
 /* A contiguous copy of `tensor` in storage of its own (one reference, charged), as work on `stream`. */
