@@ -196,8 +196,8 @@ void request_type(struct tensor_type *type, uint32_t dtype, const int64_t *shape
         *type = (struct tensor_type){.dtype = DTYPE_U8, .rank = 1};
 }
 
-/* Where the batch begins, or goes on that has been put off: the same frame comes again then, also from a client that
- * had to reconnect meanwhile. */
+/* Sets the cursor to the first operation of a new batch, or to the next operation of a batch that was put off. The frame of such a
+ * batch comes again, also from a client that had to reconnect meanwhile. */
 static int request_batch_begin(struct connection *connection, const Tensord__Batch *message,
                                struct batch_cursor *cursor, struct fault *fault) {
     struct request_batch *batch = &connection->request.batch;
@@ -229,7 +229,7 @@ static int request_batch_begin(struct connection *connection, const Tensord__Bat
     return STATUS_OK;
 }
 
-/* The turn's time is over, or there is no memory yet: the rest from `cursor` on comes in a later turn. */
+/* The turn's time is over, or there is no memory yet: notes where the batch continues in a later turn. */
 static int request_batch_put_off(struct connection *connection, const struct batch_cursor *cursor) {
     struct request_batch *batch = &connection->request.batch;
     batch->begun = true;
@@ -253,7 +253,7 @@ static void request_batch_share(struct connection *connection, const struct fram
     budget_go_on(budget, spent_ns > SERVICE_SHARE_NS / 2 ? spent_ns : SERVICE_SHARE_NS / 2);
 }
 
-/* Reads the next operations, up to REQUEST_OPERATIONS; `more` as by batch_cursor_next(), of the last one tried. */
+/* Reads up to REQUEST_OPERATIONS operations and returns how many. `more`: what batch_cursor_next() returned last. */
 static unsigned request_batch_read(const struct connection *connection, const struct op_request *next,
                                    struct batch_cursor *cursor, struct op_request *requests, int *more,
                                    struct fault *fault) {
