@@ -93,20 +93,29 @@ bool status_device_is(const Tensord__Status *status, const void *is) {
 
 struct settled {
     struct status_baseline baseline;
-    int64_t since;
+    int64_t since, asked; /* before the status was asked for, so that its way here makes no figure look younger */
 };
 
 /* Figures come from the worker every now and then: older ones tell nothing of what has happened since. */
-static bool is_settled(const Tensord__Status *status, const void *argument) {
-    const struct settled *settled = argument;
+static bool is_settled(const Tensord__Status *status, const struct settled *settled) {
     const struct status_baseline *wanted = &settled->baseline;
     const Tensord__DeviceStatus *device = status_device(status, wanted->device);
-    return device->data_age_ms < (double)(deadline_now() - settled->since) && device->memory_live <= wanted->live &&
+    return device->data_age_ms < (double)(settled->asked - settled->since) && device->memory_live <= wanted->live &&
            status_sessions(status, wanted->device) <= wanted->sessions && device->queue_depth == 0;
 }
 
 bool status_settles(const char *url, const struct status_baseline *baseline, int milliseconds) {
-    return status_becomes(url, is_settled, &(struct settled){*baseline, deadline_now()}, milliseconds);
+    struct settled settled = {*baseline, deadline_now(), 0};
+    int64_t deadline = deadline_in(milliseconds);
+    do {
+        settled.asked = deadline_now();
+        Tensord__Status *status = status_get(url);
+        bool held = is_settled(status, &settled);
+        status_free(status);
+        if (held)
+            return true;
+    } while (deadline_pause(deadline));
+    return false;
 }
 
 int status_worker_pid(const char *url, const char *device) {
