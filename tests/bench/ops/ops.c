@@ -1,0 +1,222 @@
+/* Measures operations through a daemon with resident tensors, one at a time: a line "ROW<tab>DTYPE<tab>ELEMENTS" on standard
+ * input gives a line with the microseconds of one operation, or "-" and the reason why there is no such figure. The line "list" gives
+ * the names of all rows, with a tab between them. ops.py asks this program and those of the peers in turn.
+ *
+ * As many operations as fill some hundredths of a second are enqueued one after another and then waited for: this is the median of
+ * five such times, divided by their number. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/bench/bench.h"
+
+bool bench_quick;
+
+enum { OPERANDS = 4, ROUNDS = 5, COUNT_MAX = 20000, NAME_MAX_BYTES = 64 };
+
+/* An operation's operands, for one dtype and size. */
+struct ops_case {
+    td_device *device;
+    td_dtype dtype;
+    int64_t n, side; /* elements of an operand, and the extent of a square matrix with as many */
+    td_tensor *x[OPERANDS];
+};
+
+struct ops_row {
+    const char *name;
+    void (*open)(struct ops_case *at);
+    td_tensor *(*run)(const struct ops_case *at);
+};
+
+/* ---- operands ---- */
+
+/* Numbers between `low` and `high`, of a dtype that uniform may not have. */
+static td_tensor *numbers(const struct ops_case *at, int rank, const int64_t *shape, double low, double high) {
+    td_tensor *made = bench_made(td_uniform(at->device, TD_F32, rank, shape, 7, low, high), "uniform");
+    td_tensor *cast = bench_made(td_cast(made, at->dtype), "cast");
+    td_release(made);
+    return cast;
+}
+
+/* Two vectors in [0.1, 0.9), where all functions but acosh are defined; integers are 10 to 89. */
+static void open_vectors(struct ops_case *at) {
+    bool integer = at->dtype >= TD_U8 && at->dtype <= TD_I64;
+    double low = integer ? 10 : 0.1, high = integer ? 90 : 0.9;
+    at->x[0] = numbers(at, 1, &at->n, low, high);
+    at->x[1] = numbers(at, 1, &at->n, low, high);
+}
+
+static void open_square(struct ops_case *at) {
+    at->x[0] = numbers(at, TD_SHAPE(at->side, at->side), -1, 1);
+    at->x[1] = numbers(at, TD_SHAPE(at->side, at->side), -1, 1);
+}
+
+/* A square matrix, and as many positions of its rows as it has rows. */
+static void open_positions(struct ops_case *at) {
+    open_square(at);
+    td_tensor *position =
+        bench_made(td_uniform(at->device, TD_F32, 1, &at->side, 5, 0, (double)at->side - 0.5), "uniform");
+    at->x[2] = bench_made(td_cast(position, TD_I64), "cast");
+    td_release(position);
+}
+
+/* Products that introductions to GPUs show, of any size. */
+static void open_vector_of_matrix(struct ops_case *at) {
+    at->x[0] = numbers(at, TD_SHAPE(at->n / 100, 100), -1, 1);
+    at->x[1] = numbers(at, TD_SHAPE(100), -1, 1);
+}
+
+static void open_oblong(struct ops_case *at) {
+    at->x[0] = numbers(at, TD_SHAPE(1000, 500), -1, 1);
+    at->x[1] = numbers(at, TD_SHAPE(500, 200), -1, 1);
+}
+
+/* ---- rows ---- */
+
+#define RUN(name, expression)                                                                                          \
+    static td_tensor *run_##name(const struct ops_case *at) {                                                          \
+        td_tensor *const *x = at->x;                                                                                   \
+        (void)x;                                                                                                       \
+        return expression;                                                                                             \
+    }
+
+/* X(name): functions of one tensor, and of two. */
+#define UNARY(X) X(negative) X(abs) X(exp) X(log) X(sqrt) X(tanh) X(sigmoid) X(relu) X(erf)
+#define BINARY(X) X(add) X(subtract) X(multiply) X(divide) X(pow) X(maximum) X(minimum) X(equal) X(less)
+#define RUN_UNARY(name) RUN(name, td_##name(x[0]))
+#define RUN_BINARY(name) RUN(name, td_##name(x[0], x[1]))
+UNARY(RUN_UNARY)
+BINARY(RUN_BINARY)
+
+/* X(name in C, name, operands, expression): everything else. */
+#define OTHERS(X)                                                                                                      \
+    X(cast_bf16, "cast to bf16", vectors, td_cast(x[0], TD_BF16))                                                      \
+    X(cast_f32, "cast to f32", vectors, td_cast(x[0], TD_F32))                                                         \
+    X(sum, "sum", vectors, td_sum(x[0], TD_ALL_AXES, 0))                                                               \
+    X(sum_rows, "sum of rows", square, td_sum(x[0], TD_AXES(1), 0))                                                    \
+    X(sum_columns, "sum of columns", square, td_sum(x[0], TD_AXES(0), 0))                                              \
+    X(max_rows, "max of rows", square, td_max(x[0], TD_AXES(1), 0))                                                    \
+    X(max_columns, "max of columns", square, td_max(x[0], TD_AXES(0), 0))                                              \
+    X(argmax_rows, "argmax of rows", square, td_argmax(x[0], TD_AXES(1), 0))                                           \
+    X(argmax_columns, "argmax of columns", square, td_argmax(x[0], TD_AXES(0), 0))                                     \
+    X(softmax, "softmax", square, td_softmax(x[0], 1))                                                                 \
+    X(log_softmax, "log_softmax", square, td_log_softmax(x[0], 1))                                                     \
+    X(transposed, "transposed copy", square, transposed(x[0]))                                                         \
+    X(concat, "concat", square, td_concat(x, 2, 0))                                                                    \
+    X(take, "take of rows", positions, td_take(x[0], x[2], 0))                                                         \
+    X(matmul, "matmul", square, td_matmul(x[0], x[1]))                                                                 \
+    X(matmul_vector, "matrix times vector", vector_of_matrix, td_matmul(x[0], x[1]))                                   \
+    X(matmul_oblong, "1000 × 500 times 500 × 200", oblong, td_matmul(x[0], x[1]))
+
+static td_tensor *transposed(td_tensor *x) {
+    td_tensor *view = td_transpose(x), *copy = view ? td_copy(view) : NULL;
+    td_release(view);
+    return copy;
+}
+#define RUN_OTHER(id, name, operands, expression) RUN(id, expression)
+OTHERS(RUN_OTHER)
+
+static const struct ops_row rows[] = {
+#define ROW(name) {#name, open_vectors, run_##name},
+#define ROW_OTHER(id, name, operands, expression) {name, open_##operands, run_##id},
+    UNARY(ROW) BINARY(ROW) OTHERS(ROW_OTHER)};
+enum { ROW_COUNT = sizeof rows / sizeof *rows };
+
+/* ---- measuring ---- */
+
+static void enqueue(const struct ops_row *row, const struct ops_case *at) {
+    td_tensor *result = row->run(at);
+    while (!result && bench_again(at->device)) {
+        result = row->run(at);
+    }
+    td_release(bench_made(result, row->name));
+}
+
+static double seconds(const struct ops_row *row, const struct ops_case *at, long count) {
+    double begin = bench_now();
+    for (long i = 0; i < count; i++) {
+        enqueue(row, at);
+    }
+    bench_check(td_sync(at->device), row->name);
+    return bench_now() - begin;
+}
+
+/* Microseconds of one operation. */
+static double measure(const struct ops_row *row, const struct ops_case *at) {
+    const double wanted = bench_quick ? 0.0001 : 0.04;
+    double times[ROUNDS];
+    long count = 1;
+    seconds(row, at, 1); /* memory and libraries are there from now on */
+    for (double one = seconds(row, at, 1); one < wanted && count < COUNT_MAX; one = seconds(row, at, count)) {
+        long more = (long)((double)count * wanted / one) + 1;
+        count = more > count * 10 ? count * 10 : more;
+    }
+    for (int i = 0; i < ROUNDS; i++) {
+        times[i] = seconds(row, at, count) / (double)count;
+    }
+    return bench_median(times, ROUNDS) * 1e6;
+}
+
+static const struct ops_row *row_of(const char *name) {
+    for (size_t i = 0; i < ROW_COUNT; i++) {
+        if (!strcmp(rows[i].name, name)) {
+            return &rows[i];
+        }
+    }
+    return NULL;
+}
+
+static td_dtype dtype_of(const char *name) {
+    static const struct {
+        const char *name;
+        td_dtype dtype;
+    } dtypes[] = {{"u8", TD_U8},   {"i8", TD_I8},     {"i16", TD_I16}, {"i32", TD_I32}, {"i64", TD_I64},
+                  {"f16", TD_F16}, {"bf16", TD_BF16}, {"f32", TD_F32}, {"f64", TD_F64}};
+    for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
+        if (!strcmp(dtypes[i].name, name)) {
+            return dtypes[i].dtype;
+        }
+    }
+    bench_fail("%s is no dtype", name);
+}
+
+static void answer(td_device *device, char *line) {
+    char *name = strtok(line, "\t"), *dtype = strtok(NULL, "\t"), *elements = strtok(NULL, "\t");
+    const struct ops_row *row = elements ? row_of(name) : NULL;
+    if (!row) {
+        printf("-\tthere is no such row\n");
+        return;
+    }
+    struct ops_case at = {.device = device, .dtype = dtype_of(dtype), .n = strtoll(elements, NULL, 10)};
+    at.side = (int64_t)sqrt((double)at.n);
+    row->open(&at);
+    printf("%.4g\n", measure(row, &at));
+    for (int i = 0; i < OPERANDS; i++) {
+        td_release(at.x[i]);
+    }
+}
+
+int main(int argc, char **argv) {
+    char line[3 * NAME_MAX_BYTES];
+    struct bench_daemon daemon;
+    struct bench_client client;
+    bench_quick = argc > 1 && !strcmp(argv[1], "--quick");
+    bench_daemon_start(&daemon);
+    bench_client_open(&client, daemon.url, NULL);
+    while (fgets(line, sizeof line, stdin)) {
+        line[strcspn(line, "\n")] = 0;
+        if (!strcmp(line, "list")) {
+            for (size_t i = 0; i < ROW_COUNT; i++) {
+                printf("%s%s", i ? "\t" : "", rows[i].name);
+            }
+            printf("\n");
+        } else {
+            answer(client.device, line);
+        }
+        fflush(stdout);
+    }
+    bench_client_close(&client);
+    bench_daemon_stop(&daemon);
+    return 0;
+}

@@ -1,0 +1,211 @@
+#!/usr/bin/env python3
+"""Measures the rows of ops.c in NumPy, PyTorch or JAX: peers.py numpy|torch|jax [--quick]
+
+Lines on standard input are "ROW<tab>DTYPE<tab>ELEMENTS"; each gives a line with microseconds, or "-" and the reason why there is no
+such figure. The line "version" gives the library's version. PyTorch runs eagerly, JAX's functions are compiled before they are
+measured, and the results of both are waited for once, at the end, as tensord's are."""
+import math
+import statistics
+import sys
+import time
+
+ROUNDS, COUNT_MAX, THREADS = 5, 20000, 2
+QUICK = "--quick" in sys.argv
+FULL_NAMES = {"u8": "uint8", "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64", "f16": "float16", "bf16": "bfloat16",
+              "f32": "float32", "f64": "float64"}
+UNARY = ["negative", "abs", "exp", "log", "sqrt", "tanh", "sigmoid", "relu", "erf"]
+BINARY = ["add", "subtract", "multiply", "divide", "pow", "maximum", "minimum", "equal", "less"]
+
+
+class Missing(Exception):
+    """The library has no such function or dtype."""
+
+
+class Library:
+    """What all of them have in common. `module` has NumPy's names, or other names are in OWN."""
+    OWN = {}
+
+    def sync(self, result):
+        """Waits until the result is there."""
+
+    def compiled(self, function, operands):
+        return function
+
+    def function(self, name):
+        found = self.OWN.get(name) or getattr(self.module, name, None)
+        if found is None:
+            raise Missing(f"no {name}")
+        return found
+
+    def rows(self, name, x):
+        """The function of no arguments that a row measures, on operands x."""
+        if name in UNARY:
+            f = self.function(name)
+            return lambda: f(x[0])
+        if name in BINARY:
+            f = self.function(name)
+            return lambda: f(x[0], x[1])
+        return self.other(name, x)
+
+    def other(self, name, x):
+        raise Missing(f"no {name}")
+
+
+def operands(name, n):
+    """(shape, low, high) of each operand, as ops.c has them; positions have low and high None."""
+    side = int(math.sqrt(n))
+    if name in UNARY or name in BINARY or name in ("cast to bf16", "cast to f32", "sum"):
+        return [((n,), 0.1, 0.9)] * 2
+    if name == "matrix times vector":
+        return [((n // 100, 100), -1, 1), ((100,), -1, 1)]
+    if name == "1000 × 500 times 500 × 200":
+        return [((1000, 500), -1, 1), ((500, 200), -1, 1)]
+    return [((side, side), -1, 1)] * 2 + ([((side,), None, None)] if name == "take of rows" else [])
+
+
+class NumPy(Library):
+    def __init__(self):
+        import numpy
+        self.module, self.version = numpy, numpy.__version__
+        self.OWN = {"pow": numpy.power}
+
+    def array(self, shape, low, high, dtype):
+        if dtype == "bf16":
+            raise Missing("NumPy has no bf16")
+        random = self.module.random.default_rng(7)
+        if low is None:
+            return random.integers(0, shape[0], shape)
+        if FULL_NAMES[dtype].strip("u").startswith("int"):
+            low, high = (10, 90) if low > 0 else (-9, 9)
+        return random.uniform(low, high, shape).astype(FULL_NAMES[dtype])
+
+    def other(self, name, x):
+        np = self.module
+        if name == "cast to bf16":
+            raise Missing("NumPy has no bf16")
+        found = {
+            "cast to f32": lambda: x[0].astype(np.float32), "sum": lambda: np.sum(x[0]), "sum of rows": lambda: np.sum(x[0], 1),
+            "sum of columns": lambda: np.sum(x[0], 0), "max of rows": lambda: np.max(x[0], 1), "max of columns": lambda: np.max(x[0], 0),
+            "argmax of rows": lambda: np.argmax(x[0], 1), "argmax of columns": lambda: np.argmax(x[0], 0),
+            "transposed copy": lambda: np.ascontiguousarray(x[0].T), "concat": lambda: np.concatenate(x[:2]),
+            "take of rows": lambda: np.take(x[0], x[2], 0),
+        }.get(name)
+        if found is None and ("matmul" in name or "times" in name):
+            found = lambda: x[0] @ x[1]
+        return found or super().other(name, x)
+
+
+class PyTorch(Library):
+    def __init__(self):
+        import torch
+        torch.set_num_threads(THREADS)
+        self.module, self.version = torch, torch.__version__
+        self.OWN = {"equal": torch.eq, "erf": torch.erf}
+        torch.set_grad_enabled(False)
+
+    def array(self, shape, low, high, dtype):
+        torch = self.module
+        torch.manual_seed(7)
+        if low is None:
+            return torch.randint(0, shape[0], shape)
+        kind = getattr(torch, FULL_NAMES[dtype])
+        if not kind.is_floating_point:
+            low, high = (10, 90) if low > 0 else (-9, 9)
+        return torch.empty(shape).uniform_(low, high).to(kind)
+
+    def other(self, name, x):
+        torch = self.module
+        found = {
+            "cast to bf16": lambda: x[0].to(torch.bfloat16), "cast to f32": lambda: x[0].to(torch.float32, copy=True),
+            "sum": lambda: torch.sum(x[0]), "sum of rows": lambda: torch.sum(x[0], 1), "sum of columns": lambda: torch.sum(x[0], 0),
+            "max of rows": lambda: torch.amax(x[0], 1), "max of columns": lambda: torch.amax(x[0], 0),
+            "argmax of rows": lambda: torch.argmax(x[0], 1), "argmax of columns": lambda: torch.argmax(x[0], 0),
+            "softmax": lambda: torch.softmax(x[0], 1), "log_softmax": lambda: torch.log_softmax(x[0], 1),
+            "transposed copy": lambda: x[0].t().contiguous(), "concat": lambda: torch.cat(x[:2]),
+            "take of rows": lambda: torch.index_select(x[0], 0, x[2]),
+        }.get(name)
+        if found is None and ("matmul" in name or "times" in name):
+            found = lambda: x[0] @ x[1]
+        return found or super().other(name, x)
+
+
+class JAX(Library):
+    def __init__(self):
+        import jax
+        jax.config.update("jax_enable_x64", True)
+        self.jax, self.module, self.version = jax, jax.numpy, jax.__version__
+        self.OWN = {"sigmoid": jax.nn.sigmoid, "relu": jax.nn.relu, "erf": jax.scipy.special.erf, "pow": jax.numpy.power}
+
+    def array(self, shape, low, high, dtype):
+        made = NumPy().array(shape, low, high, "f32" if dtype == "bf16" else dtype)
+        return self.module.asarray(made) if low is None else self.module.asarray(made).astype(FULL_NAMES[dtype])
+
+    def sync(self, result):
+        result.block_until_ready()
+
+    def rows(self, name, x):
+        jnp, nn = self.module, self.jax.nn
+        functions = {
+            "cast to bf16": lambda a, *_: a.astype(jnp.bfloat16), "cast to f32": lambda a, *_: a.astype(jnp.float32),
+            "sum": lambda a, *_: jnp.sum(a), "sum of rows": lambda a, *_: jnp.sum(a, 1), "sum of columns": lambda a, *_: jnp.sum(a, 0),
+            "max of rows": lambda a, *_: jnp.max(a, 1), "max of columns": lambda a, *_: jnp.max(a, 0),
+            "argmax of rows": lambda a, *_: jnp.argmax(a, 1), "argmax of columns": lambda a, *_: jnp.argmax(a, 0),
+            "softmax": lambda a, *_: nn.softmax(a, 1), "log_softmax": lambda a, *_: nn.log_softmax(a, 1),
+            "transposed copy": lambda a, *_: a.T.copy(), "concat": lambda a, b, *_: jnp.concatenate((a, b)),
+            "take of rows": lambda a, b, i: jnp.take(a, i, 0),
+        }
+        if name in UNARY:
+            f = self.function(name)
+            function = lambda a, *_: f(a)
+        elif name in BINARY:
+            function = self.function(name)
+        elif "matmul" in name or "times" in name:
+            function = jnp.matmul
+        else:
+            function = functions.get(name) or self.other(name, x)
+        compiled = self.jax.jit(function)
+        return lambda: compiled(*x)
+
+
+def seconds(library, run, count):
+    begin, result = time.perf_counter(), None
+    for _ in range(count):
+        result = run()
+    library.sync(result)
+    return time.perf_counter() - begin
+
+
+def measure(library, run):
+    """Microseconds of one run: the median of five times, each as long as ops.c's."""
+    wanted, count = 0.0001 if QUICK else 0.04, 1
+    seconds(library, run, 1)
+    one = seconds(library, run, 1)
+    while one < wanted and count < COUNT_MAX:
+        count = min(count * 10, int(count * wanted / max(one, 1e-9)) + 1)
+        one = seconds(library, run, count)
+    return statistics.median(seconds(library, run, count) / count for _ in range(ROUNDS)) * 1e6
+
+
+def answer(library, row, dtype, elements):
+    x = [library.array(shape, low, high, dtype) for shape, low, high in operands(row, int(elements))]
+    return f"{measure(library, library.rows(row, x)):.4g}"
+
+
+def main():
+    try:
+        library = {"numpy": NumPy, "torch": PyTorch, "jax": JAX}[sys.argv[1]]()
+    except ImportError as error:
+        sys.exit(f"peers.py: {error}")
+    for line in sys.stdin:
+        line = line.rstrip("\n")
+        if line == "version":
+            print(library.version, flush=True)
+            continue
+        try:
+            print(answer(library, *line.split("\t")), flush=True)
+        except Exception as error:  # of whatever kind the library raises
+            print("-\t" + " ".join(str(error).split())[:200], flush=True)
+
+
+if __name__ == "__main__":
+    main()
