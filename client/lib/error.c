@@ -18,7 +18,7 @@ SAME(TD_OK, STATUS_OK);
 STATUS_TABLE(X)
 #undef TD_E_OK
 #undef X
-_Static_assert(TD_E_DENIED + 1 == STATUS_COUNT, "a status without its constant in tensord.h");
+_Static_assert(TD_E_SINGULAR + 1 == STATUS_COUNT, "a status without its constant in tensord.h");
 #define X(name, value, text, bytes, kind) SAME(TD_##name, DTYPE_##name);
 DTYPE_TABLE(X)
 #undef X

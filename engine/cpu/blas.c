@@ -9,8 +9,8 @@ void blas_prepare(void) {
      * 2023, at a third of the speed). Its kernels depend on the processor's instructions alone, so these choose. */
     __builtin_cpu_init();
     const char *core = NULL;
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) {
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+        __builtin_cpu_supports("avx512vl")) {
         core = "SkylakeX";
     } else if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
         core = __builtin_cpu_is("amd") ? "Zen" : "Haswell";
@@ -30,15 +30,17 @@ int blas_load(struct blas *blas, struct fault *fault) {
     if (!library) {
         return fault_set(fault, STATUS_UNSUPPORTED, "cannot load OpenBLAS: %s", dlerror());
     }
-    blas->sgemm = (__typeof__(blas->sgemm))dlsym(library, "cblas_sgemm");
-    blas->dgemm = (__typeof__(blas->dgemm))dlsym(library, "cblas_dgemm");
-    blas->sgemv = (__typeof__(blas->sgemv))dlsym(library, "cblas_sgemv");
-    blas->dgemv = (__typeof__(blas->dgemv))dlsym(library, "cblas_dgemv");
+    const char *missing = NULL;
+#define X(type, member, name)                                                                                          \
+    blas->member = (__typeof__(blas->member))dlsym(library, name);                                                     \
+    missing = blas->member ? missing : name;
+    BLAS_FUNCTIONS(X)
+#undef X
     void (*set_threads)(int) = (void (*)(int))dlsym(library, "openblas_set_num_threads");
-    if (!blas->sgemm || !blas->dgemm || !blas->sgemv || !blas->dgemv || !set_threads) {
-        fault_set(fault, STATUS_UNSUPPORTED, CPU_OPENBLAS " lacks a function: %s", dlerror());
+    missing = set_threads ? missing : "openblas_set_num_threads";
+    if (missing) {
         dlclose(library);
-        return STATUS_UNSUPPORTED;
+        return fault_set(fault, STATUS_UNSUPPORTED, CPU_OPENBLAS " has no function %s", missing);
     }
     set_threads(1);
     blas->library = library; /* never unloaded: it has handlers registered with the process */

@@ -10,12 +10,44 @@
 
 #include "proto/ops/status.h"
 
+/* Functions of LAPACK, which OpenBLAS contains: Fortran's conventions, so matrices lie column by column, numbers are passed by address, and
+ * the length of each string comes at the end. The same types for f32 and f64. */
+typedef void lapack_getrf(const int *m, const int *n, void *a, const int *lda, int *pivots, int *info);
+typedef void lapack_laswp(const int *n, void *a, const int *lda, const int *first, const int *last, const int *pivots,
+                          const int *step);
+typedef void lapack_potrf(const char *part, const int *n, void *a, const int *lda, int *info, size_t part_length);
+typedef void lapack_geqrf(const int *m, const int *n, void *a, const int *lda, void *tau, void *work, const int *lwork,
+                          int *info);
+typedef void lapack_ormqr(const char *side, const char *transposed, const int *m, const int *n, const int *k,
+                          const void *a, const int *lda, const void *tau, void *c, const int *ldc, void *work,
+                          const int *lwork, int *info, size_t side_length, size_t transposed_length);
+
+/* X(type, member, name in the library) */
+#define BLAS_FUNCTIONS(X)                                                                                              \
+    X(__typeof__(&cblas_sgemm), sgemm, "cblas_sgemm")                                                                  \
+    X(__typeof__(&cblas_dgemm), dgemm, "cblas_dgemm")                                                                  \
+    X(__typeof__(&cblas_sgemv), sgemv, "cblas_sgemv")                                                                  \
+    X(__typeof__(&cblas_dgemv), dgemv, "cblas_dgemv")                                                                  \
+    X(__typeof__(&cblas_strsm), strsm, "cblas_strsm")                                                                  \
+    X(__typeof__(&cblas_dtrsm), dtrsm, "cblas_dtrsm")                                                                  \
+    X(__typeof__(&cblas_ssyrk), ssyrk, "cblas_ssyrk")                                                                  \
+    X(__typeof__(&cblas_dsyrk), dsyrk, "cblas_dsyrk")                                                                  \
+    X(lapack_getrf *, sgetrf, "sgetrf_")                                                                               \
+    X(lapack_getrf *, dgetrf, "dgetrf_")                                                                               \
+    X(lapack_laswp *, slaswp, "slaswp_")                                                                               \
+    X(lapack_laswp *, dlaswp, "dlaswp_")                                                                               \
+    X(lapack_potrf *, spotrf, "spotrf_")                                                                               \
+    X(lapack_potrf *, dpotrf, "dpotrf_")                                                                               \
+    X(lapack_geqrf *, sgeqrf, "sgeqrf_")                                                                               \
+    X(lapack_geqrf *, dgeqrf, "dgeqrf_")                                                                               \
+    X(lapack_ormqr *, sormqr, "sormqr_")                                                                               \
+    X(lapack_ormqr *, dormqr, "dormqr_")
+
 struct blas {
     void *library;
-    __typeof__(&cblas_sgemm) sgemm;
-    __typeof__(&cblas_dgemm) dgemm;
-    __typeof__(&cblas_sgemv) sgemv;
-    __typeof__(&cblas_dgemv) dgemv;
+#define X(type, member, name) type member;
+    BLAS_FUNCTIONS(X)
+#undef X
 };
 
 /* Sets the environment variables that OpenBLAS reads when it is loaded, unless the user has set them. To be called before there are other

@@ -60,6 +60,9 @@ CPU_KERNEL(, elementwise)
 /* op_kernel.converts for drivers that read their input tile by tile, through a buffer in the first-level cache. */
 bool cpu_converts_tiles(const struct device *device, unsigned opcode, enum dtype from, enum dtype to);
 
+/* Of op_kernel.needs: OpenBLAS is there, and the device knows its rates with it; in matmul.c. */
+int cpu_needs_blas(struct cpu *cpu, struct fault *fault);
+
 /* What the device does in a nanosecond, in rates.c; by the owner thread. First usual figures, then measured ones where they are
  * wanted: cpu_rates_measure() takes some 2 ms, once, and cpu_rates_of_blas() some 4 ms when BLAS has just been loaded. */
 void cpu_rates_init(struct cpu *cpu, bool measure);

@@ -602,10 +602,8 @@ static int matmul_run(struct cpu *cpu, const struct launch *launch, struct cpu_j
     return STATUS_OK;
 }
 
-/* Products of floats need OpenBLAS. */
-static int needs_blas(struct device *device, enum dtype dtype, struct fault *fault) {
-    struct cpu *cpu = (struct cpu *)device;
-    if (dtype_kind(dtype) != DTYPE_KIND_FLOAT || cpu->blas.library) {
+int cpu_needs_blas(struct cpu *cpu, struct fault *fault) {
+    if (cpu->blas.library) {
         return STATUS_OK;
     }
     int code = blas_load(&cpu->blas, fault);
@@ -615,6 +613,11 @@ static int needs_blas(struct device *device, enum dtype dtype, struct fault *fau
     return code;
 }
 
-#define PRODUCT {{.needs = needs_blas, .accepts = matmul_accepts, .workspace = matmul_workspace}, matmul_run}
+/* Products of floats need OpenBLAS. */
+static int matmul_needs(struct device *device, enum dtype dtype, struct fault *fault) {
+    return dtype_kind(dtype) == DTYPE_KIND_FLOAT ? cpu_needs_blas((struct cpu *)device, fault) : STATUS_OK;
+}
+
+#define PRODUCT {{.needs = matmul_needs, .accepts = matmul_accepts, .workspace = matmul_workspace}, matmul_run}
 const struct cpu_kernel cpu_kernel_matmul = PRODUCT;
 const struct cpu_kernel cpu_kernel_linear = PRODUCT;

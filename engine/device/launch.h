@@ -40,9 +40,10 @@ struct operand {
 /* Here a kernel reports wrong data. The first report stays; the owner reads it when the stream has passed this launch. */
 struct report {
     report_code code; /* enum status; STATUS_OK: nothing is wrong */
-    int64_t value;    /* OUT_OF_RANGE: the index that is wrong, LIMIT: milliseconds */
+    /* OUT_OF_RANGE: the index that is wrong, LIMIT: milliseconds, SINGULAR: a matrix's number times `limit`, and its row */
+    int64_t value;
     int64_t position; /* position of that index, counted row-major in the index tensor */
-    int64_t limit;    /* the extent below which the index should be */
+    int64_t limit;    /* the extent below which the index should be; rows of a matrix */
 };
 
 struct launch {
@@ -52,7 +53,7 @@ struct launch {
     uint8_t further; /* outputs after the first */
     bool tf32;       /* MATMUL and LINEAR of f32: inputs may be rounded to TF32 */
     struct report
-        *report; /* not NULL for OP_FAMILY_TAKE, and for launches that may be stopped because they take too long */
+        *report; /* not NULL for OP_FAMILY_TAKE and OP_FAMILY_DECOMPOSE, and for launches that may be stopped because they take too long */
     struct op_attributes attributes; /* those that the kernel needs, for NAME_attributes_read() */
     void *workspace; /* as many bytes as op_kernel.workspace says, of any content, aligned to 64; NULL: none */
     struct operand output;

@@ -183,6 +183,10 @@ void guard_fault(const struct guard *guard, struct fault *fault) {
     else if (guard->launch)
         fault_set(fault, guard_code(guard), "the device refuses the launch: %s (its error %" PRId64 ")",
                   status_text((int)guard_code(guard)), report->value);
+    else if (guard_code(guard) == STATUS_SINGULAR)
+        fault_set(fault, STATUS_SINGULAR,
+                  "matrix %" PRId64 " of the batch is singular, or not positive definite: row %" PRId64,
+                  report->value / report->limit, report->value % report->limit);
     else if (guard->axis < 0)
         fault_set(fault, guard_code(guard), "index %" PRId64 " at position %" PRId64 " is none of %" PRId64 " classes",
                   report->value, report->position, report->limit);

@@ -352,7 +352,7 @@ static int bind_poison_prepare(struct step *step, bool is_long, struct poison **
     const struct op_request *request = step->request;
     *poison = NULL;
     bool take = step->info->family == OP_FAMILY_TAKE, launch = step->info->family == OP_FAMILY_KERNEL;
-    if (take || launch || is_long) {
+    if (take || launch || is_long || step->info->family == OP_FAMILY_DECOMPOSE) {
         int axis = !take || request->opcode == OP_ONE_HOT ? -1 : (int)step->request->ints[0];
         step->guard =
             guard_create(&step->session->order->reports, step_name(step), request->label, request->sequence, axis);

@@ -14,6 +14,7 @@ DTYPE_SETS = {
     "bool": ["bool"],
     "integer": INTEGERS,
     "float": FLOATS,
+    "real": ["f32", "f64"],
     "number": INTEGERS + FLOATS,
     "stored number": INTEGERS + FLOATS + F8,
     "any": ["bool"] + INTEGERS + FLOATS,
@@ -38,6 +39,7 @@ WORKS = {
     "result": "element of the result",
     "input": "element of the input",
     "products": "element of the result, times the extent of the axis that it sums over",
+    "cubes": "element of the first input, times the lesser extent of its last two axes",
 }
 # Types of attributes: columns on the wire (i, f: one integer, one float; l, d: a list of integers, a list of floats), and the type in C.
 TYPES = {

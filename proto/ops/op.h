@@ -55,6 +55,7 @@ enum op_work {
     OP_WORK_RESULT,   /* elements of the result */
     OP_WORK_INPUT,    /* elements of the first input */
     OP_WORK_PRODUCTS, /* elements of the result, times the extent of the first input's last axis, over which it sums */
+    OP_WORK_CUBES,    /* elements of the first input, times the lesser extent of its last two axes */
 };
 
 enum op_attribute_type {

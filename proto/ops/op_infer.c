@@ -138,7 +138,7 @@ static int check_attributes(const struct op_info *info, const struct op_attribut
 
 /* ---- dtypes ---- */
 
-enum { DTYPES_NUMBERS = 0x7fc, DTYPES_FLOATS = 0x780 }; /* u8 to f64, and f16 to f64 */
+enum { DTYPES_NUMBERS = 0x7fc, DTYPES_FLOATS = 0x780, DTYPES_REAL = 0x600 }; /* u8 to f64, f16 to f64, f32 and f64 */
 
 static int refuse_dtype(const struct op_info *info, const char *verb, enum dtype dtype, struct fault *fault) {
     if (dtype_is_f8(dtype)) {
@@ -147,8 +147,10 @@ static int refuse_dtype(const struct op_info *info, const char *verb, enum dtype
                                dtype_name(dtype))
                    : fault_set(fault, STATUS_DTYPE, "takes no %s: cast to f16, bf16 or f32 first", dtype_name(dtype));
     }
-    return fault_set(fault, STATUS_DTYPE, "%s %s, not %s", verb,
-                     info->dtypes & ~(uint32_t)DTYPES_FLOATS ? "numbers" : "floating dtypes", dtype_name(dtype));
+    const char *taken = info->dtypes == DTYPES_REAL               ? "f32 and f64"
+                        : info->dtypes & ~(uint32_t)DTYPES_FLOATS ? "numbers"
+                                                                  : "floating dtypes";
+    return fault_set(fault, STATUS_DTYPE, "%s %s, not %s", verb, taken, dtype_name(dtype));
 }
 
 int op_promote(enum dtype a, enum dtype b, enum dtype *out, struct fault *fault) {

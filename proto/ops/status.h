@@ -31,7 +31,8 @@
     X(CANCELLED, 19, "cancelled")                                                                                      \
     X(DRAINING, 20, "the daemon is shutting down")                                                                     \
     X(INTERNAL, 21, "internal error")                                                                                  \
-    X(DENIED, 22, "not permitted")
+    X(DENIED, 22, "not permitted")                                                                                     \
+    X(SINGULAR, 23, "a matrix is singular")
 
 enum status {
 #define X(name, value, text) STATUS_##name = (value),

@@ -72,6 +72,17 @@ static td_tensor *reduced(td_tensor *x) {
     return td_add(td_add(td_softmax(sum, 0), td_log_softmax(sum, 1)), td_cast(places, TD_F32));
 }
 
+static td_tensor *solved(td_device *device, td_tensor *x) {
+    td_tensor *eye = td_eye(device, TD_F32, 4, 4, 0), *outputs[7];
+    td_lu(eye, &outputs[0], &outputs[1], &outputs[2]);
+    td_qr(eye, TD_QR_MODE_REDUCED, &outputs[3], &outputs[4]);
+    td_slogdet(eye, &outputs[5], &outputs[6]);
+    for (size_t i = 0; i < sizeof outputs / sizeof *outputs; i++)
+        x = td_add(x, outputs[i]);
+    x = td_solve(td_cholesky(eye, 0), td_triangular_solve(eye, td_inv(eye), 0, 0));
+    return td_add(td_lstsq(eye, x), td_det(eye));
+}
+
 static td_tensor *moved(td_device *device, td_tensor *x) {
     td_tensor *i = td_full_int(device, TD_I64, TD_SHAPE(4), 1);
     td_tensor *y = td_permute(td_transpose(x), 2, (const int64_t[]){1, 0});
@@ -99,7 +110,7 @@ static td_tensor *many(td_device *device, td_tensor *sum) {
 static td_tensor *operations(td_device *device, float *values, size_t n) {
     td_tensor *x = td_upload(device, TD_F32, TD_SHAPE(4, 4), values);
     td_tensor *large = td_upload(device, TD_F32, TD_SHAPE((int64_t)n), values);
-    td_tensor *kept = td_keep(moved(device, reduced(elementwise(td_add(x, created(device))))));
+    td_tensor *kept = td_keep(moved(device, solved(device, reduced(elementwise(td_add(x, created(device)))))));
     td_tensor *sum = td_add(many(device, kept), td_max(large, TD_ALL_AXES, 0));
     td_release(large);
     return sum;

@@ -1,0 +1,707 @@
+/* Decompositions of matrices and linear equations, by LAPACK in blocks of columns.
+ *
+ * LAPACK has matrices column by column. So a thread copies one matrix after another into its part of the workspace, factors it there
+ * in steps of some milliseconds, between which it can be left, and writes the results out. The matrices of a batch are shared out among
+ * the threads; one thread factors each of them. Sizes of blocks and strips follow from the shapes alone, so results are the same at any
+ * number of threads and wherever a thread was left. */
+#include "engine/cpu/cpu.h"
+
+#include <limits.h>
+#include <math.h>
+#include <string.h>
+
+enum {
+    BLOCK_MOST = 128, /* columns of a block, */
+    BLOCK_LEAST = 8,
+    COPY_ELEMENTS = 1 << 22, /* elements that are copied between two looks whether to stop */
+    TILE = 16,               /* of a copy across */
+    PHASES_MOST = 6,
+};
+/* Multiplications of a step: some 10 ms. */
+static const double step_work = 5e8;
+
+struct job;
+
+/* The matrix that a thread works on: its parts of the workspace, column by column. */
+struct place {
+    const struct job *job;
+    int64_t number; /* of the matrix in the batch */
+    char *a, *b, *tau, *work;
+    int *pivots;
+};
+
+/* Some steps that follow one another. False: the matrix is singular, and its further steps are left out. */
+struct phase {
+    bool (*step)(const struct place *place, int64_t index);
+    int64_t count;
+};
+
+struct job {
+    struct cpu_job base;
+    const struct launch *launch;
+    const struct blas *blas;
+    bool wide; /* f64 */
+    int64_t size;
+    int64_t batch, m, n, k; /* matrices as they are factored: m by n, k = min(m, n) */
+    int64_t r;              /* columns of b */
+    int64_t b_rows;         /* rows of b in the workspace */
+    int64_t block, blocks;  /* of the factored columns */
+    int64_t strip, strips;  /* of b's columns */
+    bool across;            /* lstsq: the transpose is factored */
+    int64_t b_at, tau_at, work_at, pivots_at, place_bytes;
+    unsigned threads;
+    char *workspace;
+    int64_t steps; /* of a matrix */
+    unsigned n_phases;
+    struct phase phases[PHASES_MOST];
+};
+
+static int64_t least(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
+
+static int64_t divided_up(int64_t n, int64_t by) {
+    return n / by + (n % by != 0);
+}
+
+static char *at(const struct job *job, char *matrix, int64_t rows, int64_t row, int64_t column) {
+    return matrix + (column * rows + row) * job->size;
+}
+
+static double number(const struct job *job, const char *element) {
+    if (job->wide) {
+        double value;
+        memcpy(&value, element, sizeof value);
+        return value;
+    }
+    float value;
+    memcpy(&value, element, sizeof value);
+    return value;
+}
+
+static void number_set(const struct job *job, char *element, double value) {
+    float narrow = (float)value;
+    if (job->wide) {
+        memcpy(element, &value, sizeof value);
+    } else {
+        memcpy(element, &narrow, sizeof narrow);
+    }
+}
+
+/* Operand `operand`'s matrix number `which`, row by row. */
+static char *operand_matrix(const struct operand *operand, int64_t which) {
+    return (char *)operand->data +
+           which * operand->shape[1] * operand->shape[2] * (int64_t)dtype_size((enum dtype)operand->dtype);
+}
+
+static bool singular(const struct place *place, int64_t row) {
+    struct report *report = place->job->launch->report;
+    uint32_t none = STATUS_OK;
+    if (atomic_compare_exchange_strong(&report->code, &none, STATUS_SINGULAR)) {
+        report->value = place->number * place->job->n + row;
+        report->limit = place->job->n;
+    }
+    return false;
+}
+
+/* ---- copies ---- */
+
+/* z[j · z_stride + i] = x[i · x_stride + j] for i < rows, and j from `begin` to `end` - 1. */
+#define TRANSPOSE(name, T)                                                                                             \
+    static void name(T *z, int64_t z_stride, const T *x, int64_t x_stride, int64_t rows, int64_t begin, int64_t end) { \
+        for (int64_t i0 = 0; i0 < rows; i0 += TILE) {                                                                  \
+            for (int64_t j0 = begin; j0 < end; j0 += TILE) {                                                           \
+                int64_t i_end = least(i0 + TILE, rows), j_end = least(j0 + TILE, end);                                 \
+                for (int64_t j = j0; j < j_end; j++) {                                                                 \
+                    for (int64_t i = i0; i < i_end; i++) {                                                             \
+                        z[j * z_stride + i] = x[i * x_stride + j];                                                     \
+                    }                                                                                                  \
+                }                                                                                                      \
+            }                                                                                                          \
+        }                                                                                                              \
+    }
+TRANSPOSE(transpose_4, uint32_t)
+TRANSPOSE(transpose_8, uint64_t)
+
+static void transpose(const struct job *job, char *z, int64_t z_stride, const char *x, int64_t x_stride, int64_t rows,
+                      int64_t begin, int64_t end) {
+    if (job->wide) {
+        transpose_8((void *)z, z_stride, (const void *)x, x_stride, rows, begin, end);
+    } else {
+        transpose_4((void *)z, z_stride, (const void *)x, x_stride, rows, begin, end);
+    }
+}
+
+static int64_t copy_steps(int64_t rows, int64_t columns) {
+    return rows && columns ? divided_up(columns, COPY_ELEMENTS / rows > 0 ? COPY_ELEMENTS / rows : 1) : 0;
+}
+
+/* The columns of step `index` of a copy of rows by columns. */
+static void copy_columns(int64_t rows, int64_t columns, int64_t index, int64_t *begin, int64_t *end) {
+    int64_t each = COPY_ELEMENTS / rows > 0 ? COPY_ELEMENTS / rows : 1;
+    *begin = index * each;
+    *end = least(*begin + each, columns);
+}
+
+/* a into the workspace, column by column. */
+static bool gather(const struct place *place, int64_t index) {
+    const struct job *job = place->job;
+    const char *a = operand_matrix(&job->launch->inputs[0], place->number);
+    int64_t begin, end;
+    copy_columns(job->m, job->n, index, &begin, &end);
+    if (job->across) { /* a's rows are the columns that are factored */
+        memcpy(at(job, place->a, job->m, 0, begin), a + begin * job->m * job->size,
+               (size_t)((end - begin) * job->m * job->size));
+    } else {
+        transpose(job, place->a, job->m, a, job->n, job->m, begin, end);
+    }
+    return true;
+}
+
+/* b likewise; more rows than it has, for lstsq, are 0. */
+static bool gather_b(const struct place *place, int64_t index) {
+    const struct job *job = place->job;
+    const struct operand *b = &job->launch->inputs[1];
+    int64_t begin, end, rows = b->shape[1];
+    copy_columns(job->b_rows, job->r, index, &begin, &end);
+    transpose(job, place->b, job->b_rows, operand_matrix(b, place->number), job->r, rows, begin, end);
+    for (int64_t j = begin; j < end; j++) {
+        memset(at(job, place->b, job->b_rows, rows, j), 0, (size_t)((job->b_rows - rows) * job->size));
+    }
+    return true;
+}
+
+/* b becomes the first columns of the identity. */
+static bool identity_b(const struct place *place, int64_t index) {
+    const struct job *job = place->job;
+    int64_t begin, end;
+    copy_columns(job->b_rows, job->r, index, &begin, &end);
+    memset(at(job, place->b, job->b_rows, 0, begin), 0, (size_t)((end - begin) * job->b_rows * job->size));
+    for (int64_t j = begin; j < end; j++) {
+        number_set(job, at(job, place->b, job->b_rows, j, j), 1);
+    }
+    return true;
+}
+
+/* The first rows of b are the first output. */
+static bool scatter_b(const struct place *place, int64_t index) {
+    const struct job *job = place->job;
+    const struct operand *out = &job->launch->output;
+    int64_t rows = out->shape[1], columns = out->shape[2], begin, end;
+    copy_columns(columns, rows, index, &begin, &end);
+    transpose(job, operand_matrix(out, place->number), columns, place->b, job->b_rows, columns, begin, end);
+    return true;
+}
+
+/* ---- blocks ---- */
+
+static void multiply_subtract(const struct job *job, CBLAS_TRANSPOSE transposed, int64_t m, int64_t n, int64_t k,
+                              const char *a, int64_t a_rows, const char *b, int64_t b_rows, char *c, int64_t c_rows) {
+    if (job->wide) {
+        job->blas->dgemm(CblasColMajor, transposed, CblasNoTrans, (int)m, (int)n, (int)k, -1, (const void *)a,
+                         (int)a_rows, (const void *)b, (int)b_rows, 1, (void *)c, (int)c_rows);
+    } else {
+        job->blas->sgemm(CblasColMajor, transposed, CblasNoTrans, (int)m, (int)n, (int)k, -1, (const void *)a,
+                         (int)a_rows, (const void *)b, (int)b_rows, 1, (void *)c, (int)c_rows);
+    }
+}
+
+/* b becomes op(a)⁻¹ · b for a triangular matrix. */
+static void triangular(const struct job *job, CBLAS_ORDER order, CBLAS_UPLO part, CBLAS_TRANSPOSE transposed,
+                       CBLAS_DIAG diagonal, int64_t n, int64_t columns, const char *a, int64_t a_stride, char *b,
+                       int64_t b_stride) {
+    if (job->wide) {
+        job->blas->dtrsm(order, CblasLeft, part, transposed, diagonal, (int)n, (int)columns, 1, (const void *)a,
+                         (int)a_stride, (void *)b, (int)b_stride);
+    } else {
+        job->blas->strsm(order, CblasLeft, part, transposed, diagonal, (int)n, (int)columns, 1, (const void *)a,
+                         (int)a_stride, (void *)b, (int)b_stride);
+    }
+}
+
+/* One block of columns of the elimination: the block itself, its row exchanges in the other columns, and the rest of the matrix. */
+static bool lu_block(const struct place *place, int64_t index) {
+    const struct job *job = place->job;
+    const struct blas *blas = job->blas;
+    int64_t j = index * job->block, b = least(job->block, job->k - j), right = job->n - j - b;
+    int rows = (int)(job->m - j), columns = (int)b, lead = (int)job->m, info, *pivots = place->pivots + j;
+    (job->wide ? blas->dgetrf : blas->sgetrf)(&rows, &columns, at(job, place->a, job->m, j, j), &lead, pivots, &info);
+    const int one = 1, left = (int)j, n_right = (int)right;
+    if (left > 0) {
+        (job->wide ? blas->dlaswp : blas->slaswp)(&left, at(job, place->a, job->m, j, 0), &lead, &one, &columns, pivots,
+                                                  &one);
+    }
+    if (right > 0) {
+        char *top = at(job, place->a, job->m, j, j + b);
+        (job->wide ? blas->dlaswp : blas->slaswp)(&n_right, top, &lead, &one, &columns, pivots, &one);
+        triangular(job, CblasColMajor, CblasLower, CblasNoTrans, CblasUnit, b, right, at(job, place->a, job->m, j, j),
+                   job->m, top, job->m);
+        if (job->m > j + b) {
+            multiply_subtract(job, CblasNoTrans, job->m - j - b, right, b, at(job, place->a, job->m, j + b, j), job->m,
+                              top, job->m, at(job, place->a, job->m, j + b, j + b), job->m);
+        }
+    }
+    for (int64_t i = 0; i < b; i++) {
+        pivots[i] += (int)j; /* from 1 on, as LAPACK counts */
+    }
+    return true;
+}
+
+/* A singular matrix has a pivot of 0. */
+static bool pivots_check(const struct place *place, int64_t index) {
+    const struct job *job = place->job;
+    (void)index;
+    for (int64_t i = 0; i < job->k; i++) {
+        if (number(job, at(job, place->a, job->m, i, i)) == 0) {
+            return singular(place, i);
+        }
+    }
+    return true;
+}
+
+/* A strip of b's columns: b becomes U⁻¹ · L⁻¹ · P⁻¹ · b. */
+static bool lu_solve(const struct place *place, int64_t index) {
+    const struct job *job = place->job;
+    int64_t j = index * job->strip, columns = least(job->strip, job->r - j);
+    char *b = at(job, place->b, job->b_rows, 0, j);
+    const int width = (int)columns, lead = (int)job->b_rows, one = 1, last = (int)job->n;
+    (job->wide ? job->blas->dlaswp : job->blas->slaswp)(&width, b, &lead, &one, &last, place->pivots, &one);
+    triangular(job, CblasColMajor, CblasLower, CblasNoTrans, CblasUnit, job->n, columns, place->a, job->m, b,
+               job->b_rows);
+    triangular(job, CblasColMajor, CblasUpper, CblasNoTrans, CblasNonUnit, job->n, columns, place->a, job->m, b,
+               job->b_rows);
+    return true;
+}
+
+/* One block of columns of a QR decomposition, and its reflections of the columns behind. */
+static void reflect(const struct place *place, bool transposed, int64_t block, char *c, int64_t c_rows,
+                    int64_t columns) {
+    const struct job *job = place->job;
+    int64_t j = block * job->block, b = least(job->block, job->k - j);
+    const int m = (int)(job->m - j), n = (int)columns, k = (int)b, lead = (int)job->m, c_lead = (int)c_rows;
+    const int work =
+        BLOCK_MOST * (int)(job->n > job->r ? job->n : job->r) + 65 * 64; /* LAPACK keeps 65 by 64 for itself */
+    int info;
+    (job->wide ? job->blas->dormqr
+               : job->blas->sormqr)("L", transposed ? "T" : "N", &m, &n, &k, at(job, place->a, job->m, j, j), &lead,
+                                    place->tau + j * job->size, c, &c_lead, place->work, &work, &info, 1, 1);
+}
+
+static bool qr_block(const struct place *place, int64_t index) {
+    const struct job *job = place->job;
+    int64_t j = index * job->block, b = least(job->block, job->k - j), right = job->n - j - b;
+    const int rows = (int)(job->m - j), columns = (int)b, lead = (int)job->m, work = BLOCK_MOST * (int)job->n;
+    int info;
+    (job->wide ? job->blas->dgeqrf : job->blas->sgeqrf)(&rows, &columns, at(job, place->a, job->m, j, j), &lead,
+                                                        place->tau + j * job->size, place->work, &work, &info);
+    if (right > 0) {
+        reflect(place, true, index, at(job, place->a, job->m, j, j + b), job->m, right);
+    }
+    return true;
+}
+
+/* The last reflections come first; they change neither the rows nor, of the identity, the columns before their own. */
+static bool qr_make_q(const struct place *place, int64_t index) {
+    const struct job *job = place->job;
+    int64_t block = job->blocks - 1 - index, j = block * job->block;
+    reflect(place, false, block, at(job, place->b, job->b_rows, j, j), job->b_rows, job->r - j);
+    return true;
+}
+
+/* Strips of b's columns, and for each of them all blocks. */
+static bool qr_apply(const struct place *place, int64_t index) {
+    const struct job *job = place->job;
+    int64_t block = index % job->blocks, column = index / job->blocks * job->strip;
+    if (job->across) {
+        block = job->blocks - 1 - block;
+    }
+    reflect(place, !job->across, block, at(job, place->b, job->b_rows, block * job->block, column), job->b_rows,
+            least(job->strip, job->r - column));
+    return true;
+}
+
+/* b becomes R⁻¹ · b, or of a matrix with more columns than rows R⁻ᵀ · b. */
+static bool qr_solve(const struct place *place, int64_t index) {
+    const struct job *job = place->job;
+    int64_t column = index * job->strip;
+    triangular(job, CblasColMajor, CblasUpper, job->across ? CblasTrans : CblasNoTrans, CblasNonUnit, job->n,
+               least(job->strip, job->r - column), place->a, job->m, at(job, place->b, job->b_rows, 0, column),
+               job->b_rows);
+    return true;
+}
+
+/* ---- results ---- */
+
+static bool lu_write(const struct place *place, int64_t index) {
+    const struct job *job = place->job;
+    const struct launch *launch = job->launch;
+    char *p = operand_matrix(&launch->output, place->number);
+    char *l = operand_matrix(launch_further(launch, 1), place->number);
+    char *u = operand_matrix(launch_further(launch, 2), place->number);
+    int *order = (int *)(void *)place->work; /* order[i]: the row of a that is row i of L · U */
+    (void)index;
+    for (int64_t i = 0; i < job->m; i++) {
+        order[i] = (int)i;
+    }
+    for (int64_t i = 0; i < job->k; i++) {
+        int other = place->pivots[i] - 1, row = order[i];
+        order[i] = order[other];
+        order[other] = row;
+    }
+    memset(p, 0, (size_t)(job->m * job->m * job->size));
+    for (int64_t i = 0; i < job->m; i++) {
+        number_set(job, p + (order[i] * job->m + i) * job->size, 1);
+        for (int64_t j = 0; j < job->k; j++) {
+            double value = i > j ? number(job, at(job, place->a, job->m, i, j)) : i == j;
+            number_set(job, l + (i * job->k + j) * job->size, value);
+        }
+    }
+    for (int64_t i = 0; i < job->k; i++) {
+        for (int64_t j = 0; j < job->n; j++) {
+            double value = i <= j ? number(job, at(job, place->a, job->m, i, j)) : 0;
+            number_set(job, u + (i * job->n + j) * job->size, value);
+        }
+    }
+    return true;
+}
+
+static bool det_write(const struct place *place, int64_t index) {
+    const struct job *job = place->job;
+    const struct launch *launch = job->launch;
+    double sign = 1, product = 1, sum = 0;
+    (void)index;
+    for (int64_t i = 0; i < job->n; i++) {
+        double pivot = number(job, at(job, place->a, job->m, i, i));
+        sign *= place->pivots[i] == (int)i + 1 ? 1 : -1;
+        product *= pivot;
+        sum += log(fabs(pivot));
+        sign *= pivot < 0 ? -1 : pivot == 0 ? 0 : 1;
+    }
+    if (launch->opcode == OP_DET) {
+        number_set(job, operand_matrix(&launch->output, place->number), copysign(product, sign < 0 ? -1 : 1));
+        return true;
+    }
+    number_set(job, operand_matrix(&launch->output, place->number), isnan(product) ? (double)NAN : sign);
+    number_set(job, operand_matrix(launch_further(launch, 1), place->number), sum);
+    return true;
+}
+
+/* R, row by row. */
+static bool qr_write_r(const struct place *place, int64_t index) {
+    const struct job *job = place->job;
+    const struct operand *out = launch_further(job->launch, 1);
+    char *r = operand_matrix(out, place->number);
+    int64_t begin, end;
+    copy_columns(job->n, out->shape[1], index, &begin, &end);
+    for (int64_t i = begin; i < end; i++) {
+        for (int64_t j = 0; j < job->n; j++) {
+            double value = i <= j && i < job->k ? number(job, at(job, place->a, job->m, i, j)) : 0;
+            number_set(job, r + (i * job->n + j) * job->size, value);
+        }
+    }
+    return true;
+}
+
+/* ---- without copies: row by row in the result's memory ---- */
+
+/* Of the triangle that is factored, a copy; of the other one zeros. */
+static bool cholesky_copy(const struct place *place, int64_t index) {
+    const struct job *job = place->job;
+    struct cholesky_attributes attributes;
+    cholesky_attributes_read(&job->launch->attributes, &attributes);
+    const char *a = operand_matrix(&job->launch->inputs[0], place->number);
+    char *out = operand_matrix(&job->launch->output, place->number);
+    int64_t begin, end, n = job->n;
+    copy_columns(n, n, index, &begin, &end);
+    for (int64_t i = begin; i < end; i++) {
+        int64_t from = attributes.upper ? i : 0, to = attributes.upper ? n : i + 1;
+        memset(out + i * n * job->size, 0, (size_t)(n * job->size));
+        memcpy(out + (i * n + from) * job->size, a + (i * n + from) * job->size, (size_t)((to - from) * job->size));
+    }
+    return true;
+}
+
+/* A lower triangle row by row is an upper one column by column. Of block j: what the blocks before contribute, its own factor, and
+ * the rest of its rows or columns. */
+static bool cholesky_block(const struct place *place, int64_t index) {
+    const struct job *job = place->job;
+    const struct blas *blas = job->blas;
+    struct cholesky_attributes attributes;
+    cholesky_attributes_read(&job->launch->attributes, &attributes);
+    char *out = operand_matrix(&job->launch->output, place->number);
+    int64_t n = job->n, j = index * job->block, b = least(job->block, n - j), rest = n - j - b;
+    bool upper = !attributes.upper; /* column by column */
+    char *diagonal = at(job, out, n, j, j), *side = upper ? at(job, out, n, j, j + b) : at(job, out, n, j + b, j);
+    const char *before = upper ? at(job, out, n, 0, j) : at(job, out, n, j, 0);
+    CBLAS_UPLO part = upper ? CblasUpper : CblasLower;
+    CBLAS_TRANSPOSE first = upper ? CblasTrans : CblasNoTrans, second = upper ? CblasNoTrans : CblasTrans;
+    const char *far = upper ? at(job, out, n, 0, j + b) : at(job, out, n, j + b, 0);
+    const int order = (int)b, lead = (int)n;
+    int info;
+    if (job->wide) {
+        blas->dsyrk(CblasColMajor, part, first, order, (int)j, -1, (const void *)before, lead, 1, (void *)diagonal,
+                    lead);
+        blas->dpotrf(upper ? "U" : "L", &order, diagonal, &lead, &info, 1);
+    } else {
+        blas->ssyrk(CblasColMajor, part, first, order, (int)j, -1, (const void *)before, lead, 1, (void *)diagonal,
+                    lead);
+        blas->spotrf(upper ? "U" : "L", &order, diagonal, &lead, &info, 1);
+    }
+    if (info > 0) {
+        return singular(place, j + info - 1);
+    }
+    if (rest == 0) {
+        return true;
+    }
+    const char *left = upper ? before : far, *right = upper ? far : before;
+    int m = upper ? order : (int)rest, columns = upper ? (int)rest : order;
+    if (job->wide) {
+        blas->dgemm(CblasColMajor, first, second, m, columns, (int)j, -1, (const void *)left, lead, (const void *)right,
+                    lead, 1, (void *)side, lead);
+        blas->dtrsm(CblasColMajor, upper ? CblasLeft : CblasRight, part, CblasTrans, CblasNonUnit, m, columns, 1,
+                    (const void *)diagonal, lead, (void *)side, lead);
+    } else {
+        blas->sgemm(CblasColMajor, first, second, m, columns, (int)j, -1, (const void *)left, lead, (const void *)right,
+                    lead, 1, (void *)side, lead);
+        blas->strsm(CblasColMajor, upper ? CblasLeft : CblasRight, part, CblasTrans, CblasNonUnit, m, columns, 1,
+                    (const void *)diagonal, lead, (void *)side, lead);
+    }
+    return true;
+}
+
+/* A strip of columns; the first step looks at the diagonal. */
+static bool triangular_strip(const struct place *place, int64_t index) {
+    const struct job *job = place->job;
+    struct triangular_solve_attributes attributes;
+    triangular_solve_attributes_read(&job->launch->attributes, &attributes);
+    const char *a = operand_matrix(&job->launch->inputs[0], place->number);
+    const char *b = operand_matrix(&job->launch->inputs[1], place->number);
+    char *out = operand_matrix(&job->launch->output, place->number);
+    int64_t n = job->n, j = index * job->strip, columns = least(job->strip, job->r - j);
+    for (int64_t i = 0; i < n && index == 0 && !attributes.unit_diagonal; i++) {
+        if (number(job, a + i * (n + 1) * job->size) == 0) {
+            return singular(place, i);
+        }
+    }
+    for (int64_t i = 0; i < n; i++) {
+        memcpy(out + (i * job->r + j) * job->size, b + (i * job->r + j) * job->size, (size_t)(columns * job->size));
+    }
+    triangular(job, CblasRowMajor, attributes.upper ? CblasUpper : CblasLower, CblasNoTrans,
+               attributes.unit_diagonal ? CblasUnit : CblasNonUnit, n, columns, a, n, out + j * job->size, job->r);
+    return true;
+}
+
+/* ---- the job ---- */
+
+static void job_phase(struct job *job, bool (*step)(const struct place *place, int64_t index), int64_t count) {
+    if (count > 0) {
+        job->phases[job->n_phases++] = (struct phase){step, count};
+        job->steps += count;
+    }
+}
+
+static void job_phases(struct job *job) {
+    const struct launch *launch = job->launch;
+    int64_t a = copy_steps(job->m, job->n), b = copy_steps(job->b_rows, job->r);
+    int64_t out = copy_steps(launch->output.shape[2], launch->output.shape[1]);
+    switch (launch->opcode) {
+    case OP_CHOLESKY:
+        job_phase(job, cholesky_copy, a);
+        job_phase(job, cholesky_block, job->blocks);
+        return;
+    case OP_TRIANGULAR_SOLVE:
+        job_phase(job, triangular_strip, job->strips);
+        return;
+    default:
+        job_phase(job, gather, a);
+    }
+    switch (launch->opcode) {
+    case OP_LU:
+        job_phase(job, lu_block, job->blocks);
+        job_phase(job, lu_write, 1);
+        return;
+    case OP_DET:
+    case OP_SLOGDET:
+        job_phase(job, lu_block, job->blocks);
+        job_phase(job, det_write, 1);
+        return;
+    case OP_SOLVE:
+    case OP_INV:
+        job_phase(job, lu_block, job->blocks);
+        job_phase(job, pivots_check, 1);
+        job_phase(job, launch->opcode == OP_INV ? identity_b : gather_b, b);
+        job_phase(job, lu_solve, job->strips);
+        job_phase(job, scatter_b, out);
+        return;
+    case OP_QR:
+        job_phase(job, qr_block, job->blocks);
+        job_phase(job, identity_b, b);
+        job_phase(job, qr_make_q, job->blocks);
+        job_phase(job, scatter_b, out);
+        job_phase(job, qr_write_r, copy_steps(job->n, launch_further(launch, 1)->shape[1]));
+        return;
+    case OP_LSTSQ:
+        job_phase(job, qr_block, job->blocks);
+        job_phase(job, pivots_check, 1);
+        job_phase(job, gather_b, b);
+        job_phase(job, job->across ? qr_solve : qr_apply, job->across ? job->strips : job->strips * job->blocks);
+        job_phase(job, job->across ? qr_apply : qr_solve, job->across ? job->strips * job->blocks : job->strips);
+        job_phase(job, scatter_b, out);
+        return;
+    default:
+        return;
+    }
+}
+
+/* So many rows or columns, of multiplications by `each`, as make a step. */
+static int64_t step_extent(double each, int64_t extent, int64_t most) {
+    double wanted = each > 0 ? step_work / each : (double)most;
+    int64_t rounded = wanted < BLOCK_LEAST ? BLOCK_LEAST : wanted < (double)most ? (int64_t)wanted / 8 * 8 : most;
+    return extent < rounded ? extent : rounded;
+}
+
+static void job_init(struct job *job, struct cpu *cpu, const struct launch *launch) {
+    const struct operand *a = &launch->inputs[0], *out = &launch->output;
+    *job = (struct job){.base.cpu = cpu, .launch = launch, .blas = &cpu->blas, .wide = out->dtype == DTYPE_F64};
+    job->size = job->wide ? 8 : 4;
+    job->batch = a->shape[0];
+    job->across = launch->opcode == OP_LSTSQ && a->shape[1] < a->shape[2];
+    job->m = a->shape[job->across ? 2 : 1];
+    job->n = a->shape[job->across ? 1 : 2];
+    job->k = least(job->m, job->n);
+    if (launch->n_inputs == 2) {
+        job->r = launch->inputs[1].shape[2];
+        job->b_rows = job->m;
+    } else if (launch->opcode == OP_INV || launch->opcode == OP_QR) {
+        job->r = out->shape[2];
+        job->b_rows = job->m;
+    }
+    double m = (double)job->m, n = (double)job->n;
+    job->block = step_extent(m * n, job->k, BLOCK_MOST);
+    job->blocks = job->block ? divided_up(job->k, job->block) : 0;
+    job->strip = step_extent(launch->opcode == OP_LSTSQ ? 2 * m * (double)job->block : n * n, job->r, INT_MAX / 8 * 8);
+    job->strips = job->strip ? divided_up(job->r, job->strip) : 0;
+    job_phases(job);
+}
+
+static int64_t rounded(int64_t bytes) {
+    return (bytes + 63) & ~INT64_C(63);
+}
+
+/* Threads, and the parts of each one's place. */
+static void job_plan(struct job *job) {
+    double cube = (double)job->m * (double)job->n * (double)(job->k + job->r),
+           work = (double)job->batch * (cube + 4096);
+    unsigned parts = cpu_parts(job->base.cpu, work), most = job->base.cpu->team.threads;
+    job->threads = parts < most ? parts : most;
+    job->threads = job->batch < job->threads ? (unsigned)job->batch : job->threads;
+    job->base.parts = job->batch < parts ? (unsigned)job->batch : parts;
+    job->base.lanes_most = job->threads;
+    if (job->launch->opcode == OP_CHOLESKY || job->launch->opcode == OP_TRIANGULAR_SOLVE) {
+        return;
+    }
+    bool reflections = job->launch->opcode == OP_QR || job->launch->opcode == OP_LSTSQ;
+    int64_t widest = job->n > job->r ? job->n : job->r, work_elements = reflections ? BLOCK_MOST * widest + 65 * 64 : 0;
+    if (job->launch->opcode == OP_LU) {
+        work_elements = job->m;
+    }
+    job->b_at = rounded(job->m * job->n * job->size);
+    job->tau_at = job->b_at + rounded(job->b_rows * job->r * job->size);
+    job->work_at = job->tau_at + rounded(job->k * job->size);
+    job->pivots_at = job->work_at + rounded(work_elements * job->size);
+    job->place_bytes = job->pivots_at + rounded(job->k * (int64_t)sizeof(int));
+}
+
+/* The steps of one matrix, from *position on. False: it is left. */
+static bool job_matrix(struct job *job, const struct place *place, int64_t *position) {
+    while (*position < job->steps) {
+        int64_t index = *position;
+        const struct phase *phase = job->phases;
+        for (; index >= phase->count; phase++) {
+            index -= phase->count;
+        }
+        *position = phase->step(place, index) ? *position + 1 : job->steps;
+        if (*position < job->steps && cpu_job_stops(&job->base)) {
+            return false;
+        }
+    }
+    *position = 0;
+    return true;
+}
+
+static bool job_part(struct cpu_job *base, struct cpu_lane *lane) {
+    struct job *job = (struct job *)base;
+    int64_t begin = cpu_part_begin(job->batch, lane->part, base->parts);
+    int64_t end = cpu_part_begin(job->batch, lane->part + 1, base->parts);
+    char *memory = job->workspace + lane->number * job->place_bytes;
+    struct place place = {.job = job,
+                          .a = memory,
+                          .b = memory + job->b_at,
+                          .tau = memory + job->tau_at,
+                          .work = memory + job->work_at,
+                          .pivots = (int *)(void *)(memory + job->pivots_at)};
+    int64_t position = lane->position % job->steps;
+    for (place.number = begin + lane->position / job->steps; place.number < end; place.number++) {
+        if (!job_matrix(job, &place, &position)) {
+            lane->position = (place.number - begin) * job->steps + position;
+            return false;
+        }
+        if (place.number + 1 < end && cpu_job_stops(base)) {
+            lane->position = (place.number + 1 - begin) * job->steps;
+            return false;
+        }
+    }
+    return true;
+}
+
+static int decompose_run(struct cpu *cpu, const struct launch *launch, struct cpu_job **begun, struct fault *fault) {
+    struct job job;
+    (void)fault;
+    job_init(&job, cpu, launch);
+    job_plan(&job);
+    job.base.run = job_part;
+    job.workspace = launch->workspace;
+    double work = (double)job.batch * (double)(job.m * job.n) * (double)(job.k + job.r);
+    if (job.steps == 0 || cpu_job_keep(&job.base, sizeof job, work, begun)) {
+        return STATUS_OK;
+    }
+    job.base.parts = job.base.parts < job.threads ? job.base.parts : job.threads; /* each part has one thread's place */
+    cpu_job_run(&job.base);
+    return STATUS_OK;
+}
+
+static int decompose_accepts(struct device *device, const struct launch *launch, struct fault *fault) {
+    (void)device;
+    for (unsigned i = 0; i < launch->n_inputs; i++) {
+        for (int axis = 1; axis < 3; axis++) {
+            if (launch->inputs[i].shape[axis] > INT_MAX / (BLOCK_MOST + 64)) {
+                return fault_set(fault, STATUS_UNSUPPORTED, "a cpu device factors no matrices so large");
+            }
+        }
+    }
+    return STATUS_OK;
+}
+
+static uint64_t decompose_workspace(struct device *device, const struct launch *launch) {
+    struct job job;
+    job_init(&job, (struct cpu *)device, launch);
+    job_plan(&job);
+    return (uint64_t)job.place_bytes * job.threads;
+}
+
+static int decompose_needs(struct device *device, enum dtype dtype, struct fault *fault) {
+    (void)dtype;
+    return cpu_needs_blas((struct cpu *)device, fault);
+}
+
+#define DECOMPOSE                                                                                                      \
+    { {.needs = decompose_needs, .accepts = decompose_accepts, .workspace = decompose_workspace}, decompose_run }
+const struct cpu_kernel cpu_kernel_cholesky = DECOMPOSE;
+const struct cpu_kernel cpu_kernel_lu = DECOMPOSE;
+const struct cpu_kernel cpu_kernel_qr = DECOMPOSE;
+const struct cpu_kernel cpu_kernel_solve = DECOMPOSE;
+const struct cpu_kernel cpu_kernel_triangular_solve = DECOMPOSE;
+const struct cpu_kernel cpu_kernel_inv = DECOMPOSE;
+const struct cpu_kernel cpu_kernel_det = DECOMPOSE;
+const struct cpu_kernel cpu_kernel_slogdet = DECOMPOSE;
+const struct cpu_kernel cpu_kernel_lstsq = DECOMPOSE;

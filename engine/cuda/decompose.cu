@@ -1,0 +1,561 @@
+/* Decompositions and linear equations: a block for each matrix, which it factors in the workspace, row by row as it lies there. A step of
+ * the elimination, or a reflection, is a pass of all threads over what is left of the matrix. That suits batches of matrices; a
+ * single large matrix has one multiprocessor. */
+#include "engine/cuda/cuda.h"
+#include "engine/cuda/space.h"
+
+namespace {
+
+struct decompose_arguments {
+    const char *a, *b;
+    char *out[3];
+    char *workspace; /* for each matrix: a copy of it, and of b */
+    struct report *report;
+    int64_t batch, m, n, r; /* of the matrices as they are factored, and columns of b */
+    int64_t b_rows;         /* rows of the copy of b */
+    int64_t rows, columns;  /* of the first output */
+    int64_t place, b_at;    /* bytes of a matrix's part of the workspace, and where b begins in it */
+    int64_t order_at;       /* where the exchanges of rows are, and the reflections' factors */
+    int32_t opcode;
+    bool upper, unit, across, identity; /* identity: there is no b */
+};
+
+/* What all threads of a block work on. */
+template <typename T> struct place {
+    T *a, *b, *tau;
+    int64_t *order;
+    int64_t m, n, r;
+};
+
+/* The report is host memory. What a matrix reports is one word, so that blocks which write at the same time do not mix theirs; `limit` is
+ * the same for all. The code comes last. */
+__device__ __forceinline__ void singular(const struct decompose_arguments &p, int64_t number, int64_t row) {
+    if (threadIdx.x == 0 && *(volatile report_code *)&p.report->code == STATUS_OK) {
+        *(volatile int64_t *)&p.report->limit = p.n;
+        *(volatile int64_t *)&p.report->value = number * p.n + row;
+        __threadfence_system();
+        *(volatile report_code *)&p.report->code = STATUS_SINGULAR;
+    }
+}
+
+/* The sum over the block, for all threads; the same at each run. */
+__device__ __forceinline__ double block_sum(double value) {
+    __shared__ double sums[SPACE_THREADS];
+    sums[threadIdx.x] = value;
+    __syncthreads();
+    for (uint32_t width = SPACE_THREADS / 2; width > 0; width /= 2) {
+        if (threadIdx.x < width) {
+            sums[threadIdx.x] += sums[threadIdx.x + width];
+        }
+        __syncthreads();
+    }
+    const double sum = sums[0];
+    __syncthreads();
+    return sum;
+}
+
+/* The row of the element of largest magnitude in column k from row k on, the first one of equals. */
+template <typename T> __device__ __forceinline__ int64_t block_pivot(const struct place<T> &own, int64_t k) {
+    __shared__ double most[SPACE_THREADS];
+    __shared__ int64_t rows[SPACE_THREADS];
+    double best = -1;
+    int64_t row = k;
+#pragma unroll 1
+    for (int64_t i = k + threadIdx.x; i < own.m; i += SPACE_THREADS) {
+        const double value = fabs((double)own.a[i * own.n + k]);
+        if (value > best) {
+            best = value;
+            row = i;
+        }
+    }
+    most[threadIdx.x] = best;
+    rows[threadIdx.x] = row;
+    __syncthreads();
+    for (uint32_t width = SPACE_THREADS / 2; width > 0; width /= 2) {
+        if (threadIdx.x < width) {
+            const double other = most[threadIdx.x + width];
+            const int64_t other_row = rows[threadIdx.x + width];
+            if (other > most[threadIdx.x] || (other == most[threadIdx.x] && other_row < rows[threadIdx.x])) {
+                most[threadIdx.x] = other;
+                rows[threadIdx.x] = other_row;
+            }
+        }
+        __syncthreads();
+    }
+    const int64_t found = rows[0];
+    __syncthreads();
+    return found;
+}
+
+template <typename T> __device__ __forceinline__ void exchange(T *x, int64_t columns, int64_t a, int64_t b) {
+#pragma unroll 1
+    for (int64_t j = threadIdx.x; j < columns; j += SPACE_THREADS) {
+        const T value = x[a * columns + j];
+        x[a * columns + j] = x[b * columns + j];
+        x[b * columns + j] = value;
+    }
+}
+
+/* L and U in the place of a; `order` gets the rows in their new order, and b's rows are exchanged likewise. Returns the sign of the
+ * exchanges. */
+template <typename T> __device__ double eliminate(const struct place<T> &own) {
+    const int64_t steps = own.m < own.n ? own.m : own.n;
+    double sign = 1;
+#pragma unroll 1
+    for (int64_t i = threadIdx.x; i < own.m; i += SPACE_THREADS) {
+        own.order[i] = i;
+    }
+    __syncthreads();
+#pragma unroll 1
+    for (int64_t k = 0; k < steps; k++) {
+        const int64_t pivot = block_pivot(own, k);
+        if (pivot != k) {
+            sign = -sign;
+            exchange(own.a, own.n, k, pivot);
+            exchange(own.b, own.r, k, pivot);
+            exchange(own.order, 1, k, pivot);
+        }
+        __syncthreads();
+        const T divisor = own.a[k * own.n + k];
+        if (divisor != (T)0) {
+#pragma unroll 1
+            for (int64_t i = k + 1 + threadIdx.x; i < own.m; i += SPACE_THREADS) {
+                own.a[i * own.n + k] /= divisor;
+            }
+            __syncthreads();
+            const int64_t width = own.n - k - 1, count = (own.m - k - 1) * width;
+#pragma unroll 1
+            for (int64_t e = threadIdx.x; e < count; e += SPACE_THREADS) {
+                const int64_t i = k + 1 + e / width, j = k + 1 + e % width;
+                own.a[i * own.n + j] -= own.a[i * own.n + k] * own.a[k * own.n + j];
+            }
+        }
+        __syncthreads();
+    }
+    return sign;
+}
+
+/* b becomes the solution for a triangle of a; `transposed`: of the triangle's transpose. Each row's elements are taken in order. */
+template <typename T>
+__device__ void substitute(const T *a, int64_t stride, int64_t n, bool upper, bool unit, bool transposed, T *b,
+                           int64_t r) {
+    const bool backward = upper != transposed;
+#pragma unroll 1
+    for (int64_t step = 0; step < n; step++) {
+        const int64_t k = backward ? n - 1 - step : step, rest = n - 1 - step;
+#pragma unroll 1
+        for (int64_t j = threadIdx.x; j < r && !unit; j += SPACE_THREADS) {
+            b[k * r + j] /= a[k * stride + k];
+        }
+        __syncthreads();
+#pragma unroll 1
+        for (int64_t e = threadIdx.x; e < rest * r; e += SPACE_THREADS) {
+            const int64_t i = backward ? e / r : k + 1 + e / r, j = e % r;
+            const T factor = transposed ? a[k * stride + i] : a[i * stride + k];
+            b[i * r + j] -= factor * b[k * r + j];
+        }
+        __syncthreads();
+    }
+}
+
+/* x's columns become (I - tau v vᵀ) · x, for v in column k of a below its diagonal, where it is 1. */
+template <typename T>
+__device__ void reflect(const struct place<T> &own, int64_t k, T *x, int64_t columns, int64_t first) {
+    const T tau = own.tau[k];
+#pragma unroll 1
+    for (int64_t j = first + threadIdx.x; j < columns; j += SPACE_THREADS) {
+        T product = x[k * columns + j];
+#pragma unroll 1
+        for (int64_t i = k + 1; i < own.m; i++) {
+            product += own.a[i * own.n + k] * x[i * columns + j];
+        }
+        product *= tau;
+        x[k * columns + j] -= product;
+#pragma unroll 1
+        for (int64_t i = k + 1; i < own.m; i++) {
+            x[i * columns + j] -= own.a[i * own.n + k] * product;
+        }
+    }
+    __syncthreads();
+}
+
+/* R and, below it, the vectors of the reflections in the place of a. */
+template <typename T> __device__ void triangulate(const struct place<T> &own) {
+    const int64_t steps = own.m < own.n ? own.m : own.n;
+#pragma unroll 1
+    for (int64_t k = 0; k < steps; k++) {
+        double below = 0;
+#pragma unroll 1
+        for (int64_t i = k + 1 + threadIdx.x; i < own.m; i += SPACE_THREADS) {
+            below += (double)own.a[i * own.n + k] * (double)own.a[i * own.n + k];
+        }
+        below = block_sum(below);
+        const double alpha = (double)own.a[k * own.n + k];
+        const double beta = below == 0 ? alpha : -copysign(sqrt(alpha * alpha + below), alpha);
+        __syncthreads();
+#pragma unroll 1
+        for (int64_t i = k + 1 + threadIdx.x; i < own.m && below != 0; i += SPACE_THREADS) {
+            own.a[i * own.n + k] = (T)((double)own.a[i * own.n + k] / (alpha - beta));
+        }
+        if (threadIdx.x == 0) {
+            own.tau[k] = (T)(below == 0 ? 0 : (beta - alpha) / beta);
+        }
+        __syncthreads();
+        reflect(own, k, own.a, own.n, k + 1);
+        if (threadIdx.x == 0) {
+            own.a[k * own.n + k] = (T)beta;
+        }
+        __syncthreads();
+    }
+}
+
+/* Whether the diagonal has no 0; else that is reported. */
+template <typename T>
+__device__ bool diagonal_holds(const struct decompose_arguments &p, const T *a, int64_t stride, int64_t n,
+                               int64_t number) {
+    __shared__ unsigned long long zero;
+    if (threadIdx.x == 0) {
+        zero = ~0ull;
+    }
+    __syncthreads();
+#pragma unroll 1
+    for (int64_t i = threadIdx.x; i < n; i += SPACE_THREADS) {
+        if (a[i * stride + i] == (T)0) {
+            atomicMin(&zero, (unsigned long long)i);
+        }
+    }
+    __syncthreads();
+    const unsigned long long found = zero;
+    __syncthreads();
+    if (found == ~0ull) {
+        return true;
+    }
+    singular(p, number, (int64_t)found);
+    return false;
+}
+
+/* b is the identity, or the operand with zeros below it. */
+template <typename T>
+__device__ void prepare_b(const struct decompose_arguments &p, const struct place<T> &own, int64_t number) {
+    const bool operand = !p.identity;
+    const int64_t given = operand ? (p.across ? p.n : p.m) : 0;
+    const T *b = operand ? (const T *)p.b + number * given * p.r : nullptr;
+#pragma unroll 1
+    for (int64_t e = threadIdx.x; e < p.b_rows * p.r; e += SPACE_THREADS) {
+        const int64_t i = e / p.r, j = e % p.r;
+        own.b[e] = operand ? (i < given ? b[e] : (T)0) : (T)(i == j);
+    }
+    __syncthreads();
+}
+
+template <typename T>
+__device__ void write_b(const struct decompose_arguments &p, const struct place<T> &own, int64_t number) {
+    T *out = (T *)p.out[0] + number * p.rows * p.columns;
+    __syncthreads();
+#pragma unroll 1
+    for (int64_t e = threadIdx.x; e < p.rows * p.columns; e += SPACE_THREADS) {
+        out[e] = own.b[e];
+    }
+}
+
+template <typename T> __device__ void decompose_cholesky(const struct decompose_arguments &p, int64_t number) {
+    const int64_t n = p.n;
+    const T *a = (const T *)p.a + number * n * n;
+    T *out = (T *)p.out[0] + number * n * n;
+#pragma unroll 1
+    for (int64_t e = threadIdx.x; e < n * n; e += SPACE_THREADS) {
+        const int64_t i = e / n, j = e % n;
+        out[e] = (p.upper ? j >= i : j <= i) ? a[e] : (T)0;
+    }
+    __syncthreads();
+    /* Of column k of L, or row k of U: element i lies at k · down + i · along. */
+    const int64_t along = p.upper ? 1 : n, down = p.upper ? n : 1;
+#pragma unroll 1
+    for (int64_t k = 0; k < n; k++) {
+        const T pivot = out[k * n + k];
+        if (!(pivot > (T)0)) {
+            singular(p, number, k);
+            return;
+        }
+        const T root = (T)sqrt((double)pivot);
+        __syncthreads();
+#pragma unroll 1
+        for (int64_t i = k + threadIdx.x; i < n; i += SPACE_THREADS) {
+            out[k * down + i * along] = i == k ? root : out[k * down + i * along] / root;
+        }
+        __syncthreads();
+        const int64_t rest = n - k - 1;
+#pragma unroll 1
+        for (int64_t e = threadIdx.x; e < rest * rest; e += SPACE_THREADS) {
+            const int64_t i = k + 1 + e / rest, j = k + 1 + e % rest;
+            if (p.upper ? j >= i : j <= i) {
+                out[i * n + j] -= out[k * down + i * along] * out[k * down + j * along];
+            }
+        }
+        __syncthreads();
+    }
+}
+
+template <typename T> __device__ void decompose_triangular(const struct decompose_arguments &p, int64_t number) {
+    const T *a = (const T *)p.a + number * p.n * p.n, *b = (const T *)p.b + number * p.n * p.r;
+    T *out = (T *)p.out[0] + number * p.n * p.r;
+    if (!p.unit && !diagonal_holds(p, a, p.n, p.n, number)) {
+        return;
+    }
+#pragma unroll 1
+    for (int64_t e = threadIdx.x; e < p.n * p.r; e += SPACE_THREADS) {
+        out[e] = b[e];
+    }
+    __syncthreads();
+    substitute(a, p.n, p.n, p.upper, p.unit, false, out, p.r);
+}
+
+template <typename T>
+__device__ void decompose_lu(const struct decompose_arguments &p, const struct place<T> &own, int64_t number) {
+    const int64_t m = p.m, n = p.n, k = m < n ? m : n;
+    T *permutation = (T *)p.out[0] + number * m * m, *l = (T *)p.out[1] + number * m * k,
+      *u = (T *)p.out[2] + number * k * n;
+    eliminate(own);
+#pragma unroll 1
+    for (int64_t e = threadIdx.x; e < m * m; e += SPACE_THREADS) {
+        const int64_t i = e / m, j = e % m;
+        permutation[e] = (T)(own.order[j] == i);
+    }
+#pragma unroll 1
+    for (int64_t e = threadIdx.x; e < m * k; e += SPACE_THREADS) {
+        const int64_t i = e / k, j = e % k;
+        l[e] = i > j ? own.a[i * n + j] : (T)(i == j);
+    }
+#pragma unroll 1
+    for (int64_t e = threadIdx.x; e < k * n; e += SPACE_THREADS) {
+        const int64_t i = e / n, j = e % n;
+        u[e] = i <= j ? own.a[i * n + j] : (T)0;
+    }
+}
+
+template <typename T>
+__device__ void decompose_det(const struct decompose_arguments &p, const struct place<T> &own, int64_t number) {
+    double sign = eliminate(own);
+    if (threadIdx.x != 0) {
+        return;
+    }
+    double product = 1, sum = 0;
+#pragma unroll 1
+    for (int64_t i = 0; i < p.n; i++) {
+        const double pivot = (double)own.a[i * p.n + i];
+        product *= pivot;
+        sum += log(fabs(pivot));
+        sign *= pivot < 0 ? -1 : pivot == 0 ? 0 : 1;
+    }
+    if (p.opcode == OP_DET) {
+        ((T *)p.out[0])[number] = (T)copysign(product, sign < 0 ? -1.0 : 1.0);
+        return;
+    }
+    ((T *)p.out[0])[number] = (T)(product != product ? product : sign);
+    ((T *)p.out[1])[number] = (T)sum;
+}
+
+template <typename T>
+__device__ void decompose_qr(const struct decompose_arguments &p, const struct place<T> &own, int64_t number) {
+    const int64_t steps = p.m < p.n ? p.m : p.n, width = p.columns;
+    T *r = (T *)p.out[1] + number * width * p.n;
+    triangulate(own);
+    prepare_b(p, own, number);
+#pragma unroll 1
+    for (int64_t k = steps; k-- > 0;) {
+        reflect(own, k, own.b, p.r, k);
+    }
+    write_b(p, own, number);
+#pragma unroll 1
+    for (int64_t e = threadIdx.x; e < width * p.n; e += SPACE_THREADS) {
+        const int64_t i = e / p.n, j = e % p.n;
+        r[e] = i <= j && i < steps ? own.a[i * p.n + j] : (T)0;
+    }
+}
+
+template <typename T>
+__device__ void decompose_lstsq(const struct decompose_arguments &p, const struct place<T> &own, int64_t number) {
+    triangulate(own);
+    if (!diagonal_holds(p, own.a, p.n, p.n, number)) {
+        return;
+    }
+    prepare_b(p, own, number);
+    if (p.across) {
+        substitute(own.a, p.n, p.n, true, false, true, own.b, p.r);
+#pragma unroll 1
+        for (int64_t k = p.n; k-- > 0;) {
+            reflect(own, k, own.b, p.r, 0);
+        }
+    } else {
+#pragma unroll 1
+        for (int64_t k = 0; k < p.n; k++) {
+            reflect(own, k, own.b, p.r, 0);
+        }
+        substitute(own.a, p.n, p.n, true, false, false, own.b, p.r);
+    }
+    write_b(p, own, number);
+}
+
+template <typename T>
+__device__ void decompose_solve(const struct decompose_arguments &p, const struct place<T> &own, int64_t number) {
+    prepare_b(p, own, number);
+    eliminate(own);
+    if (!diagonal_holds(p, own.a, p.n, p.n, number)) {
+        return;
+    }
+    substitute(own.a, p.n, p.n, false, true, false, own.b, p.r);
+    substitute(own.a, p.n, p.n, true, false, false, own.b, p.r);
+    write_b(p, own, number);
+}
+
+/* A kernel for each operation, so that none needs the registers of another; solve is also the inverse, and det slogdet. */
+template <typename T, int OPCODE>
+__global__ void __launch_bounds__(SPACE_THREADS)
+    decompose_kernel(const __grid_constant__ struct decompose_arguments p) {
+#pragma unroll 1
+    for (int64_t number = blockIdx.x; number < p.batch; number += gridDim.x) {
+        if constexpr (OPCODE == OP_CHOLESKY) {
+            decompose_cholesky<T>(p, number);
+        } else if constexpr (OPCODE == OP_TRIANGULAR_SOLVE) {
+            decompose_triangular<T>(p, number);
+        } else {
+            char *memory = p.workspace + number * p.place;
+            const struct place<T> own = {
+                (T *)memory, (T *)(memory + p.b_at), (T *)(memory + p.order_at),
+                    (int64_t *)(memory + p.order_at), p.m, p.n, OPCODE == OP_LU ? 0 : p.r
+            };
+            const T *a = (const T *)p.a + number * p.m * p.n;
+#pragma unroll 1
+            for (int64_t e = threadIdx.x; e < p.m * p.n; e += SPACE_THREADS) {
+                own.a[e] = p.across ? a[e % p.n * p.m + e / p.n] : a[e];
+            }
+            __syncthreads();
+            if constexpr (OPCODE == OP_LU) {
+                decompose_lu(p, own, number);
+            } else if constexpr (OPCODE == OP_QR) {
+                decompose_qr(p, own, number);
+            } else if constexpr (OPCODE == OP_LSTSQ) {
+                decompose_lstsq(p, own, number);
+            } else if constexpr (OPCODE == OP_DET) {
+                decompose_det(p, own, number);
+            } else {
+                decompose_solve(p, own, number);
+            }
+        }
+        __syncthreads();
+    }
+}
+
+} // namespace
+
+/* ---- the launcher ---- */
+
+static int64_t rounded(int64_t bytes) {
+    return (bytes + 63) & ~INT64_C(63);
+}
+
+static void decompose_plan(const struct launch *launch, struct decompose_arguments *p) {
+    const struct operand *a = &launch->inputs[0], *out = &launch->output;
+    const int64_t size = (int64_t)dtype_size((enum dtype)out->dtype);
+    p->opcode = launch->opcode;
+    p->batch = a->shape[0];
+    p->across = launch->opcode == OP_LSTSQ && a->shape[1] < a->shape[2];
+    p->m = a->shape[p->across ? 2 : 1];
+    p->n = a->shape[p->across ? 1 : 2];
+    p->rows = out->shape[1];
+    p->columns = out->shape[2];
+    p->r = launch->n_inputs == 2                                 ? launch->inputs[1].shape[2]
+           : launch->opcode == OP_INV || launch->opcode == OP_QR ? p->columns
+                                                                 : 0;
+    p->b_rows = p->r ? p->m : 0;
+    p->b_at = rounded(p->m * p->n * size);
+    p->order_at = p->b_at + rounded(p->b_rows * p->r * size);
+    p->place = p->order_at + rounded(p->m * (int64_t)sizeof(int64_t));
+}
+
+static uint64_t decompose_workspace(struct device *device, const struct launch *launch) {
+    struct decompose_arguments p = {};
+    (void)device;
+    if (launch->opcode == OP_CHOLESKY || launch->opcode == OP_TRIANGULAR_SOLVE) {
+        return 0;
+    }
+    decompose_plan(launch, &p);
+    return (uint64_t)p.batch * (uint64_t)p.place;
+}
+
+struct decompose_entry {
+    int opcode;
+    const void *kernels[2]; /* f32, f64 */
+};
+
+#define ENTRY(opcode, kernel)                                                                                          \
+    {                                                                                                                  \
+        opcode, {                                                                                                      \
+            (const void *)decompose_kernel<float, kernel>, (const void *)decompose_kernel<double, kernel>              \
+        }                                                                                                              \
+    }
+static const struct decompose_entry decompose_entries[] = {
+    ENTRY(OP_CHOLESKY, OP_CHOLESKY),
+    ENTRY(OP_TRIANGULAR_SOLVE, OP_TRIANGULAR_SOLVE),
+    ENTRY(OP_LU, OP_LU),
+    ENTRY(OP_QR, OP_QR),
+    ENTRY(OP_LSTSQ, OP_LSTSQ),
+    ENTRY(OP_DET, OP_DET),
+    ENTRY(OP_SLOGDET, OP_DET),
+    ENTRY(OP_SOLVE, OP_SOLVE),
+    ENTRY(OP_INV, OP_SOLVE),
+};
+
+static bool decompose_walk(cuda_kernel_seen *seen, void *context) {
+    bool more = true;
+    for (const struct decompose_entry &entry : decompose_entries) {
+        for (const void *kernel : entry.kernels) {
+            more = more && seen(context, false, kernel);
+        }
+    }
+    return more;
+}
+
+static int decompose_run(struct cuda *cuda, struct cuda_stream *stream, const struct launch *launch,
+                         struct fault *fault) {
+    struct decompose_arguments p = {};
+    decompose_plan(launch, &p);
+    p.a = (const char *)launch->inputs[0].data;
+    p.b = launch->n_inputs == 2 ? (const char *)launch->inputs[1].data : nullptr;
+    p.out[0] = (char *)launch->output.data;
+    for (unsigned i = 0; i < launch->further && i < 2; i++) {
+        p.out[i + 1] = (char *)launch_further(launch, i + 1)->data;
+    }
+    p.identity = launch->n_inputs == 1;
+    p.workspace = (char *)launch->workspace;
+    p.report = launch->report;
+    if (launch->opcode == OP_CHOLESKY) {
+        struct cholesky_attributes attributes;
+        cholesky_attributes_read(&launch->attributes, &attributes);
+        p.upper = attributes.upper;
+    } else if (launch->opcode == OP_TRIANGULAR_SOLVE) {
+        struct triangular_solve_attributes attributes;
+        triangular_solve_attributes_read(&launch->attributes, &attributes);
+        p.upper = attributes.upper;
+        p.unit = attributes.unit_diagonal;
+    }
+    for (const struct decompose_entry &entry : decompose_entries) {
+        if (entry.opcode == launch->opcode) {
+            return space_start(entry.kernels[launch->output.dtype == DTYPE_F64], space_blocks(cuda, p.batch), &p, fault,
+                               stream->stream);
+        }
+    }
+    return fault_set(fault, STATUS_INTERNAL, "%s has no kernel", op_info(launch->opcode)->name);
+}
+
+#define DECOMPOSE                                                                                                      \
+    { {.workspace = decompose_workspace}, decompose_run, decompose_walk }
+const struct cuda_kernel cuda_kernel_cholesky = DECOMPOSE;
+const struct cuda_kernel cuda_kernel_lu = DECOMPOSE;
+const struct cuda_kernel cuda_kernel_qr = DECOMPOSE;
+const struct cuda_kernel cuda_kernel_solve = DECOMPOSE;
+const struct cuda_kernel cuda_kernel_triangular_solve = DECOMPOSE;
+const struct cuda_kernel cuda_kernel_inv = DECOMPOSE;
+const struct cuda_kernel cuda_kernel_det = DECOMPOSE;
+const struct cuda_kernel cuda_kernel_slogdet = DECOMPOSE;
+const struct cuda_kernel cuda_kernel_lstsq = DECOMPOSE;
