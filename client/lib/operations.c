@@ -2,6 +2,8 @@
 #include "client/lib/call.h"
 #include "client/lib/tensor.h"
 
+#include <inttypes.h>
+
 static td_tensor *enqueue(td_device *device, unsigned opcode, unsigned n_inputs, td_tensor *const *inputs,
                           const struct op_packed *packed) {
     struct batch_entry entry = {.opcode = opcode, .n_inputs = n_inputs, .inputs = inputs, .ints = packed->ints,
@@ -9,16 +11,18 @@ static td_tensor *enqueue(td_device *device, unsigned opcode, unsigned n_inputs,
     return call_enqueue(device, &entry);
 }
 
-/* Whether a double, truncated, is a value of this integer dtype. For other kinds of dtypes it is true, and *out is 0. The
- * comparison comes first because C does not define the cast of NaN, or of a value beyond 64 bits. */
-static bool whole(td_dtype dtype, double value, int64_t *out) {
-    *out = 0;
-    if (dtype_kind((enum dtype)dtype) != DTYPE_KIND_INT)
-        return true;
-    if (!(value >= -0x1p63 && value < 0x1p63))
+/* A double, truncated, as an integer from -2^63 to 2^63 - 1, or for u64 to 2^64 - 1. False: it is none. The comparison comes first
+ * because C does not define the cast of NaN, or of a value beyond 64 bits. */
+static bool whole(td_dtype dtype, double value, struct op_scalar *out) {
+    *out = (struct op_scalar){.f = value};
+    if (!(value >= -0x1p63 && value < (dtype == TD_U64 ? 0x1p64 : 0x1p63)))
         return false;
-    *out = (int64_t)value;
-    return dtype_holds((enum dtype)dtype, *out);
+    out->i = value < 0x1p63 ? (int64_t)value : (int64_t)(uint64_t)value;
+    return true;
+}
+
+static bool is_integer(td_dtype dtype) {
+    return dtype_kind((enum dtype)dtype) == DTYPE_KIND_INT;
 }
 
 static td_tensor *full(td_device *device, td_dtype dtype, int rank, const int64_t *shape, struct op_scalar value) {
@@ -33,7 +37,9 @@ static td_tensor *full(td_device *device, td_dtype dtype, int rank, const int64_
 
 td_tensor *td_full(td_device *device, td_dtype dtype, int rank, const int64_t *shape, double value) {
     struct op_scalar scalar = {.f = value};
-    if (!whole(dtype, value, &scalar.i))
+    if (is_integer(dtype) &&
+        !(whole(dtype, value, &scalar) &&
+          dtype_holds((enum dtype)dtype, scalar.i, op_scalar_above(&scalar, (enum dtype)dtype))))
         return call_refuse(OP_FULL, STATUS_INVALID_ARGUMENT, "%.17g is no value of %s", value, td_dtype_name(dtype));
     /* A truncated 0.5 would make a bool false. */
     if (dtype == TD_BOOL)
@@ -45,16 +51,21 @@ td_tensor *td_full_int(td_device *device, td_dtype dtype, int rank, const int64_
     return full(device, dtype, rank, shape, (struct op_scalar){value, (double)value});
 }
 
+td_tensor *td_full_uint(td_device *device, td_dtype dtype, int rank, const int64_t *shape, uint64_t value) {
+    if (value > INT64_MAX && (is_integer(dtype) || dtype == TD_BOOL) && dtype != TD_U64)
+        return call_refuse(OP_FULL, STATUS_INVALID_ARGUMENT, "%" PRIu64 " is no value of %s", value, td_dtype_name(dtype));
+    return full(device, dtype, rank, shape, (struct op_scalar){(int64_t)value, (double)value});
+}
+
 td_tensor *td_arange(td_device *device, td_dtype dtype, double start, double stop, double step) {
     static const char *const names[] = {"start", "stop", "step"};
     struct op_scalar values[] = {{.f = start}, {.f = stop}, {.f = step}};
     /* Only the elements must be values of the dtype, not the bounds; op_infer() checks the elements. */
-    td_dtype bounds = dtype_kind((enum dtype)dtype) == DTYPE_KIND_INT ? TD_I64 : dtype;
     for (int i = 0; i < 3; i++)
-        if (!whole(bounds, values[i].f, &values[i].i))
+        if (is_integer(dtype) && !whole(dtype, values[i].f, &values[i]))
             return call_refuse(OP_ARANGE, STATUS_INVALID_ARGUMENT, "the %s %.17g is no value of %s", names[i],
                                values[i].f, td_dtype_name(dtype));
-    if (bounds == TD_I64 && values[2].i == 0 && step != 0)
+    if (is_integer(dtype) && values[2].i == 0 && step != 0)
         return call_refuse(OP_ARANGE, STATUS_INVALID_ARGUMENT, "the step %.17g is truncated to 0 for %s", step,
                            td_dtype_name(dtype));
     struct arange_attributes attributes = {(enum dtype)dtype, values[0], values[1], values[2]};

@@ -26,9 +26,21 @@
 
 enum { CPU_BLOCK = 256 }; /* elements in the buffers through which f16 and bf16 compute */
 
+/* An entry for each dtype, of the name with the size of an element behind it: copy_4. */
+#define CPU_BY_SIZE(name)                                                                                              \
+    {                                                                                                                  \
+        [DTYPE_BOOL] = name##_1, [DTYPE_U8] = name##_1, [DTYPE_I8] = name##_1, [DTYPE_I16] = name##_2,                 \
+        [DTYPE_I32] = name##_4, [DTYPE_I64] = name##_8, [DTYPE_F16] = name##_2, [DTYPE_BF16] = name##_2,               \
+        [DTYPE_F32] = name##_4, [DTYPE_F64] = name##_8, [DTYPE_U16] = name##_2, [DTYPE_U32] = name##_4,                \
+        [DTYPE_F8E4M3] = name##_1, [DTYPE_F8E5M2] = name##_1, [DTYPE_U64] = name##_8                                   \
+    }
+
 /* X(NAME, name, type, unsigned type of at least 32 bits, minimum, maximum): the integer dtypes. */
 #define CPU_INTEGERS(X)                                                                                                \
     X(U8, u8, uint8_t, uint32_t, 0, UINT8_MAX)                                                                         \
+    X(U16, u16, uint16_t, uint32_t, 0, UINT16_MAX)                                                                     \
+    X(U32, u32, uint32_t, uint32_t, 0, UINT32_MAX)                                                                     \
+    X(U64, u64, uint64_t, uint64_t, 0, UINT64_MAX)                                                                     \
     X(I8, i8, int8_t, uint32_t, INT8_MIN, INT8_MAX)                                                                    \
     X(I16, i16, int16_t, uint32_t, INT16_MIN, INT16_MAX)                                                               \
     X(I32, i32, int32_t, uint32_t, INT32_MIN, INT32_MAX)                                                               \

@@ -26,6 +26,9 @@ static const struct cpu_rates usual = {.bytes = 6,
                                                 [DTYPE_I16] = 10,
                                                 [DTYPE_I32] = 10,
                                                 [DTYPE_I64] = 5,
+                                                [DTYPE_U16] = 10,
+                                                [DTYPE_U32] = 10,
+                                                [DTYPE_U64] = 5,
                                                 [DTYPE_F16] = 30,
                                                 [DTYPE_BF16] = 30,
                                                 [DTYPE_F32] = 30,
@@ -132,7 +135,9 @@ void cpu_rates_measure(struct device *device) {
     flop[DTYPE_BOOL] = measure_product(kernels->product_bool, usual.flop[DTYPE_BOOL], room);
     flop[DTYPE_I32] = measure_product(kernels->product_u32, usual.flop[DTYPE_I32], room);
     flop[DTYPE_I64] = measure_product(kernels->product_u64, usual.flop[DTYPE_I64], room);
-    flop[DTYPE_U8] = flop[DTYPE_I8] = flop[DTYPE_I16] = flop[DTYPE_I32]; /* they are packed as i32 */
+    flop[DTYPE_U8] = flop[DTYPE_I8] = flop[DTYPE_U16] = flop[DTYPE_I16] = flop[DTYPE_I32]; /* they are packed as i32 */
+    flop[DTYPE_U32] = flop[DTYPE_I32];
+    flop[DTYPE_U64] = flop[DTYPE_I64];
     room_give(cpu, room);
 }
 

@@ -49,29 +49,63 @@ COPY_ROW(copy_8, uint64_t)
     CAST_ROW(from, f8e4m3, T, uint8_t, formula_to_f8e4m3(value(a)))                                                    \
     CAST_ROW(from, f8e5m2, T, uint8_t, formula_to_f8e5m2(value(a)))
 
-/* From an integer or bool (called "truth", since bool is a macro). `odd` makes a float that may be rounded once more. */
+/* From an integer. The new element's size is all that counts of an integer dtype: larger ones take on the sign, smaller ones lose the
+ * high bits. Where it has the same size, it is a copy. `odd` makes a float that may be rounded once more. */
+#define CAST_TO_SIZE(from, T, size, R) CAST_ROW(from, size, T, R, (R)a)
 #define CAST_FROM_INTEGER(from, T, odd)                                                                                \
     CAST_ROW(from, truth, T, uint8_t, a != 0)                                                                          \
-    CAST_ROW(from, u8, T, uint8_t, (uint8_t)a)                                                                         \
-    CAST_ROW(from, i8, T, int8_t, (int8_t)a)                                                                           \
-    CAST_ROW(from, i16, T, int16_t, (int16_t)a)                                                                        \
-    CAST_ROW(from, i32, T, int32_t, (int32_t)a)                                                                        \
-    CAST_ROW(from, i64, T, int64_t, (int64_t)a)                                                                        \
     CAST_ROW(from, f16, T, uint16_t, half_to_f16(odd(a)))                                                              \
     CAST_ROW(from, bf16, T, uint16_t, half_to_bf16(odd(a)))                                                            \
     CAST_ROW(from, f32, T, float, (float)a)                                                                            \
     CAST_ROW(from, f64, T, double, (double)a)                                                                          \
     CAST_TO_F8(from, T, odd)
-CAST_FROM_INTEGER(truth, uint8_t, (float))
 CAST_FROM_INTEGER(u8, uint8_t, (float))
+CAST_FROM_INTEGER(u16, uint16_t, (float))
+CAST_FROM_INTEGER(u32, uint32_t, formula_odd_u32)
+CAST_FROM_INTEGER(u64, uint64_t, formula_odd_u64)
 CAST_FROM_INTEGER(i8, int8_t, (float))
 CAST_FROM_INTEGER(i16, int16_t, (float))
 CAST_FROM_INTEGER(i32, int32_t, formula_odd_i32)
 CAST_FROM_INTEGER(i64, int64_t, formula_odd_i64)
+CAST_TO_SIZE(u8, uint8_t, 2, uint16_t)
+CAST_TO_SIZE(u8, uint8_t, 4, uint32_t)
+CAST_TO_SIZE(u8, uint8_t, 8, uint64_t)
+CAST_TO_SIZE(i8, int8_t, 2, int16_t)
+CAST_TO_SIZE(i8, int8_t, 4, int32_t)
+CAST_TO_SIZE(i8, int8_t, 8, int64_t)
+CAST_TO_SIZE(u16, uint16_t, 1, uint8_t)
+CAST_TO_SIZE(u16, uint16_t, 4, uint32_t)
+CAST_TO_SIZE(u16, uint16_t, 8, uint64_t)
+CAST_TO_SIZE(i16, int16_t, 4, int32_t)
+CAST_TO_SIZE(i16, int16_t, 8, int64_t)
+CAST_TO_SIZE(u32, uint32_t, 1, uint8_t)
+CAST_TO_SIZE(u32, uint32_t, 2, uint16_t)
+CAST_TO_SIZE(u32, uint32_t, 8, uint64_t)
+CAST_TO_SIZE(i32, int32_t, 8, int64_t)
+CAST_TO_SIZE(u64, uint64_t, 1, uint8_t)
+CAST_TO_SIZE(u64, uint64_t, 2, uint16_t)
+CAST_TO_SIZE(u64, uint64_t, 4, uint32_t)
+#define i16_to_1 u16_to_1
+#define i32_to_1 u32_to_1
+#define i32_to_2 u32_to_2
+#define i64_to_1 u64_to_1
+#define i64_to_2 u64_to_2
+#define i64_to_4 u64_to_4
+#define u8_to_1 CPU_NAME(copy_1)
+#define i8_to_1 CPU_NAME(copy_1)
+#define u16_to_2 CPU_NAME(copy_2)
+#define i16_to_2 CPU_NAME(copy_2)
+#define u32_to_4 CPU_NAME(copy_4)
+#define i32_to_4 CPU_NAME(copy_4)
+#define u64_to_8 CPU_NAME(copy_8)
+#define i64_to_8 CPU_NAME(copy_8)
 
 #define CAST_FROM_FLOAT(from, T, type, value)                                                                          \
     CAST_ROW(from, truth, T, uint8_t, value(a) != 0)                                                                   \
     CAST_ROW(from, u8, T, uint8_t, formula_##type##_to_u8(value(a)))                                                   \
+    CAST_ROW(from, u16, T, uint16_t, formula_##type##_to_u16(value(a)))                                                \
+    CAST_ROW(from, u32, T, uint32_t, formula_##type##_to_u32(value(a)))                                                \
+    CAST_ROW(from, u64, T, uint64_t, formula_##type##_to_u64(value(a)))                                                \
     CAST_ROW(from, i8, T, int8_t, formula_##type##_to_i8(value(a)))                                                    \
     CAST_ROW(from, i16, T, int16_t, formula_##type##_to_i16(value(a)))                                                 \
     CAST_ROW(from, i32, T, int32_t, formula_##type##_to_i32(value(a)))                                                 \
@@ -153,17 +187,26 @@ CAST_F16_AND(f8e5m2)
 #define f8e4m3_to_f8e4m3 CPU_NAME(copy_1)
 #define f8e5m2_to_f8e5m2 CPU_NAME(copy_1)
 
-#define CASTS(from)                                                                                                    \
-    {                                                                                                                  \
-        [DTYPE_BOOL] = from##_to_truth, [DTYPE_U8] = from##_to_u8, [DTYPE_I8] = from##_to_i8,                          \
-        [DTYPE_I16] = from##_to_i16, [DTYPE_I32] = from##_to_i32, [DTYPE_I64] = from##_to_i64,                         \
-        [DTYPE_F16] = from##_to_f16, [DTYPE_BF16] = from##_to_bf16, [DTYPE_F32] = from##_to_f32,                       \
-        [DTYPE_F64] = from##_to_f64, [DTYPE_F8E4M3] = from##_to_f8e4m3, [DTYPE_F8E5M2] = from##_to_f8e5m2              \
-    }
+/* clang-format off */
+#define CASTS_TO_FLOATS(from)                                                                                          \
+    [DTYPE_F16] = from##_to_f16, [DTYPE_BF16] = from##_to_bf16, [DTYPE_F32] = from##_to_f32,                           \
+    [DTYPE_F64] = from##_to_f64, [DTYPE_F8E4M3] = from##_to_f8e4m3, [DTYPE_F8E5M2] = from##_to_f8e5m2
+#define CASTS_OF_INTEGER(from, truth)                                                                                  \
+    {[DTYPE_BOOL] = truth, [DTYPE_U8] = from##_to_1, [DTYPE_I8] = from##_to_1, [DTYPE_U16] = from##_to_2,              \
+     [DTYPE_I16] = from##_to_2, [DTYPE_U32] = from##_to_4, [DTYPE_I32] = from##_to_4, [DTYPE_U64] = from##_to_8,       \
+     [DTYPE_I64] = from##_to_8, CASTS_TO_FLOATS(from)}
+#define CASTS_OF_FLOAT(from)                                                                                           \
+    {[DTYPE_BOOL] = from##_to_truth, [DTYPE_U8] = from##_to_u8, [DTYPE_I8] = from##_to_i8,                             \
+     [DTYPE_U16] = from##_to_u16, [DTYPE_I16] = from##_to_i16, [DTYPE_U32] = from##_to_u32,                            \
+     [DTYPE_I32] = from##_to_i32, [DTYPE_U64] = from##_to_u64, [DTYPE_I64] = from##_to_i64, CASTS_TO_FLOATS(from)}
 
+/* A bool is a u8 of 0 or 1. */
 cpu_row_function *CPU_NAME(cast)[DTYPE_COUNT][DTYPE_COUNT] = {
-    [DTYPE_BOOL] = CASTS(truth), [DTYPE_U8] = CASTS(u8),         [DTYPE_I8] = CASTS(i8),
-    [DTYPE_I16] = CASTS(i16),    [DTYPE_I32] = CASTS(i32),       [DTYPE_I64] = CASTS(i64),
-    [DTYPE_F16] = CASTS(f16),    [DTYPE_BF16] = CASTS(bf16),     [DTYPE_F32] = CASTS(f32),
-    [DTYPE_F64] = CASTS(f64),    [DTYPE_F8E4M3] = CASTS(f8e4m3), [DTYPE_F8E5M2] = CASTS(f8e5m2),
+    [DTYPE_BOOL] = CASTS_OF_INTEGER(u8, CPU_NAME(copy_1)),
+#define X(NAME, name, T, U, minimum, maximum) [DTYPE_##NAME] = CASTS_OF_INTEGER(name, name##_to_truth),
+    CPU_INTEGERS(X)
+#undef X
+    [DTYPE_F16] = CASTS_OF_FLOAT(f16), [DTYPE_BF16] = CASTS_OF_FLOAT(bf16), [DTYPE_F32] = CASTS_OF_FLOAT(f32),
+    [DTYPE_F64] = CASTS_OF_FLOAT(f64), [DTYPE_F8E4M3] = CASTS_OF_FLOAT(f8e4m3), [DTYPE_F8E5M2] = CASTS_OF_FLOAT(f8e5m2),
 };
+/* clang-format on */

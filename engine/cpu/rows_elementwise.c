@@ -58,15 +58,14 @@ WHERE_ROW(where_8, uint64_t)
 /* ---- the table ---- */
 
 /* clang-format off */
-#define BY_SIZE(one, two, four, eight)                                                                                 \
-    {[DTYPE_BOOL] = one, [DTYPE_U8] = one, [DTYPE_I8] = one, [DTYPE_I16] = two, [DTYPE_I32] = four,                    \
-     [DTYPE_I64] = eight, [DTYPE_F16] = two, [DTYPE_BF16] = two, [DTYPE_F32] = four, [DTYPE_F64] = eight,              \
-     [DTYPE_F8E4M3] = one, [DTYPE_F8E5M2] = one}
-
+#define copy_1 CPU_NAME(copy_1)
+#define copy_2 CPU_NAME(copy_2)
+#define copy_4 CPU_NAME(copy_4)
+#define copy_8 CPU_NAME(copy_8)
 #define ENTRY(ID, DTYPE, formula) [OP_##ID][DTYPE_##DTYPE] = row_##formula,
 cpu_row_function *CPU_NAME(elementwise)[OP_CODE_MAX][DTYPE_COUNT] = {
     OP_FORMULA_TABLE(ENTRY)
-    [OP_WHERE] = BY_SIZE(where_1, where_2, where_4, where_8),
-    [OP_COPY] = BY_SIZE(CPU_NAME(copy_1), CPU_NAME(copy_2), CPU_NAME(copy_4), CPU_NAME(copy_8)),
+    [OP_WHERE] = CPU_BY_SIZE(where),
+    [OP_COPY] = CPU_BY_SIZE(copy),
 };
 /* clang-format on */

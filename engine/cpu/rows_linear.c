@@ -5,8 +5,9 @@
 #define LINEAR_INTEGER(name, T, U)                                                                                     \
     ROW2(linear_none_##name, T, T, formula_add_##name(a, b))                                                           \
     ROW2(linear_relu_##name, T, T, formula_relu_##name(formula_add_##name(a, b)))
+#define LINEAR_UNSIGNED(name, T, U) ROW2(linear_##name, T, T, formula_add_##name(a, b))
 FORMULA_SIGNED(LINEAR_INTEGER)
-ROW2(linear_u8, uint8_t, uint8_t, formula_add_u8(a, b))
+FORMULA_UNSIGNED(LINEAR_UNSIGNED)
 
 #define LINEAR_FLOAT(name, T, U)                                                                                       \
     ROW2(linear_none_##name, T, T, formula_add_##name(a, b))                                                           \
@@ -16,9 +17,9 @@ FORMULA_FLOATS(LINEAR_FLOAT)
 
 /* clang-format off */
 #define LINEAR_ROW(name)                                                                                               \
-    {[DTYPE_U8] = linear_u8, [DTYPE_I8] = linear_##name##_i8, [DTYPE_I16] = linear_##name##_i16,                       \
-     [DTYPE_I32] = linear_##name##_i32, [DTYPE_I64] = linear_##name##_i64, [DTYPE_F32] = linear_##name##_f32,          \
-     [DTYPE_F64] = linear_##name##_f64}
+    {[DTYPE_U8] = linear_u8, [DTYPE_U16] = linear_u16, [DTYPE_U32] = linear_u32, [DTYPE_U64] = linear_u64,             \
+     [DTYPE_I8] = linear_##name##_i8, [DTYPE_I16] = linear_##name##_i16, [DTYPE_I32] = linear_##name##_i32,            \
+     [DTYPE_I64] = linear_##name##_i64, [DTYPE_F32] = linear_##name##_f32, [DTYPE_F64] = linear_##name##_f64}
 
 cpu_row_function *CPU_NAME(linear)[OP_ACTIVATION_COUNT][DTYPE_COUNT] = {
     [OP_ACTIVATION_NONE] = LINEAR_ROW(none),

@@ -121,9 +121,9 @@ enum { LANES = 64 };      /* accumulators side by side, so that additions of a r
 
 /* ---- sums and products ---- */
 
-/* Integers of fewer bits come converted to i64. */
-REDUCTION(sum_i64, uint64_t, uint64_t, 0, v + x, uint64_t, v)
-REDUCTION(prod_i64, uint64_t, uint64_t, 1, v *x, uint64_t, v)
+/* Of i64, too; integers of fewer bits come converted. */
+REDUCTION(sum_u64, uint64_t, uint64_t, 0, v + x, uint64_t, v)
+REDUCTION(prod_u64, uint64_t, uint64_t, 1, v *x, uint64_t, v)
 
 REDUCTION(prod_f64, double, double, 1, v *x, double, v)
 REDUCTION(prod_f32, float, double, 1, v *x, float, (float)v)
@@ -378,12 +378,13 @@ HALF_POSITIONS(argmin_bf16, bf16, argmin_f32)
 /* clang-format off */
 #define ALL_DTYPES(name)                                                                                               \
     {[DTYPE_BOOL] = &name##_u8, [DTYPE_U8] = &name##_u8, [DTYPE_I8] = &name##_i8, [DTYPE_I16] = &name##_i16,           \
-     [DTYPE_I32] = &name##_i32, [DTYPE_I64] = &name##_i64, [DTYPE_F16] = &name##_f16, [DTYPE_BF16] = &name##_bf16,     \
-     [DTYPE_F32] = &name##_f32, [DTYPE_F64] = &name##_f64}
+     [DTYPE_I32] = &name##_i32, [DTYPE_I64] = &name##_i64, [DTYPE_U16] = &name##_u16, [DTYPE_U32] = &name##_u32,       \
+     [DTYPE_U64] = &name##_u64, [DTYPE_F16] = &name##_f16, [DTYPE_BF16] = &name##_bf16, [DTYPE_F32] = &name##_f32,     \
+     [DTYPE_F64] = &name##_f64}
 
 #define SUMS(name)                                                                                                     \
-    {[DTYPE_I64] = &name##_i64, [DTYPE_F16] = &name##_f16, [DTYPE_BF16] = &name##_bf16, [DTYPE_F32] = &name##_f32,     \
-     [DTYPE_F64] = &name##_f64}
+    {[DTYPE_I64] = &name##_u64, [DTYPE_U64] = &name##_u64, [DTYPE_F16] = &name##_f16, [DTYPE_BF16] = &name##_bf16,     \
+     [DTYPE_F32] = &name##_f32, [DTYPE_F64] = &name##_f64}
 
 const struct cpu_reduction *CPU_NAME(reductions)[OP_CODE_MAX][DTYPE_COUNT] = {
     [OP_SUM] = SUMS(sum),

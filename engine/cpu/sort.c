@@ -141,9 +141,16 @@ KEY_INTEGER(i8, int8_t)
 KEY_INTEGER(i16, int16_t)
 KEY_INTEGER(i32, int32_t)
 KEY_INTEGER(i64, int64_t)
+KEY_INTEGER(u16, uint16_t)
+KEY_INTEGER(u32, uint32_t)
+static inline int64_t key_u64(const char *element) {
+    return (int64_t)((uint64_t)key_i64(element) ^ UINT64_C(1) << 63);
+}
 
 #define TOPK_DTYPES(X)                                                                                                 \
-    X(f16, F16) X(bf16, BF16) X(f32, F32) X(f64, F64) X(u8, U8) X(i8, I8) X(i16, I16) X(i32, I32) X(i64, I64)
+    X(f16, F16)                                                                                                        \
+    X(bf16, BF16) X(f32, F32) X(f64, F64) X(u8, U8) X(i8, I8) X(i16, I16) X(i32, I32) X(i64, I64) X(u16, U16)          \
+        X(u32, U32) X(u64, U64)
 
 #define X(name, NAME)                                                                                                  \
     static void read_##name(const struct row *row, int64_t begin, int64_t end) {                                       \

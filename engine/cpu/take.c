@@ -40,6 +40,10 @@ static inline int64_t job_read(const struct job *job, int64_t position) {
         return ((const int16_t *)job->indices)[position];
     case DTYPE_I32:
         return ((const int32_t *)job->indices)[position];
+    case DTYPE_U16:
+        return ((const uint16_t *)job->indices)[position];
+    case DTYPE_U32:
+        return ((const uint32_t *)job->indices)[position];
     default:
         return ((const int64_t *)job->indices)[position];
     }

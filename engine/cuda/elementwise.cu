@@ -71,7 +71,7 @@ enum kernel {
     OP_FORMULAS_HALF(NAME)
     KERNEL_COUNT
 };
-static_assert(KERNEL_COUNT <= 256, "a kernel's number is a byte");
+static_assert(KERNEL_COUNT <= 65536, "a kernel's number has 16 bits");
 
 #define KERNELS(name, inputs, dtype, result)                                                                           \
     elementwise_kernels<apply_##inputs<of_##name##_##dtype, FORMULA_TYPE_##dtype, FORMULA_TYPE_##result>>(),
@@ -87,18 +87,15 @@ const struct space_kernels kernels[] = {
 static_assert(sizeof kernels / sizeof *kernels == KERNEL_COUNT, "they are in the order of their numbers");
 
 struct kernel_table {
-    uint8_t kernel[OP_CODE_MAX][DTYPE_COUNT];
+    uint16_t kernel[OP_CODE_MAX][DTYPE_COUNT];
 };
 
 #define ENTRY(ID, DTYPE, formula) table.kernel[OP_##ID][DTYPE_##DTYPE] = KERNEL_##formula;
-#define WHERE(DTYPE, size) table.kernel[OP_WHERE][DTYPE_##DTYPE] = KERNEL_WHERE_##size;
+#define WHERE(NAME, value, text, bytes, kind) table.kernel[OP_WHERE][value] = KERNEL_WHERE_##bytes;
 constexpr struct kernel_table table_make() {
     struct kernel_table table = {};
     OP_FORMULA_TABLE(ENTRY)
-    WHERE(BOOL, 1) WHERE(U8, 1) WHERE(I8, 1) WHERE(F8E4M3, 1) WHERE(F8E5M2, 1)
-    WHERE(I16, 2) WHERE(F16, 2) WHERE(BF16, 2)
-    WHERE(I32, 4) WHERE(F32, 4)
-    WHERE(I64, 8) WHERE(F64, 8)
+    DTYPE_TABLE(WHERE)
     return table;
 }
 /* clang-format on */

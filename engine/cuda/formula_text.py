@@ -17,8 +17,11 @@ typedef unsigned int uint32_t;
 typedef long long int64_t;
 typedef unsigned long long uint64_t;
 #define INT64_C(x) x##LL
+#define UINT64_C(x) x##ULL
 #define INT32_MAX 2147483647
 #define INT64_MAX 9223372036854775807LL
+#define UINT32_MAX 4294967295U
+#define UINT64_MAX 18446744073709551615ULL
 """
 INCLUDE = re.compile(r'#include "(.*)"')
 DROPPED = re.compile(r"#include <.*>|#pragma once")

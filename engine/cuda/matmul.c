@@ -48,6 +48,8 @@ static void product_init(struct product *product, struct cuda *cuda, struct cuda
     struct linear_attributes attributes = {.activation = OP_ACTIVATION_NONE};
     if (linear)
         linear_attributes_read(&launch->attributes, &attributes);
+    if (dtype_is_unsigned((enum dtype)launch->output.dtype))
+        attributes.activation = OP_ACTIVATION_NONE; /* relu, which changes nothing */
     *product = (struct product){.cuda = cuda,
                                 .stream = stream,
                                 .dtype = (enum dtype)launch->output.dtype,

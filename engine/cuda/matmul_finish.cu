@@ -66,7 +66,10 @@ const struct {
     enum dtype from, to;
     finish_function *kernel;
 } kernels[] = {
-    {DTYPE_U8, DTYPE_U8, finish_kernel<uint8_t, uint8_t>}, /* of integers: zeros, where there is no depth */
+    {DTYPE_U8, DTYPE_U8, finish_kernel<int8_t, int8_t>}, /* of integers: zeros, where there is no depth */
+    {DTYPE_U16, DTYPE_U16, finish_kernel<int16_t, int16_t>},
+    {DTYPE_U32, DTYPE_U32, finish_kernel<int32_t, int32_t>},
+    {DTYPE_U64, DTYPE_U64, finish_kernel<int64_t, int64_t>},
     {DTYPE_I8, DTYPE_I8, finish_kernel<int8_t, int8_t>},
     {DTYPE_I32, DTYPE_I8, finish_kernel<int32_t, int8_t>},
     {DTYPE_I16, DTYPE_I16, finish_kernel<int16_t, int16_t>},

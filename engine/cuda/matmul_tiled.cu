@@ -250,7 +250,11 @@ template <class T, class A> static constexpr struct tiled_kernel tiled_kernel_of
 
 static const struct tiled_kernel kernels[] = {
     tiled_kernel_of<tiled_truth>(DTYPE_BOOL, DTYPE_BOOL),
-    tiled_kernel_of_integers<uint8_t, uint32_t>(DTYPE_U8),
+    /* The low bits of a product are the same with a sign. There is no relu without one (matmul.c). */
+    tiled_kernel_of_integers<int8_t, uint32_t>(DTYPE_U8),
+    tiled_kernel_of_integers<int16_t, uint32_t>(DTYPE_U16),
+    tiled_kernel_of_integers<int32_t, uint32_t>(DTYPE_U32),
+    tiled_kernel_of_integers<int64_t, uint64_t>(DTYPE_U64),
     tiled_kernel_of_integers<int8_t, uint32_t>(DTYPE_I8),
     tiled_kernel_of_integers<int16_t, uint32_t>(DTYPE_I16),
     tiled_kernel_of_integers<int32_t, uint32_t>(DTYPE_I32),

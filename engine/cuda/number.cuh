@@ -119,8 +119,17 @@ template <typename R> struct number_cast;
         static __host__ __device__ __forceinline__ R from(int32_t x) {                                                 \
             return (R)x;                                                                                               \
         }                                                                                                              \
+        static __host__ __device__ __forceinline__ R from(uint64_t x) {                                                \
+            return (R)x;                                                                                               \
+        }                                                                                                              \
+        static __host__ __device__ __forceinline__ R from(uint32_t x) {                                                \
+            return (R)x;                                                                                               \
+        }                                                                                                              \
     };
 NUMBER_CAST_INTEGER(u8, uint8_t)
+NUMBER_CAST_INTEGER(u16, uint16_t)
+NUMBER_CAST_INTEGER(u32, uint32_t)
+NUMBER_CAST_INTEGER(u64, uint64_t)
 NUMBER_CAST_INTEGER(i8, int8_t)
 NUMBER_CAST_INTEGER(i16, int16_t)
 NUMBER_CAST_INTEGER(i32, int32_t)
@@ -149,11 +158,38 @@ NUMBER_CAST_PLAIN(double)
         static __host__ __device__ __forceinline__ R from(int32_t x) {                                                 \
             return number_store<R>::from(formula_odd_i32(x));                                                          \
         }                                                                                                              \
+        static __host__ __device__ __forceinline__ R from(uint64_t x) {                                                \
+            return number_store<R>::from(formula_odd_u64(x));                                                          \
+        }                                                                                                              \
+        static __host__ __device__ __forceinline__ R from(uint32_t x) {                                                \
+            return number_store<R>::from(formula_odd_u32(x));                                                          \
+        }                                                                                                              \
     };
 NUMBER_CAST_HALF(__half)
 NUMBER_CAST_HALF(__nv_bfloat16)
 NUMBER_CAST_HALF(f8e4m3)
 NUMBER_CAST_HALF(f8e5m2)
+
+/* ---- the types of elements, by dtype; a bool is a byte, 0 or 1 ---- */
+
+template <enum dtype dtype> struct number_element;
+#define NUMBER_ELEMENT(DTYPE, T)                                                                                       \
+    template <> struct number_element<DTYPE_##DTYPE> { typedef T type; };
+NUMBER_ELEMENT(BOOL, uint8_t)
+NUMBER_ELEMENT(U8, uint8_t)
+NUMBER_ELEMENT(I8, int8_t)
+NUMBER_ELEMENT(I16, int16_t)
+NUMBER_ELEMENT(I32, int32_t)
+NUMBER_ELEMENT(I64, int64_t)
+NUMBER_ELEMENT(F16, __half)
+NUMBER_ELEMENT(BF16, __nv_bfloat16)
+NUMBER_ELEMENT(F32, float)
+NUMBER_ELEMENT(F64, double)
+NUMBER_ELEMENT(F8E4M3, f8e4m3)
+NUMBER_ELEMENT(F8E5M2, f8e5m2)
+NUMBER_ELEMENT(U16, uint16_t)
+NUMBER_ELEMENT(U32, uint32_t)
+NUMBER_ELEMENT(U64, uint64_t)
 
 /* ---- on the host: a value in the bytes of any dtype, repeated up to eight bytes ---- */
 
@@ -173,8 +209,10 @@ static inline uint64_t number_pattern(enum dtype dtype, int64_t integer, double 
     case DTYPE_U8:
     case DTYPE_I8:
         return number_repeat<uint8_t>((uint8_t)integer);
+    case DTYPE_U16:
     case DTYPE_I16:
         return number_repeat<uint16_t>((uint16_t)integer);
+    case DTYPE_U32:
     case DTYPE_I32:
         return number_repeat<uint32_t>((uint32_t)integer);
     case DTYPE_F16:

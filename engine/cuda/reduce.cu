@@ -33,7 +33,8 @@ static const struct reduce_kernel *reduce_kernel_of(unsigned opcode, unsigned dt
     };
     for (unsigned i = 0; i < sizeof rows / sizeof *rows; i++) {
         if (rows[i].opcode == opcode && dtype < DTYPE_COUNT) {
-            bool listed = (!rows[i].floating || dtype >= DTYPE_F16) && (!rows[i].bools || dtype == DTYPE_BOOL);
+            bool floats = dtype_kind((enum dtype)dtype) == DTYPE_KIND_FLOAT;
+            bool listed = (!rows[i].floating || floats) && (!rows[i].bools || dtype == DTYPE_BOOL);
             return listed && rows[i].kernels[dtype].launch ? &rows[i].kernels[dtype] : NULL;
         }
     }
@@ -300,7 +301,7 @@ static uint64_t neutral_bits(unsigned opcode, unsigned dtype) {
         return nans[dtype - DTYPE_F16];
     }
     if (opcode == OP_PROD || opcode == OP_ALL) {
-        return dtype >= DTYPE_F16 ? ones[dtype - DTYPE_F16] : 1;
+        return dtype_kind((enum dtype)dtype) == DTYPE_KIND_FLOAT ? ones[dtype - DTYPE_F16] : 1;
     }
     return 0;
 }

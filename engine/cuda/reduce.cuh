@@ -79,6 +79,8 @@ extern const struct reduce_kernel reduce_extremes[DTYPE_COUNT], reduce_positions
 /* The type in which an element is computed. */
 template <class T> struct reduce_compute { typedef int32_t type; };
 template <> struct reduce_compute<int64_t> { typedef int64_t type; };
+template <> struct reduce_compute<uint32_t> { typedef uint32_t type; };
+template <> struct reduce_compute<uint64_t> { typedef uint64_t type; };
 template <> struct reduce_compute<__half> { typedef float type; };
 template <> struct reduce_compute<__nv_bfloat16> { typedef float type; };
 template <> struct reduce_compute<float> { typedef float type; };

@@ -26,6 +26,16 @@ template <> struct extreme_least<int64_t> {
         return INT64_MIN;
     }
 };
+template <> struct extreme_least<uint32_t> {
+    __host__ __device__ static uint32_t value() {
+        return 0;
+    }
+};
+template <> struct extreme_least<uint64_t> {
+    __host__ __device__ static uint64_t value() {
+        return 0;
+    }
+};
 template <> struct extreme_least<float> {
     __host__ __device__ static float value() {
         return -__builtin_huge_valf();
@@ -71,7 +81,9 @@ template <class Element> struct extreme {
     }
 };
 
-/* By dtype: none, bool, u8, i8, i16, i32, i64, f16, bf16, f32, f64. */
+static_assert(DTYPE_F64 == 10 && DTYPE_U16 == 13 && DTYPE_U32 == 14 && DTYPE_U64 == 15, "the tables' order");
+
+/* By dtype: none, bool, u8, i8, i16, i32, i64, f16, bf16, f32, f64, f8e4m3, f8e5m2, u16, u32, u64. */
 const struct reduce_kernel reduce_extremes[DTYPE_COUNT] = {
     REDUCE_NONE,
     REDUCE_KERNEL_OWN(extreme<uint8_t>),
@@ -84,4 +96,9 @@ const struct reduce_kernel reduce_extremes[DTYPE_COUNT] = {
     REDUCE_KERNEL(extreme<__nv_bfloat16>),
     REDUCE_KERNEL(extreme<float>),
     REDUCE_KERNEL(extreme<double>),
+    REDUCE_NONE,
+    REDUCE_NONE,
+    REDUCE_KERNEL_OWN(extreme<uint16_t>),
+    REDUCE_KERNEL_OWN(extreme<uint32_t>),
+    REDUCE_KERNEL_OWN(extreme<uint64_t>),
 };

@@ -52,7 +52,9 @@ template <class Element> struct position {
     }
 };
 
-/* By dtype: none, bool, u8, i8, i16, i32, i64, f16, bf16, f32, f64. */
+static_assert(DTYPE_F64 == 10 && DTYPE_U16 == 13 && DTYPE_U32 == 14 && DTYPE_U64 == 15, "the tables' order");
+
+/* By dtype: none, bool, u8, i8, i16, i32, i64, f16, bf16, f32, f64, f8e4m3, f8e5m2, u16, u32, u64. */
 const struct reduce_kernel reduce_positions[DTYPE_COUNT] = {
     REDUCE_NONE,
     REDUCE_KERNEL_OWN(position<uint8_t>),
@@ -65,4 +67,9 @@ const struct reduce_kernel reduce_positions[DTYPE_COUNT] = {
     REDUCE_KERNEL(position<__nv_bfloat16>),
     REDUCE_KERNEL(position<float>),
     REDUCE_KERNEL(position<double>),
+    REDUCE_NONE,
+    REDUCE_NONE,
+    REDUCE_KERNEL_OWN(position<uint16_t>),
+    REDUCE_KERNEL_OWN(position<uint32_t>),
+    REDUCE_KERNEL_OWN(position<uint64_t>),
 };

@@ -1,5 +1,5 @@
 /* Sums, means and products. As on the CPU: f32 and halves accumulate in f64, f64 carries its rounding errors along,
- * integers wrap in 64 bits (smaller ones come as i64). Adding an f64 for each f32 costs no time even where a device
+ * integers wrap in 64 bits (smaller ones come as i64 or u64). Adding an f64 for each f32 costs no time even where a device
  * does 2 of them per clock and multiprocessor, since memory does not bring more elements. Halves come twice as fast:
  * those of one load are first added in f32. */
 #include "engine/cuda/reduce_whole.cuh"
@@ -172,7 +172,9 @@ typedef product<__nv_bfloat16, double> product_bf16;
 typedef product<float, double> product_f32;
 typedef product<double, double> product_f64;
 
-/* By dtype: none, bool, u8, i8, i16, i32, i64, f16, bf16, f32, f64. */
+static_assert(DTYPE_F64 == 10 && DTYPE_U16 == 13 && DTYPE_U32 == 14 && DTYPE_U64 == 15, "the tables' order");
+
+/* By dtype: none, bool, u8, i8, i16, i32, i64, f16, bf16, f32, f64, f8e4m3, f8e5m2, u16, u32, u64. */
 const struct reduce_kernel reduce_sums[DTYPE_COUNT] = {
     REDUCE_NONE,
     REDUCE_NONE,
@@ -185,6 +187,11 @@ const struct reduce_kernel reduce_sums[DTYPE_COUNT] = {
     REDUCE_KERNEL(sum_float<__nv_bfloat16>),
     REDUCE_KERNEL(sum_float<float>),
     REDUCE_KERNEL(sum_double),
+    REDUCE_NONE,
+    REDUCE_NONE,
+    REDUCE_NONE,
+    REDUCE_NONE,
+    REDUCE_KERNEL(sum_integer),
 };
 const struct reduce_kernel reduce_products[DTYPE_COUNT] = {
     REDUCE_NONE,
@@ -198,4 +205,9 @@ const struct reduce_kernel reduce_products[DTYPE_COUNT] = {
     REDUCE_KERNEL_OWN(product_bf16),
     REDUCE_KERNEL_OWN(product_f32),
     REDUCE_KERNEL_OWN(product_f64),
+    REDUCE_NONE,
+    REDUCE_NONE,
+    REDUCE_NONE,
+    REDUCE_NONE,
+    REDUCE_KERNEL_OWN(product_integer),
 };

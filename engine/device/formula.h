@@ -37,6 +37,9 @@
 /* The types of elements in memory, without halves, whose types are a device's own. */
 #define FORMULA_TYPE_bool uint8_t
 #define FORMULA_TYPE_u8 uint8_t
+#define FORMULA_TYPE_u16 uint16_t
+#define FORMULA_TYPE_u32 uint32_t
+#define FORMULA_TYPE_u64 uint64_t
 #define FORMULA_TYPE_i8 int8_t
 #define FORMULA_TYPE_i16 int16_t
 #define FORMULA_TYPE_i32 int32_t
@@ -50,7 +53,12 @@
     X(i16, int16_t, uint32_t)                                                                                          \
     X(i32, int32_t, uint32_t)                                                                                          \
     X(i64, int64_t, uint64_t)
-#define FORMULA_INTEGERS(X) X(u8, uint8_t, uint32_t) FORMULA_SIGNED(X)
+#define FORMULA_UNSIGNED(X)                                                                                            \
+    X(u8, uint8_t, uint32_t)                                                                                           \
+    X(u16, uint16_t, uint32_t)                                                                                         \
+    X(u32, uint32_t, uint32_t)                                                                                         \
+    X(u64, uint64_t, uint64_t)
+#define FORMULA_INTEGERS(X) FORMULA_UNSIGNED(X) FORMULA_SIGNED(X)
 #define FORMULA_FLOATS(X)                                                                                              \
     X(f32, float, float)                                                                                               \
     X(f64, double, double)
@@ -87,17 +95,20 @@ FORMULA_FUNCTION int64_t formula_power_signed(int64_t base, int64_t exponent) {
     FORMULA_BINARY(add, name, T, (U)a + (U)b)                                                                          \
     FORMULA_BINARY(subtract, name, T, (U)a - (U)b)                                                                     \
     FORMULA_BINARY(multiply, name, T, (U)a *(U)b)                                                                      \
-    FORMULA_BINARY(pow, name, T, formula_power_signed(a, b))                                                           \
     FORMULA_BINARY(maximum, name, T, a > b ? a : b)                                                                    \
     FORMULA_BINARY(minimum, name, T, a < b ? a : b)                                                                    \
     FORMULA_UNARY(negative, name, T, 0 - (U)a)
 FORMULA_INTEGERS(FORMULA_INTEGER)
 
 #define FORMULA_SIGNED_ONLY(name, T, U)                                                                                \
+    FORMULA_BINARY(pow, name, T, formula_power_signed(a, b))                                                           \
     FORMULA_UNARY(abs, name, T, a < 0 ? 0 - (U)a : (U)a)                                                               \
     FORMULA_UNARY(relu, name, T, a > 0 ? a : 0)
 FORMULA_SIGNED(FORMULA_SIGNED_ONLY)
-FORMULA_UNARY(abs, u8, uint8_t, a)
+#define FORMULA_UNSIGNED_ONLY(name, T, U)                                                                              \
+    FORMULA_BINARY(pow, name, T, formula_power(a, b))                                                                  \
+    FORMULA_UNARY(abs, name, T, a)
+FORMULA_UNSIGNED(FORMULA_UNSIGNED_ONLY)
 
 /* ---- floats ---- */
 

@@ -174,6 +174,9 @@ enum status guard_code(const struct guard *guard) {
 
 void guard_fault(const struct guard *guard, struct fault *fault) {
     const struct report *report = guard->report;
+    char index[24] = "";
+    if (report)
+        snprintf(index, sizeof index, guard->above ? "%" PRIu64 : "%" PRId64, report->value);
     if (!guard->reports)
         fault_set(fault, guard->code, "%s", guard->message);
     else if (guard_code(guard) == STATUS_LIMIT)
@@ -188,12 +191,12 @@ void guard_fault(const struct guard *guard, struct fault *fault) {
                   "matrix %" PRId64 " of the batch is singular, or not positive definite: row %" PRId64,
                   report->value / report->limit, report->value % report->limit);
     else if (guard->axis < 0)
-        fault_set(fault, guard_code(guard), "index %" PRId64 " at position %" PRId64 " is none of %" PRId64 " classes",
-                  report->value, report->position, report->limit);
+        fault_set(fault, guard_code(guard), "index %s at position %" PRId64 " is none of %" PRId64 " classes", index,
+                  report->position, report->limit);
     else
         fault_set(fault, guard_code(guard),
-                  "index %" PRId64 " at position %" PRId64 " is out of range for axis %d of extent %" PRId64,
-                  report->value, report->position, guard->axis, report->limit);
+                  "index %s at position %" PRId64 " is out of range for axis %d of extent %" PRId64, index,
+                  report->position, guard->axis, report->limit);
 }
 
 /* ---- poison ---- */

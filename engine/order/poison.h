@@ -55,6 +55,7 @@ struct guard {
     char label[OPERATION_LABEL_MAX + 1];
     uint64_t sequence;
     int axis;
+    bool above;  /* the index is u64, of which the report's value is the bits */
     bool launch; /* a user kernel's launch was refused: the report's value is the device's own number of the error */
     char message[256]; /* if there is no report */
     bool counted;      /* owner thread: its session's figures include it */

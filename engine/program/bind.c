@@ -347,6 +347,13 @@ static bool bind_is_long(const struct step *step) {
            step->session->order->device->vtable->launch_part;
 }
 
+static bool bind_index_is_u64(const struct step *step) {
+    for (unsigned i = 0; i < step->request->n_inputs && i < 32; i++)
+        if ((step->info->index_inputs >> i & 1) && step->inputs[i]->type.dtype == DTYPE_U64)
+            return true;
+    return false;
+}
+
 /* Makes the guard and the poison that the result needs, before anything is enqueued. */
 static int bind_poison_prepare(struct step *step, bool is_long, struct poison **poison) {
     const struct op_request *request = step->request;
@@ -359,6 +366,7 @@ static int bind_poison_prepare(struct step *step, bool is_long, struct poison **
         if (!step->guard)
             return plan_no_memory(step->fault);
         step->guard->launch = launch;
+        step->guard->above = take && bind_index_is_u64(step);
     }
     if (is_long)
         step->stream->operation.report = step->guard->report;

@@ -18,6 +18,7 @@ static const char *const safetensors_dtypes[DTYPE_COUNT] = {
     [DTYPE_BOOL] = "BOOL", [DTYPE_U8] = "U8",   [DTYPE_I8] = "I8",          [DTYPE_I16] = "I16",
     [DTYPE_I32] = "I32",   [DTYPE_I64] = "I64", [DTYPE_F16] = "F16",        [DTYPE_BF16] = "BF16",
     [DTYPE_F32] = "F32",   [DTYPE_F64] = "F64", [DTYPE_F8E4M3] = "F8_E4M3", [DTYPE_F8E5M2] = "F8_E5M2",
+    [DTYPE_U16] = "U16",   [DTYPE_U32] = "U32", [DTYPE_U64] = "U64",
 };
 
 /* ---- reading ---- */

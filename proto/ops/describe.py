@@ -5,8 +5,8 @@ README.md explains each field. An error in a description ends the program with o
 import re
 import tomllib
 
-DTYPES = ["bool", "u8", "i8", "i16", "i32", "i64", "f16", "bf16", "f32", "f64", "f8e4m3", "f8e5m2"]
-INTEGERS = ["u8", "i8", "i16", "i32", "i64"]
+DTYPES = ["bool", "u8", "i8", "i16", "i32", "i64", "f16", "bf16", "f32", "f64", "f8e4m3", "f8e5m2", "u16", "u32", "u64"]
+INTEGERS = ["u8", "u16", "u32", "u64", "i8", "i16", "i32", "i64"]
 FLOATS = ["f16", "bf16", "f32", "f64"]
 HALVES = ["f16", "bf16"]
 F8 = ["f8e4m3", "f8e5m2"]
@@ -28,7 +28,7 @@ DTYPE_RULES = {
     "floating": "the dtype to which the inputs promote; f32 for integers and bool",
     "compared": "bool, computed in the dtype to which the inputs promote",
     "logical": "bool, computed in bool",
-    "accumulated": "i64 for integers and bool, else the input's dtype",
+    "accumulated": "i64 for signed integers and bool, u64 for unsigned integers, else the input's dtype",
     "position": "i64",
     "rule": "as its attributes say",
     "product": "the dtype to which the inputs promote; f32 for f8",
@@ -264,7 +264,10 @@ class Operation:
         """(dtype, name of the formula) for each dtype in which a formula computes."""
         if self.formula == "none":
             return []
-        return [(dtype, self.formula.get(dtype, f"{self.name}_{dtype}")) for dtype in self.computed()]
+        named = {key: value for key, value in self.formula.items() if key != "modular"}
+        if self.formula.get("modular"):
+            named = {**{dtype: f"{self.name}_u{dtype[1:]}" for dtype in INTEGERS if dtype[0] == "i"}, **named}
+        return [(dtype, named.get(dtype, f"{self.name}_{dtype}")) for dtype in self.computed()]
 
 
 class Family:

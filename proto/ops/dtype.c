@@ -17,9 +17,9 @@ const uint8_t dtype_sizes[DTYPE_COUNT] = {
 #undef X
 };
 
-/* One row for each dtype, columns in the order of DTYPE_TABLE. The table is symmetric; a test checks that. Missing entries are
- * DTYPE_INVALID. */
+/* One row for each dtype, columns in the order of DTYPE_TABLE. The table is symmetric; a test checks that. N: they do not promote. */
 #define ROW(a, ...) [DTYPE_##a] = {DTYPE_INVALID, __VA_ARGS__}
+#define N DTYPE_INVALID
 #define B DTYPE_BOOL
 #define U8 DTYPE_U8
 #define I8 DTYPE_I8
@@ -30,19 +30,25 @@ const uint8_t dtype_sizes[DTYPE_COUNT] = {
 #define BF16 DTYPE_BF16
 #define F32 DTYPE_F32
 #define F64 DTYPE_F64
+#define U16 DTYPE_U16
+#define U32 DTYPE_U32
+#define U64 DTYPE_U64
 static const unsigned char promotion[DTYPE_COUNT][DTYPE_COUNT] = {
-    ROW(BOOL, B, U8, I8, I16, I32, I64, F16, BF16, F32, F64),
-    ROW(U8, U8, U8, I16, I16, I32, I64, F16, BF16, F32, F64),
-    ROW(I8, I8, I16, I8, I16, I32, I64, F16, BF16, F32, F64),
-    ROW(I16, I16, I16, I16, I16, I32, I64, F16, BF16, F32, F64),
-    ROW(I32, I32, I32, I32, I32, I32, I64, F16, BF16, F32, F64),
-    ROW(I64, I64, I64, I64, I64, I64, I64, F16, BF16, F32, F64),
-    ROW(F16, F16, F16, F16, F16, F16, F16, F16, F32, F32, F64),
-    ROW(BF16, BF16, BF16, BF16, BF16, BF16, BF16, F32, BF16, F32, F64),
-    ROW(F32, F32, F32, F32, F32, F32, F32, F32, F32, F32, F64),
-    ROW(F64, F64, F64, F64, F64, F64, F64, F64, F64, F64, F64),
+    ROW(BOOL, B, U8, I8, I16, I32, I64, F16, BF16, F32, F64, N, N, U16, U32, U64),
+    ROW(U8, U8, U8, I16, I16, I32, I64, F16, BF16, F32, F64, N, N, U16, U32, U64),
+    ROW(I8, I8, I16, I8, I16, I32, I64, F16, BF16, F32, F64, N, N, I32, I64, N),
+    ROW(I16, I16, I16, I16, I16, I32, I64, F16, BF16, F32, F64, N, N, I32, I64, N),
+    ROW(I32, I32, I32, I32, I32, I32, I64, F16, BF16, F32, F64, N, N, I32, I64, N),
+    ROW(I64, I64, I64, I64, I64, I64, I64, F16, BF16, F32, F64, N, N, I64, I64, N),
+    ROW(F16, F16, F16, F16, F16, F16, F16, F16, F32, F32, F64, N, N, F16, F16, F16),
+    ROW(BF16, BF16, BF16, BF16, BF16, BF16, BF16, F32, BF16, F32, F64, N, N, BF16, BF16, BF16),
+    ROW(F32, F32, F32, F32, F32, F32, F32, F32, F32, F32, F64, N, N, F32, F32, F32),
+    ROW(F64, F64, F64, F64, F64, F64, F64, F64, F64, F64, F64, N, N, F64, F64, F64),
     [DTYPE_F8E4M3] = {[DTYPE_F8E4M3] = DTYPE_F8E4M3},
     [DTYPE_F8E5M2] = {[DTYPE_F8E5M2] = DTYPE_F8E5M2},
+    ROW(U16, U16, U16, I32, I32, I32, I64, F16, BF16, F32, F64, N, N, U16, U32, U64),
+    ROW(U32, U32, U32, I64, I64, I64, I64, F16, BF16, F32, F64, N, N, U32, U32, U64),
+    ROW(U64, U64, U64, N, N, N, N, F16, BF16, F32, F64, N, N, U64, U64, U64),
 };
 
 bool dtype_valid(int dtype) {
@@ -88,21 +94,22 @@ double dtype_below(enum dtype dtype, double x) {
     return x > 0 && x / step == ldexp(1, dtype_formats[dtype].bits - 1) ? x - dtype_step(dtype, x / 2) : x - step;
 }
 
-bool dtype_holds(enum dtype dtype, int64_t value) {
-    switch (dtype) {
-    case DTYPE_BOOL:
-        return value == 0 || value == 1;
-    case DTYPE_U8:
-        return value >= 0 && value <= UINT8_MAX;
-    case DTYPE_I8:
-        return value >= INT8_MIN && value <= INT8_MAX;
-    case DTYPE_I16:
-        return value >= INT16_MIN && value <= INT16_MAX;
-    case DTYPE_I32:
-        return value >= INT32_MIN && value <= INT32_MAX;
-    default:
+bool dtype_holds(enum dtype dtype, int64_t value, bool above) {
+    int bits = 8 * (int)dtype_size(dtype);
+    if (dtype == DTYPE_BOOL) {
+        return !above && (value == 0 || value == 1);
+    }
+    if (dtype_kind(dtype) != DTYPE_KIND_INT) {
         return true;
     }
+    if (above || dtype == DTYPE_U64) {
+        return dtype == DTYPE_U64 && above == (value < 0);
+    }
+    if (dtype_is_unsigned(dtype)) {
+        return value >= 0 && value >> bits == 0;
+    }
+    /* All bits above the lowest bits - 1 are the sign. */
+    return value >> (bits - 1) == (value < 0 ? -1 : 0);
 }
 
 enum dtype dtype_promote(enum dtype a, enum dtype b) {

@@ -18,7 +18,10 @@
     X(F32, 9, "f32", 4, FLOAT)                                                                                         \
     X(F64, 10, "f64", 8, FLOAT)                                                                                        \
     X(F8E4M3, 11, "f8e4m3", 1, FLOAT)                                                                                  \
-    X(F8E5M2, 12, "f8e5m2", 1, FLOAT)
+    X(F8E5M2, 12, "f8e5m2", 1, FLOAT)                                                                                  \
+    X(U16, 13, "u16", 2, INT)                                                                                          \
+    X(U32, 14, "u32", 4, INT)                                                                                          \
+    X(U64, 15, "u64", 8, INT)
 
 enum dtype {
     DTYPE_INVALID = 0,
@@ -46,17 +49,23 @@ static inline bool dtype_is_f8(enum dtype dtype) {
     return dtype == DTYPE_F8E4M3 || dtype == DTYPE_F8E5M2;
 }
 
+static inline bool dtype_is_unsigned(enum dtype dtype) {
+    return dtype == DTYPE_U8 || dtype == DTYPE_U16 || dtype == DTYPE_U32 || dtype == DTYPE_U64;
+}
+
 /* For f16, bf16, f32 and f64: the largest finite value of the dtype; and for |x| up to that value, the dtype's smallest value
  * that is not below x, and the dtype's largest value below x. */
 double dtype_largest(enum dtype dtype);
 double dtype_not_below(enum dtype dtype, double x);
 double dtype_below(enum dtype dtype, double x);
-/* Whether an integer is a value of a bool or integer dtype. */
-bool dtype_holds(enum dtype dtype, int64_t value);
+/* Whether an integer is a value of a bool or integer dtype. The integer is `value`, or value + 2^64 if `above`, which is for
+ * values of u64 that an int64_t does not have. */
+bool dtype_holds(enum dtype dtype, int64_t value, bool above);
 
-/* Promotion as in the Array API standard within a kind (u8 with i8 is i16, f16 with bf16 is f32). The standard does not define
- * promotion between kinds: there the dtype of the higher kind wins, as in PyTorch and JAX: bool < int < float (i64 with f16 is
- * f16). Each f8 format promotes only with itself, as in PyTorch and JAX; otherwise the result is DTYPE_INVALID. */
+/* Promotion as in the Array API standard within a kind (u8 with i8 is i16, u32 with i8 is i64, f16 with bf16 is f32). The standard
+ * does not define promotion between kinds: there the dtype of the higher kind wins, as in PyTorch and JAX: bool < int < float (i64
+ * with f16 is f16). Nor does it define u64 with a signed integer: no integer dtype has the values of both, and the result is
+ * DTYPE_INVALID, as in PyTorch. So it is for an f8 format with any other dtype, as in PyTorch and JAX. */
 enum dtype dtype_promote(enum dtype a, enum dtype b);
 /* The floating dtype in which exp, mean and similar operations compute: the dtype itself if it is a float, otherwise f32. */
 enum dtype dtype_to_float(enum dtype dtype);

@@ -187,6 +187,10 @@ def table(files):
         for value in enum.values:
             print(f"    OP_{enum.name.upper()}_{value['name'].upper()} = {value['number']}, /* {value['contract']} */")
         print(f"    OP_{enum.name.upper()}_COUNT\n}};\n")
+    print("/* Sets of dtypes: a bit for each. */")
+    for name, of in describe.DTYPE_SETS.items():
+        print(fold_list(f"#define {mask(name)} (", [f"UINT32_C(1) << DTYPE_{each.upper()}" for each in of], ")", " |", " \\"))
+    print()
     print_formulas(operations)
     for name, of in sets_of(operations).items():
         print_struct(name, of)
@@ -239,8 +243,8 @@ def print_formulas(operations):
 # ---- operations.c ----
 
 
-def mask(dtypes):
-    return " | ".join(f"BIT({each.upper()})" for each in dtypes) or "0"
+def mask(name):
+    return "OP_DTYPES_" + name.upper().replace(" ", "_")
 
 
 def print_attribute_row(each):
@@ -256,9 +260,6 @@ def rows(files):
     print(f'_Static_assert(OP_INPUTS_MAX == {describe.INPUTS_MAX}, "what contracts say");')
     print(f"_Static_assert(OP_PACKED_INTS == {describe.PACKED_INTS} && OP_PACKED_FLOATS == {describe.PACKED_FLOATS} &&")
     print(f'               OP_LIST_MAX == {describe.LIST_MAX["ints"]}, "what the generator reckons with");')
-    print("#define BIT(name) (UINT32_C(1) << DTYPE_##name)")
-    for name, of in describe.DTYPE_SETS.items():
-        print(f"#define DTYPES_{name.upper().replace(' ', '_')} ({mask(of)})")
     print()
     for enum in enums_of(files):
         names = ", ".join(f'"{value["name"]}"' for value in enum.values)
@@ -289,7 +290,7 @@ def print_row(each):
             roles[given.dtypes] |= 1 << i
     print(f"    [OP_{each.id}] = {{")
     print(f'        .name = "{each.name}", .family = OP_FAMILY_{each.family.upper()}, .dtype = OP_DTYPE_{each.dtype.upper()},')
-    print(f"        .dtypes = DTYPES_{each.dtypes.upper().replace(' ', '_')}, .shape = op_rule_{each.shape},")
+    print(f"        .dtypes = {mask(each.dtypes)}, .shape = op_rule_{each.shape},")
     print(f"        .inputs_min = {each.inputs_min}, .inputs_max = {'OP_INPUTS_MAX' if each.variadic else len(each.inputs)}, .n_outputs = {len(each.outputs)},")
     print(f"        .work = OP_WORK_{each.work.upper()}, .flop = {each.flop}, .passes = {each.passes},")
     if len(each.outputs) > 1:
@@ -297,7 +298,7 @@ def print_row(each):
     if each.outputs and each.outputs[0].variadic:
         print("        .outputs_vary = true,")
     if each.keeps:
-        print(f"        .keeps = {' & '.join('DTYPES_' + name.upper().replace(' ', '_') for name in each.keeps)},")
+        print(f"        .keeps = {' & '.join(mask(name) for name in each.keeps)},")
     if any(roles.values()):
         print(f"        .index_inputs = {roles['integer']}, .bool_inputs = {roles['bool']},")
     if each.attributes:
@@ -360,13 +361,13 @@ def fold(declaration, end):
     return fold_list(start, given.split(", "), ")" + end)
 
 
-def fold_list(start, pieces, end):
-    """Pieces with commas between them, in lines that begin below the first one."""
+def fold_list(start, pieces, end, between=",", broken=""):
+    """Pieces with commas (or what is `between` them), in lines that begin below the first one. A line that goes on ends in `broken`."""
     lines, line = [], start
     for i, piece in enumerate(pieces):
-        piece += ", " if i + 1 < len(pieces) else end
-        if len(line) + len(piece.rstrip()) > WIDTH:
-            lines.append(line.rstrip())
+        piece += between + " " if i + 1 < len(pieces) else end
+        if len(line) + len(piece.rstrip()) + len(broken) > WIDTH:
+            lines.append(line.rstrip() + broken)
             line = " " * len(start)
         line += piece
     return "\n".join(lines + [line])

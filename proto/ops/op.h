@@ -111,10 +111,14 @@ struct op_floats {
     unsigned count;
     const double *values;
 };
+/* The integer is `i`, or for u64 also i + 2^64: where i is negative and f is not. Floats take f. */
 struct op_scalar {
     int64_t i;
     double f;
 };
+static inline bool op_scalar_above(const struct op_scalar *scalar, enum dtype dtype) {
+    return dtype == DTYPE_U64 && scalar->i < 0 && scalar->f > 0;
+}
 
 /* Whether an operation releases its input `i`. `first` is the mask for the first 16 inputs, `others` the masks for the other inputs,
  * 64 in each (NULL: it releases none of these). */

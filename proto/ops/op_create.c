@@ -5,8 +5,8 @@
 #include <math.h>
 
 /* Floating dtypes take any value. */
-static int check_value(int64_t value, enum dtype dtype, struct fault *fault) {
-    if (dtype_holds(dtype, value)) {
+static int check_value(int64_t value, bool above, enum dtype dtype, struct fault *fault) {
+    if (dtype_holds(dtype, value, above)) {
         return STATUS_OK;
     }
     return fault_set(fault, STATUS_INVALID_ARGUMENT, "%" PRId64 " is no value of %s", value, dtype_name(dtype));
@@ -16,11 +16,25 @@ int op_rule_full(const struct op_call *call, struct tensor_type *out, struct fau
     struct full_attributes attributes;
     full_attributes_read(call->attributes, &attributes);
     int status = type_make(out, out->dtype, attributes.shape.values, attributes.shape.count, fault);
-    return status == STATUS_OK ? check_value(attributes.value.i, out->dtype, fault) : status;
+    return status == STATUS_OK
+               ? check_value(attributes.value.i, op_scalar_above(&attributes.value, out->dtype), out->dtype, fault)
+               : status;
+}
+
+/* Integers from -2^63 to 2^64 - 1, and their differences. */
+__extension__ typedef __int128 wide;
+
+static wide scalar_wide(const struct op_scalar *scalar, enum dtype dtype) {
+    return scalar->i + (op_scalar_above(scalar, dtype) ? (wide)1 << 64 : 0);
+}
+
+static int check_wide(wide value, enum dtype dtype, struct fault *fault) {
+    return check_value((int64_t)(uint64_t)value, value > INT64_MAX, dtype, fault);
 }
 
 static int arange_integer_count(const struct arange_attributes *given, int64_t *count, struct fault *fault) {
-    int64_t start = given->start.i, stop = given->stop.i, step = given->step.i;
+    wide start = scalar_wide(&given->start, given->dtype), stop = scalar_wide(&given->stop, given->dtype);
+    wide step = scalar_wide(&given->step, given->dtype);
     if (step == 0) {
         return fault_set(fault, STATUS_INVALID_ARGUMENT, "the step is 0");
     }
@@ -28,19 +42,15 @@ static int arange_integer_count(const struct arange_attributes *given, int64_t *
         *count = 0;
         return STATUS_OK;
     }
-    /* The distance of two int64_t needs 64 bits without a sign; unsigned arithmetic, modulo 2^64, gives it exactly. */
-    uint64_t distance = step > 0 ? (uint64_t)stop - (uint64_t)start : (uint64_t)start - (uint64_t)stop;
-    uint64_t stride = step > 0 ? (uint64_t)step : 0 - (uint64_t)step;
-    uint64_t steps = (distance - 1) / stride;
+    wide steps = step > 0 ? (stop - start - 1) / step : (start - stop - 1) / -step;
     if (steps >= INT64_MAX) {
-        return fault_set(fault, STATUS_SHAPE, "%" PRIu64 " steps from %" PRId64 " to %" PRId64 " are too many", steps,
-                         start, stop);
+        return fault_set(fault, STATUS_SHAPE, "%.0f steps from %.0f to %.0f are too many", (double)steps, (double)start,
+                         (double)stop);
     }
     *count = (int64_t)steps + 1;
-    int status = check_value(start, given->dtype, fault);
+    int status = check_wide(start, given->dtype, fault);
     /* The last value lies between start and stop. */
-    uint64_t last = (uint64_t)start + steps * (uint64_t)step;
-    return status == STATUS_OK ? check_value((int64_t)last, given->dtype, fault) : status;
+    return status == STATUS_OK ? check_wide(start + steps * step, given->dtype, fault) : status;
 }
 
 static int arange_float_count(const struct arange_attributes *given, int64_t *count, struct fault *fault) {

@@ -138,7 +138,16 @@ static int check_attributes(const struct op_info *info, const struct op_attribut
 
 /* ---- dtypes ---- */
 
-enum { DTYPES_NUMBERS = 0x7fc, DTYPES_FLOATS = 0x780, DTYPES_REAL = 0x600 }; /* u8 to f64, f16 to f64, f32 and f64 */
+/* The dtypes that an operation takes which does not take all of them. */
+static const char *taken_words(uint32_t dtypes) {
+    if (dtypes == OP_DTYPES_REAL) {
+        return "f32 and f64";
+    }
+    if (!(dtypes & ~OP_DTYPES_FLOAT)) {
+        return "floating dtypes";
+    }
+    return dtypes & OP_DTYPES_FLOAT ? "numbers" : dtypes >> DTYPE_BOOL & 1 ? "integers and bool" : "integers";
+}
 
 static int refuse_dtype(const struct op_info *info, const char *verb, enum dtype dtype, struct fault *fault) {
     if (dtype_is_f8(dtype)) {
@@ -147,10 +156,7 @@ static int refuse_dtype(const struct op_info *info, const char *verb, enum dtype
                                dtype_name(dtype))
                    : fault_set(fault, STATUS_DTYPE, "takes no %s: cast to f16, bf16 or f32 first", dtype_name(dtype));
     }
-    const char *taken = info->dtypes == DTYPES_REAL               ? "f32 and f64"
-                        : info->dtypes & ~(uint32_t)DTYPES_FLOATS ? "numbers"
-                                                                  : "floating dtypes";
-    return fault_set(fault, STATUS_DTYPE, "%s %s, not %s", verb, taken, dtype_name(dtype));
+    return fault_set(fault, STATUS_DTYPE, "%s %s, not %s", verb, taken_words(info->dtypes), dtype_name(dtype));
 }
 
 int op_promote(enum dtype a, enum dtype b, enum dtype *out, struct fault *fault) {
@@ -199,6 +205,16 @@ static int promote_operands(const struct op_info *info, const struct op_call *ca
     return status;
 }
 
+/* Of logical operations each operand becomes a bool by itself, so that they need not promote. */
+static int check_truths(const struct op_info *info, const struct op_call *call, struct fault *fault) {
+    for (unsigned i = 0; i < call->n_inputs; i++) {
+        if (!(info->dtypes >> call->inputs[i]->dtype & 1)) {
+            return refuse_dtype(info, "takes", call->inputs[i]->dtype, fault);
+        }
+    }
+    return STATUS_OK;
+}
+
 /* Products of f8 have no scale, and products of e4m3 would often exceed its largest value, 448: so the result is f32. The two formats
  * may be mixed. A third operand that is wider than f32 is refused. */
 static int promote_product(const struct op_info *info, const struct op_call *call, enum dtype *out,
@@ -233,8 +249,9 @@ static inline __attribute__((always_inline)) int infer_dtype(const struct op_inf
                                                              enum dtype *out, struct fault *fault) {
     enum dtype operands = alike_operands(info, call);
     if (operands == DTYPE_INVALID) {
-        int status = info->dtype == OP_DTYPE_PRODUCT ? promote_product(info, call, &operands, fault)
-                                                     : promote_operands(info, call, &operands, fault);
+        int status = info->dtype == OP_DTYPE_PRODUCT   ? promote_product(info, call, &operands, fault)
+                     : info->dtype == OP_DTYPE_LOGICAL ? check_truths(info, call, fault)
+                                                       : promote_operands(info, call, &operands, fault);
         if (status != STATUS_OK) {
             return status;
         }
@@ -251,7 +268,9 @@ static inline __attribute__((always_inline)) int infer_dtype(const struct op_inf
         *out = DTYPE_BOOL;
         return STATUS_OK;
     case OP_DTYPE_ACCUMULATED:
-        *out = dtype_kind(operands) == DTYPE_KIND_FLOAT ? operands : DTYPE_I64;
+        *out = dtype_kind(operands) == DTYPE_KIND_FLOAT ? operands
+               : dtype_is_unsigned(operands)            ? DTYPE_U64
+                                                        : DTYPE_I64;
         return STATUS_OK;
     case OP_DTYPE_POSITION:
         *out = DTYPE_I64;

@@ -94,7 +94,7 @@ static const struct hostile_row rows[] = {
     FAILS("softmax along an axis that is not there", 0, OP_SOFTMAX, WIRE_INPUTS(KEPT), WIRE_INTS(1)),
     /* enum values */
     FULL("dtype 0", 0, 4),
-    FULL("dtype 13", DTYPE_COUNT, 4),
+    FULL("a dtype beyond the last", DTYPE_COUNT, 4),
     FULL("dtype -1", -1, 4),
     FULL("dtype that is f32 modulo 2^32", (INT64_C(1) << 32) + DTYPE_F32, 4),
     FAILS("cast to no dtype", 0, OP_CAST, WIRE_INPUTS(KEPT), WIRE_INTS(0)),

@@ -20,6 +20,8 @@ static void create_full(struct suite *suite, enum dtype dtype) {
         else if (!value_is_float(dtype))
             value.i = i % 3 == 0 ? value_low(dtype) : i % 3 == 1 ? value_high(dtype) : suite_below(suite, 100);
         value.f = numbers[suite_below(suite, 13)];
+        if (!value_is_float(dtype)) /* says whether the integer of u64 is above 2^63 */
+            value.f = (double)value_number(dtype, value.i);
         create_once(suite, OP_FULL,
                     SUITE_ATTRIBUTES(full, .dtype = dtype, .value = value, .shape = {(unsigned)rank, shape}));
     }
@@ -36,7 +38,7 @@ static void create_arange(struct suite *suite, enum dtype dtype) {
                     SUITE_ATTRIBUTES(arange, .dtype = dtype, .start = {.f = floats[i][0]}, .stop = {.f = floats[i][1]},
                                      .step = {.f = floats[i][2]}));
     for (int i = 0; !value_is_float(dtype) && i < 40; i++) {
-        int64_t room = dtype == DTYPE_U8 ? 0 : 100;
+        int64_t room = value_is_unsigned(dtype) ? 0 : 100;
         int64_t step = 1 + suite_below(suite, 7);
         int64_t start = suite_below(suite, 120) - room, stop = suite_below(suite, 120) - room;
         if (suite_chance(suite, 50))
@@ -44,6 +46,17 @@ static void create_arange(struct suite *suite, enum dtype dtype) {
         create_once(
             suite, OP_ARANGE,
             SUITE_ATTRIBUTES(arange, .dtype = dtype, .start = {.i = start}, .stop = {.i = stop}, .step = {.i = step}));
+    }
+    if (dtype == DTYPE_U64) {
+        struct op_scalar top = {.i = -1, .f = 0x1p64}, half = {.i = INT64_MIN, .f = 0x1p63};
+        create_once(
+            suite, OP_ARANGE,
+            SUITE_ATTRIBUTES(arange, .dtype = dtype, .start = {.i = 5}, .stop = top, .step = {.i = INT64_MAX / 4}));
+        create_once(suite, OP_ARANGE,
+                    SUITE_ATTRIBUTES(arange, .dtype = dtype, .start = top, .stop = {.i = -1, .f = -1},
+                                     .step = {.i = INT64_MIN / 3, .f = -0x1p61}));
+        create_once(suite, OP_ARANGE,
+                    SUITE_ATTRIBUTES(arange, .dtype = dtype, .start = {.i = 7}, .stop = top, .step = half));
     }
     if (dtype == DTYPE_I64)
         create_once(suite, OP_ARANGE,

@@ -9,13 +9,14 @@ static void join_once(struct suite *suite, const struct op_case *row, unsigned n
     struct sample inputs[JOIN_MOST];
     const struct sample *pointers[JOIN_MOST];
     bool stack = row->opcode == OP_STACK;
-    enum dtype dtype = op_case_dtype(suite, row);
+    enum dtype both = op_case_dtype(suite, row);
     int64_t axis = suite_below(suite, 2 * (rank + stack)) - (rank + stack), own[VALUES_RANK_MAX];
     for (unsigned i = 0; i < n; i++) {
         memcpy(own, shape, sizeof own);
         if (!stack)
             own[axis < 0 ? axis + rank : axis] = suite_below(suite, 5);
-        enum dtype own_dtype = mixed ? op_case_partner(suite, row, dtype) : dtype;
+        enum dtype own_dtype = mixed && i ? op_case_partner(suite, row, both) : both;
+        both = reference_promote(both, own_dtype);
         inputs[i] = suite_input(suite, own_dtype, rank, own, row->fill);
         pointers[i] = &inputs[i];
     }
@@ -42,13 +43,16 @@ static void case_join(struct suite *suite, const struct op_case *row) {
     join_once(suite, row, JOIN_MOST, true, 1, (int64_t[VALUES_RANK_MAX]){2});
 }
 
-static const enum dtype index_dtypes[] = {DTYPE_U8, DTYPE_I8, DTYPE_I16, DTYPE_I32, DTYPE_I64};
+static const enum dtype index_dtypes[] = {DTYPE_U8, DTYPE_U16, DTYPE_U32, DTYPE_U64,
+                                          DTYPE_I8, DTYPE_I16, DTYPE_I32, DTYPE_I64};
+enum { INDEX_DTYPES = sizeof index_dtypes / sizeof *index_dtypes };
 
 /* Indices below `extent`, of any integer dtype, as an upload or a slice of one with step -1. */
 static struct sample index_sample(struct suite *suite, int rank, const int64_t *shape, int64_t extent) {
-    enum dtype dtype = index_dtypes[suite_below(suite, 5)];
+    enum dtype dtype = index_dtypes[suite_below(suite, INDEX_DTYPES)];
     struct values *values = values_create(dtype, rank, shape);
-    int64_t most = extent - 1 < value_high(dtype) ? extent : value_high(dtype);
+    long double high = value_number(dtype, value_high(dtype));
+    int64_t most = (long double)extent - 1 < high ? extent : value_high(dtype);
     for (int64_t k = 0; k < values->count; k++)
         values->i[k] = suite_below(suite, most);
     struct sample x = suite_upload(suite, values);

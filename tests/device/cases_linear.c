@@ -28,7 +28,8 @@ static enum dtype linear_dtype(enum dtype x, enum dtype weight) {
 /* Of a bias that goes with a product of this dtype: mostly the same. To one of f8 none is added that would widen it. */
 static enum dtype linear_bias(struct suite *suite, const struct op_case *row, enum dtype x, enum dtype product) {
     enum dtype other = op_case_dtype(suite, row);
-    return dtype_is_f8(x) || dtype_is_f8(other) || suite_chance(suite, 70) ? product : other;
+    bool alone = dtype_is_f8(x) || reference_promote(product, other) == DTYPE_INVALID;
+    return alone || suite_chance(suite, 70) ? product : other;
 }
 
 static enum op_activation linear_activation(struct suite *suite, enum dtype dtype) {

@@ -128,6 +128,9 @@ static void step_binary(struct program *program) {
         return;
     if (value_is_f8(a->dtype) || value_is_f8(b->dtype))
         return;
+    bool logical = opcode == OP_LOGICAL_AND || opcode == OP_LOGICAL_OR;
+    if (reference_promote(a->dtype, b->dtype) == DTYPE_INVALID && !logical)
+        return;
     program_apply(program, opcode, inputs, 2, 0, NULL);
 }
 
@@ -216,10 +219,13 @@ static void step_join(struct program *program) {
     if (!inputs[0] || !inputs[1] || !inputs[2])
         return;
     const struct values *first = inputs[0]->values;
-    for (int i = 1; i < 3; i++)
+    enum dtype both = first->dtype;
+    for (int i = 1; i < 3; i++) {
+        both = reference_promote(both, inputs[i]->values->dtype);
         if (!values_same_type(inputs[i]->values, inputs[i]->values->dtype, first->rank, first->shape) ||
-            reference_promote(first->dtype, inputs[i]->values->dtype) == DTYPE_INVALID)
+            both == DTYPE_INVALID)
             return;
+    }
     if (first->count * 3 > PROGRAM_ELEMENTS_MAX || first->rank > 4)
         return;
     unsigned opcode = first->rank && suite_chance(program->suite, 50) ? OP_CONCAT : OP_STACK;

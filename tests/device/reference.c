@@ -19,12 +19,20 @@ void reference_lacks(unsigned opcode) {
     abort();
 }
 
-/* Rows and columns: u8 i8 i16 i32 i64, and f16 bf16 f32 f64. */
-static const uint8_t promote_ints[5][5] = {
-    {DTYPE_U8, DTYPE_I16, DTYPE_I16, DTYPE_I32, DTYPE_I64},  {DTYPE_I16, DTYPE_I8, DTYPE_I16, DTYPE_I32, DTYPE_I64},
-    {DTYPE_I16, DTYPE_I16, DTYPE_I16, DTYPE_I32, DTYPE_I64}, {DTYPE_I32, DTYPE_I32, DTYPE_I32, DTYPE_I32, DTYPE_I64},
-    {DTYPE_I64, DTYPE_I64, DTYPE_I64, DTYPE_I64, DTYPE_I64},
-};
+/* The smallest integer dtype that has the values of both. */
+static enum dtype promote_integers(enum dtype a, enum dtype b) {
+    static const enum dtype all[] = {DTYPE_U8,  DTYPE_I8,  DTYPE_U16, DTYPE_I16,
+                                     DTYPE_U32, DTYPE_I32, DTYPE_U64, DTYPE_I64};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        long double low = value_number(all[i], value_low(all[i])), high = value_number(all[i], value_high(all[i]));
+        if (low <= value_number(a, value_low(a)) && low <= value_number(b, value_low(b)) &&
+            high >= value_number(a, value_high(a)) && high >= value_number(b, value_high(b)))
+            return all[i];
+    }
+    return DTYPE_INVALID; /* u64 and a signed one */
+}
+
+/* Rows and columns: f16 bf16 f32 f64. */
 static const uint8_t promote_floats[4][4] = {
     {DTYPE_F16, DTYPE_F32, DTYPE_F32, DTYPE_F64},
     {DTYPE_F32, DTYPE_BF16, DTYPE_F32, DTYPE_F64},
@@ -41,24 +49,24 @@ enum dtype reference_promote(enum dtype a, enum dtype b) {
         return a;
     if (value_is_float(a) != value_is_float(b))
         return value_is_float(a) ? a : b;
-    return value_is_float(a) ? promote_floats[a - DTYPE_F16][b - DTYPE_F16] : promote_ints[a - DTYPE_U8][b - DTYPE_U8];
+    return value_is_float(a) ? promote_floats[a - DTYPE_F16][b - DTYPE_F16] : promote_integers(a, b);
 }
 
 static int64_t float_to_integer(enum dtype dtype, long double value) {
     if (isnan(value))
         return 0;
-    if (value <= (long double)value_low(dtype))
+    if (value <= value_number(dtype, value_low(dtype)))
         return value_low(dtype);
-    if (value >= (long double)value_high(dtype))
+    if (value >= value_number(dtype, value_high(dtype)))
         return value_high(dtype);
-    return (int64_t)value;
+    return value < 0 ? (int64_t)value : (int64_t)(uint64_t)value;
 }
 
 struct values *reference_cast(const struct values *x, enum dtype dtype) {
     struct values *out = values_create(dtype, x->rank, x->shape);
     for (int64_t k = 0; k < x->count; k++) {
         if (out->f)
-            out->f[k] = value_round(dtype, x->f ? x->f[k] : (long double)x->i[k]);
+            out->f[k] = value_round(dtype, x->f ? x->f[k] : value_number(x->dtype, x->i[k]));
         else if (dtype == DTYPE_BOOL)
             out->i[k] = x->f ? x->f[k] != 0 : x->i[k] != 0;
         else

@@ -15,6 +15,11 @@ static struct values *create_full(const struct reference_request *r) {
     return out;
 }
 
+/* i, or where it is negative and f is not, an integer of u64. */
+static __int128 whole(const struct op_scalar *scalar, enum dtype dtype) {
+    return scalar->i + (dtype == DTYPE_U64 && scalar->i < 0 && scalar->f > 0 ? (__int128)1 << 64 : 0);
+}
+
 static int64_t arange_count(__int128 span, __int128 step) {
     if (step == 0 || span == 0 || (span > 0) != (step > 0))
         return 0;
@@ -30,7 +35,7 @@ static struct values *create_arange(const struct reference_request *r) {
         double steps = ceil((given.stop.f - given.start.f) / given.step.f);
         count = steps > 0 ? (int64_t)steps : 0;
     } else {
-        count = arange_count((__int128)given.stop.i - given.start.i, given.step.i);
+        count = arange_count(whole(&given.stop, dtype) - whole(&given.start, dtype), whole(&given.step, dtype));
     }
     struct values *out = values_create(dtype, 1, &count);
     for (int64_t k = 0; k < count; k++) {

@@ -3,7 +3,7 @@
 #include "tests/device/reference.h"
 
 static int64_t integer_pow(enum dtype dtype, int64_t base, int64_t exponent) {
-    if (exponent < 0)
+    if (value_order(dtype, exponent, 0) < 0)
         return base == 1 ? 1 : base == -1 ? (exponent % 2 ? -1 : 1) : 0;
     uint64_t result = 1, factor = (uint64_t)base;
     for (uint64_t left = (uint64_t)exponent; left; left >>= 1, factor *= factor)
@@ -24,9 +24,9 @@ static int64_t integer_binary(unsigned opcode, enum dtype dtype, int64_t a, int6
     case OP_POW:
         return integer_pow(dtype, a, b);
     case OP_MAXIMUM:
-        return a > b ? a : b;
+        return value_order(dtype, a, b) > 0 ? a : b;
     case OP_MINIMUM:
-        return a < b ? a : b;
+        return value_order(dtype, a, b) < 0 ? a : b;
     default:
         reference_lacks(opcode);
     }
@@ -88,9 +88,9 @@ static int64_t integer_unary(unsigned opcode, enum dtype dtype, int64_t x) {
     case OP_NEGATIVE:
         return value_wrap(dtype, (int64_t)(0 - (uint64_t)x));
     case OP_ABS:
-        return value_wrap(dtype, x < 0 ? (int64_t)(0 - (uint64_t)x) : x);
+        return value_wrap(dtype, value_order(dtype, x, 0) < 0 ? (int64_t)(0 - (uint64_t)x) : x);
     case OP_RELU:
-        return x < 0 ? 0 : x;
+        return value_order(dtype, x, 0) < 0 ? 0 : x;
     default:
         reference_lacks(opcode);
     }
@@ -142,7 +142,8 @@ static void binary_element(unsigned opcode, const struct values *a, const struct
     else if (opcode_compares(opcode) && a->f)
         out->i[k] = compare_holds(opcode, a->f[k]<b->f[k], a->f[k] == b->f[k], a->f[k]> b->f[k]);
     else if (opcode_compares(opcode))
-        out->i[k] = compare_holds(opcode, a->i[k]<b->i[k], a->i[k] == b->i[k], a->i[k]> b->i[k]);
+        out->i[k] = compare_holds(opcode, value_order(a->dtype, a->i[k], b->i[k]) < 0, a->i[k] == b->i[k],
+                                  value_order(a->dtype, a->i[k], b->i[k]) > 0);
     else if (out->f)
         out->f[k] = value_round(out->dtype, float_binary(opcode, out->dtype, a->f[k], b->f[k]));
     else

@@ -35,7 +35,7 @@ static void linear_integer(struct values *out, const struct values *x, const str
     for (int64_t i = 0; i < k; i++)
         sum += (uint64_t)x->i[row * k + i] * (uint64_t)weight->i[column * k + i];
     int64_t wrapped = value_wrap(out->dtype, (int64_t)sum);
-    out->i[at] = activation == OP_ACTIVATION_RELU && wrapped < 0 ? 0 : wrapped;
+    out->i[at] = activation == OP_ACTIVATION_RELU && value_order(out->dtype, wrapped, 0) < 0 ? 0 : wrapped;
 }
 
 static bool linear_refused(const struct reference_request *r, enum op_activation activation, enum dtype dtype) {

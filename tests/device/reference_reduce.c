@@ -30,7 +30,7 @@ static enum dtype reduce_dtype(unsigned opcode, enum dtype x) {
     switch (opcode) {
     case OP_SUM:
     case OP_PROD:
-        return value_is_float(x) ? x : DTYPE_I64;
+        return value_is_float(x) ? x : value_is_unsigned(x) ? DTYPE_U64 : DTYPE_I64;
     case OP_MEAN:
         return value_is_float(x) ? x : DTYPE_F32;
     case OP_ANY:
@@ -54,7 +54,8 @@ static bool reduce_beats(const struct reduction *reduction, int64_t k, int64_t a
     if (reduction->seen[at] == 0)
         return true;
     if (!x->f)
-        return highest ? (long double)x->i[k] > reduction->total[at] : (long double)x->i[k] < reduction->total[at];
+        return highest ? value_number(x->dtype, x->i[k]) > reduction->total[at]
+                       : value_number(x->dtype, x->i[k]) < reduction->total[at];
     if (isnan(reduction->total[at]))
         return false;
     return isnan(x->f[k]) || (highest ? x->f[k] > reduction->total[at] : x->f[k] < reduction->total[at]);
@@ -63,7 +64,7 @@ static bool reduce_beats(const struct reduction *reduction, int64_t k, int64_t a
 static void reduce_element(struct reduction *reduction, int64_t k, int64_t at) {
     const struct values *x = reduction->x;
     struct values *out = reduction->out;
-    long double value = x->f ? x->f[k] : (long double)x->i[k]; /* every i64 is a long double */
+    long double value = x->f ? x->f[k] : value_number(x->dtype, x->i[k]);
     switch (reduction->opcode) {
     case OP_SUM:
     case OP_MEAN:

@@ -6,7 +6,7 @@
 /* -1, 0 or 1 as element a is below, equal to or above element b; a NaN is above all numbers and equal to others. */
 static int element_order(const struct values *x, int64_t a, int64_t b) {
     if (!x->f)
-        return (x->i[a] > x->i[b]) - (x->i[a] < x->i[b]);
+        return value_order(x->dtype, x->i[a], x->i[b]);
     bool nan_a = isnan(x->f[a]), nan_b = isnan(x->f[b]);
     if (nan_a || nan_b)
         return nan_a - nan_b;

@@ -316,7 +316,8 @@ static void suite_differ(struct suite *suite, const struct sample *sample, const
         snprintf(values, sizeof values, "got %.17Lg, expected %.17Lg, %.3Lg ulps apart", got->f[k], want->f[k],
                  fabsl(got->f[k] - want->f[k]) / value_ulp(want->dtype, want->f[k]));
     else
-        snprintf(values, sizeof values, "got %" PRId64 ", expected %" PRId64, got->i[k], want->i[k]);
+        snprintf(values, sizeof values, "got %.0Lf, expected %.0Lf", value_number(got->dtype, got->i[k]),
+                 value_number(want->dtype, want->i[k]));
     suite_fail(suite, "%s = %s: at [%s] %s", values_text(want, text), sample->story, at, values);
 }
 

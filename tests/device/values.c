@@ -25,6 +25,7 @@ static const struct {
     [DTYPE_I16] = {"i16", 2},   [DTYPE_I32] = {"i32", 4},       [DTYPE_I64] = {"i64", 8},
     [DTYPE_F16] = {"f16", 2},   [DTYPE_BF16] = {"bf16", 2},     [DTYPE_F32] = {"f32", 4},
     [DTYPE_F64] = {"f64", 8},   [DTYPE_F8E4M3] = {"f8e4m3", 1}, [DTYPE_F8E5M2] = {"f8e5m2", 1},
+    [DTYPE_U16] = {"u16", 2},   [DTYPE_U32] = {"u32", 4},       [DTYPE_U64] = {"u64", 8},
 };
 
 bool value_is_float(enum dtype dtype) {
@@ -47,8 +48,21 @@ int value_bits(enum dtype dtype) {
     return (int)value_dtypes[dtype].size * 8;
 }
 
+bool value_is_unsigned(enum dtype dtype) {
+    return value_name(dtype)[0] == 'u';
+}
+
+long double value_number(enum dtype dtype, int64_t element) {
+    return (long double)element + (dtype == DTYPE_U64 && element < 0 ? 0x1p64L : 0); /* 64 bits: exact */
+}
+
+int value_order(enum dtype dtype, int64_t a, int64_t b) {
+    long double x = value_number(dtype, a), y = value_number(dtype, b);
+    return (x > y) - (x < y);
+}
+
 int64_t value_low(enum dtype dtype) {
-    if (dtype == DTYPE_BOOL || dtype == DTYPE_U8)
+    if (dtype == DTYPE_BOOL || value_is_unsigned(dtype))
         return 0;
     return dtype == DTYPE_I64 ? INT64_MIN : -((int64_t)1 << (value_bits(dtype) - 1));
 }
@@ -56,15 +70,15 @@ int64_t value_low(enum dtype dtype) {
 int64_t value_high(enum dtype dtype) {
     if (dtype == DTYPE_BOOL)
         return 1;
-    if (dtype == DTYPE_U8)
-        return 255;
+    if (value_is_unsigned(dtype))
+        return dtype == DTYPE_U64 ? -1 : ((int64_t)1 << value_bits(dtype)) - 1;
     return dtype == DTYPE_I64 ? INT64_MAX : ((int64_t)1 << (value_bits(dtype) - 1)) - 1;
 }
 
 int64_t value_wrap(enum dtype dtype, int64_t value) {
     if (dtype == DTYPE_BOOL)
         return value != 0;
-    if (dtype == DTYPE_I64)
+    if (dtype == DTYPE_I64 || dtype == DTYPE_U64)
         return value;
     uint64_t modulus = (uint64_t)1 << value_bits(dtype);
     int64_t low_bits = (int64_t)((uint64_t)value & (modulus - 1));

@@ -15,7 +15,7 @@ struct values {
     int rank;
     int64_t shape[VALUES_RANK_MAX];
     int64_t count;
-    int64_t *i;     /* bool and integers; NULL for floats */
+    int64_t *i;     /* bool and integers, u64 modulo 2^64; NULL for floats */
     long double *f; /* floats, each one representable in the dtype */
     /* Results of accumulation: the magnitudes that went into each element, and how many terms they were. Rounding
      * errors are proportional to these, not to the result. NULL and 0 where an element depends on one rounding only. */
@@ -53,7 +53,11 @@ bool value_is_f8(enum dtype dtype);
 size_t value_size(enum dtype dtype);
 const char *value_name(enum dtype dtype);
 int value_bits(enum dtype dtype); /* of an integer dtype */
-/* Smallest and largest integer of an integer dtype. */
+bool value_is_unsigned(enum dtype dtype);
+/* An element of `i` as a number, and the order of two: -1, 0 or 1. */
+long double value_number(enum dtype dtype, int64_t element);
+int value_order(enum dtype dtype, int64_t a, int64_t b);
+/* Smallest and largest integer of an integer dtype, as elements of `i`. */
 int64_t value_low(enum dtype dtype);
 int64_t value_high(enum dtype dtype);
 /* Modulo 2^bits; bool: 0 or 1. */

@@ -179,6 +179,12 @@ Test(client_enqueue, doubles_that_are_no_integers_are_refused_and_named) {
                 {TD_I8, 127.9, NULL},
                 {TD_U8, -1, "-1 is no value of u8"},
                 {TD_U8, -0.9, NULL},
+                {TD_U64, -1, "-1 is no value of u64"},
+                {TD_U64, 0x1.fffffffffffffp63, NULL},
+                {TD_U64, 0x1p64, "1.8446744073709552e+19 is no value of u64"},
+                {TD_U64, (double)NAN, "nan is no value of u64"},
+                {TD_U32, 0x1p32, "4294967296 is no value of u32"},
+                {TD_U16, 65535.9, NULL},
                 {TD_I16, 40000.5, "40000.5 is no value of i16"},
                 {TD_I32, 0x1p31, "2147483648 is no value of i32"},
                 {TD_BOOL, (double)NAN, NULL},
@@ -195,6 +201,15 @@ Test(client_enqueue, doubles_that_are_no_integers_are_refused_and_named) {
     fails_with(td_arange(device, TD_I32, 0, 3, 0.5), TD_E_INVALID_ARGUMENT, "the step 0.5 is truncated to 0 for i32");
     fails_with(td_arange(device, TD_I8, 0, 130, 1), TD_E_INVALID_ARGUMENT, "129 is no value of i8");
     fails_with(td_arange(device, TD_F32, 0, 3, 0), TD_E_INVALID_ARGUMENT, "steps of 0");
+    fails_with(td_arange(device, TD_U64, 0, 0x1p64, 0x1p62), TD_E_INVALID_ARGUMENT, "the stop 1.8446744073709552e+19");
+    fails_with(td_full_int(device, TD_U64, TD_SCALAR, -1), TD_E_INVALID_ARGUMENT, "-1 is no value of u64");
+    fails_with(td_full_uint(device, TD_I64, TD_SCALAR, UINT64_MAX), TD_E_INVALID_ARGUMENT,
+               "18446744073709551615 is no value of i64");
+    fails_with(td_full_uint(device, TD_BOOL, TD_SCALAR, UINT64_MAX), TD_E_INVALID_ARGUMENT, "is no value of bool");
+    fails_with(td_full_uint(device, TD_U8, TD_SCALAR, 256), TD_E_INVALID_ARGUMENT, "256 is no value of u8");
+    cr_expect_not_null(td_full_uint(device, TD_U64, TD_SCALAR, UINT64_MAX));
+    cr_expect_not_null(td_full_uint(device, TD_F16, TD_SCALAR, UINT64_MAX));
+    cr_expect_not_null(td_arange(device, TD_U64, 0x1p63, 0x1.8p63, 0x1p61));
     cr_expect_not_null(td_arange(device, TD_I8, 0, 128, 1));
     cr_expect_not_null(td_arange(device, TD_I32, 0.5, 10.5, 2.5));
 }

@@ -66,9 +66,57 @@ Test(dtype, neighbours_of_floats_and_doubles) {
     cr_assert_eq(dtype_largest(DTYPE_F64), 0x1.fffffffffffffp1023);
 }
 
-/* The f8 formats promote with nothing but themselves. */
+/* The f8 formats promote with nothing but themselves; of integers, u64 does not with those that have a sign. */
 static bool promotes(int a, int b) {
-    return a == b || !(dtype_is_f8((enum dtype)a) || dtype_is_f8((enum dtype)b));
+    enum dtype x = (enum dtype)a, y = (enum dtype)b;
+    bool integers = dtype_kind(x) == DTYPE_KIND_INT && dtype_kind(y) == DTYPE_KIND_INT;
+    bool mixed = dtype_is_unsigned(x) != dtype_is_unsigned(y) && (x == DTYPE_U64 || y == DTYPE_U64);
+    return a == b || !(dtype_is_f8(x) || dtype_is_f8(y) || (integers && mixed));
+}
+
+/* Where NumPy does not go beyond the standard: it has f64 for u64 with a signed integer, and for integers with floats. */
+Test(dtype, promotion_within_a_kind_is_that_of_numpy) {
+    static const struct {
+        enum dtype a, b, both;
+    } rows[] = {
+#define PROMOTION(a, b, both) {DTYPE_##a, DTYPE_##b, DTYPE_##both},
+#include "tests/unit/promotion.inc"
+    };
+    unsigned seen = 0;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        cr_expect_eq(dtype_promote(rows[i].a, rows[i].b), rows[i].both, "%s with %s: %s, not %s", dtype_name(rows[i].a),
+                     dtype_name(rows[i].b), dtype_name(dtype_promote(rows[i].a, rows[i].b)), dtype_name(rows[i].both));
+    for (int a = 1; a < DTYPE_COUNT; a++)
+        for (int b = 1; b < DTYPE_COUNT; b++)
+            seen +=
+                dtype_kind((enum dtype)a) == dtype_kind((enum dtype)b) && promotes(a, b) && !dtype_is_f8((enum dtype)a);
+    cr_expect_eq(sizeof rows / sizeof *rows, seen, "%zu rows for %u pairs", sizeof rows / sizeof *rows, seen);
+}
+
+Test(dtype, integers_that_a_dtype_holds) {
+    static const struct {
+        enum dtype dtype;
+        int64_t low, high; /* the ends; what is beyond them by one is no value */
+    } rows[] = {{DTYPE_BOOL, 0, 1},
+                {DTYPE_U8, 0, UINT8_MAX},
+                {DTYPE_U16, 0, UINT16_MAX},
+                {DTYPE_U32, 0, UINT32_MAX},
+                {DTYPE_I8, INT8_MIN, INT8_MAX},
+                {DTYPE_I16, INT16_MIN, INT16_MAX},
+                {DTYPE_I32, INT32_MIN, INT32_MAX}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        cr_expect(dtype_holds(rows[i].dtype, rows[i].low, false) && dtype_holds(rows[i].dtype, rows[i].high, false));
+        cr_expect_not(dtype_holds(rows[i].dtype, rows[i].low - 1, false), "%s", dtype_name(rows[i].dtype));
+        cr_expect_not(dtype_holds(rows[i].dtype, rows[i].high + 1, false), "%s", dtype_name(rows[i].dtype));
+        cr_expect_not(dtype_holds(rows[i].dtype, INT64_MIN, false), "%s", dtype_name(rows[i].dtype));
+        cr_expect_not(dtype_holds(rows[i].dtype, -1, true), "%s", dtype_name(rows[i].dtype));
+    }
+    cr_expect(dtype_holds(DTYPE_I64, INT64_MIN, false) && dtype_holds(DTYPE_I64, INT64_MAX, false));
+    cr_expect_not(dtype_holds(DTYPE_I64, INT64_MIN, true));
+    cr_expect(dtype_holds(DTYPE_U64, 0, false) && dtype_holds(DTYPE_U64, INT64_MAX, false));
+    cr_expect(dtype_holds(DTYPE_U64, INT64_MIN, true) && dtype_holds(DTYPE_U64, -1, true));
+    cr_expect_not(dtype_holds(DTYPE_U64, -1, false));
+    cr_expect_not(dtype_holds(DTYPE_U64, INT64_MIN, false));
 }
 
 Test(dtype, promotion_is_complete_and_symmetric) {
@@ -105,6 +153,11 @@ Test(dtype, promotion_of_the_standard_and_across_kinds) {
     cr_assert_eq(dtype_promote(DTYPE_F32, DTYPE_F64), DTYPE_F64);
     cr_assert_eq(dtype_promote(DTYPE_I64, DTYPE_F16), DTYPE_F16);
     cr_assert_eq(dtype_promote(DTYPE_BOOL, DTYPE_U8), DTYPE_U8);
+    cr_assert_eq(dtype_promote(DTYPE_U16, DTYPE_I8), DTYPE_I32);
+    cr_assert_eq(dtype_promote(DTYPE_I32, DTYPE_U32), DTYPE_I64);
+    cr_assert_eq(dtype_promote(DTYPE_U8, DTYPE_U64), DTYPE_U64);
+    cr_assert_eq(dtype_promote(DTYPE_U64, DTYPE_I8), DTYPE_INVALID);
+    cr_assert_eq(dtype_promote(DTYPE_U64, DTYPE_BF16), DTYPE_BF16);
 }
 
 Test(dtype, floats_stay_what_they_are_and_all_else_is_f32) {

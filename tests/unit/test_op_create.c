@@ -11,6 +11,15 @@ Test(op_create, full) {
         {OP_FULL, "", INTS(DTYPE_F8E4M3, 7, 2), FLOATS(0.5), .result = "f8e4m3(2)"},
         {OP_FULL, "", INTS(DTYPE_U8, 255, 1), FLOATS(0), .result = "u8(1)"},
         {OP_FULL, "", INTS(DTYPE_I64, INT64_MIN, 1), FLOATS(0), .result = "i64(1)"},
+        {OP_FULL, "", INTS(DTYPE_U16, UINT16_MAX, 1), FLOATS(0), .result = "u16(1)"},
+        {OP_FULL, "", INTS(DTYPE_U32, UINT32_MAX, 1), FLOATS(0), .result = "u32(1)"},
+        {OP_FULL, "", INTS(DTYPE_U64, INT64_MAX, 1), FLOATS(0), .result = "u64(1)"},
+        {OP_FULL, "", INTS(DTYPE_U64, -1, 1), FLOATS(0x1p64), .result = "u64(1)"},
+        {OP_FULL, "", INTS(DTYPE_U64, -1, 1), FLOATS(-1), FAILS(INVALID_ARGUMENT, "-1 is no value of u64")},
+        {OP_FULL, "", INTS(DTYPE_U64, -1, 1), FLOATS(0), FAILS(INVALID_ARGUMENT, "-1 is no value of u64")},
+        {OP_FULL, "", INTS(DTYPE_U64, INT64_MIN, 1), FLOATS(NAN), FAILS(INVALID_ARGUMENT, "is no value of u64")},
+        {OP_FULL, "", INTS(DTYPE_U32, -1, 1), FLOATS(0x1p64), FAILS(INVALID_ARGUMENT, "-1 is no value of u32")},
+        {OP_FULL, "", INTS(DTYPE_U16, 1 << 16, 1), FLOATS(0), FAILS(INVALID_ARGUMENT, "65536 is no value of u16")},
         {OP_FULL, "", INTS(DTYPE_BOOL, 2, 0), FLOATS(0), FAILS(INVALID_ARGUMENT, "2 is no value of bool")},
         {OP_FULL, "", INTS(DTYPE_U8, 256, 1), FLOATS(0), FAILS(INVALID_ARGUMENT, "256")},
         {OP_FULL, "", INTS(DTYPE_U8, -1, 1), FLOATS(0), FAILS(INVALID_ARGUMENT, "-1")},
@@ -101,6 +110,24 @@ Test(op_create,
 }
 ;
 INFER_CHECK(cases);
+}
+
+/* The bounds of u64 are from -2^63 to 2^64 - 1; where the integer is negative and the float is not, 2^64 is added. */
+Test(op_create, arange_beyond_the_signed_integers) {
+    static const struct infer_case cases[] = {
+        {OP_ARANGE, "", INTS(DTYPE_U64, 0, -1, INT64_MAX), FLOATS(0, 0x1p64, 0x1p63), .result = "u64(3)"},
+        {OP_ARANGE, "", INTS(DTYPE_U64, -1, -1, INT64_MIN), FLOATS(0x1p64, -1, -0x1p63), .result = "u64(2)"},
+        {OP_ARANGE, "", INTS(DTYPE_U64, 3, -1, -1), FLOATS(3, -1, -1), .result = "u64(4)"},
+        {OP_ARANGE, "", INTS(DTYPE_U64, 3, -2, -1), FLOATS(3, -2, -1),
+         FAILS(INVALID_ARGUMENT, "-1 is no value of u64")},
+        {OP_ARANGE, "", INTS(DTYPE_U64, -1, 3, 1), FLOATS(-1, 3, 1), FAILS(INVALID_ARGUMENT, "-1 is no value of u64")},
+        {OP_ARANGE, "", INTS(DTYPE_U64, -1, 3, 1), FLOATS(0x1p64, 3, 1), .result = "u64(0)"},
+        {OP_ARANGE, "", INTS(DTYPE_U64, 0, -1, 1), FLOATS(0, 0x1p64, 1), FAILS(SHAPE, "too many")},
+        {OP_ARANGE, "", INTS(DTYPE_U64, 0, 5, 0), FLOATS(0, 5, 0), FAILS(INVALID_ARGUMENT, "step is 0")},
+        {OP_ARANGE, "", INTS(DTYPE_I64, 0, -1, 1), FLOATS(0, 0x1p64, 1), .result = "i64(0)"},
+        {OP_ARANGE, "", INTS(DTYPE_U32, UINT32_MAX, INT64_C(1) << 32, 1), FLOATS(0, 0, 0), .result = "u32(1)"},
+    };
+    INFER_CHECK(cases);
 }
 
 Test(op_create, eye) {

@@ -31,7 +31,7 @@ Test(op_presented, operations_are_asked_for_the_dtypes_that_their_rules_give) {
         {OP_LOGICAL_AND, BIT(BOOL)},
         {OP_EXP, floats},
         {OP_WHERE, BIT(BOOL) | ints | floats},
-        {OP_SUM, BIT(I64) | floats},
+        {OP_SUM, BIT(I64) | BIT(U64) | floats},
         {OP_MEAN, floats},
         {OP_ANY, BIT(BOOL)},
         {OP_SOFTMAX, floats},
@@ -51,8 +51,7 @@ Test(op_presented, operations_are_asked_for_the_dtypes_that_their_rules_give) {
 Test(op_presented, operations_take_more_than_their_kernels) {
     const uint32_t f8 = UINT32_C(1) << DTYPE_F8E4M3 | UINT32_C(1) << DTYPE_F8E5M2;
     const uint32_t every = (UINT32_C(1) << DTYPE_COUNT) - 2, most = every & ~f8;
-    const uint32_t ints = UINT32_C(1) << DTYPE_U8 | UINT32_C(1) << DTYPE_I8 | UINT32_C(1) << DTYPE_I16 |
-                          UINT32_C(1) << DTYPE_I32 | UINT32_C(1) << DTYPE_I64;
+    const uint32_t ints = of_kind(DTYPE_KIND_INT);
     static const unsigned opcodes[] = {OP_SUM, OP_DIVIDE, OP_LOGICAL_AND, OP_EXP, OP_MEAN, OP_EQUAL};
     for (size_t i = 0; i < sizeof(opcodes) / sizeof(opcodes[0]); i++) {
         cr_expect_eq(op_taken(opcodes[i]), most, "%s: %x", op_info(opcodes[i])->name, op_taken(opcodes[i]));

@@ -23,7 +23,9 @@ Test(op_reduce, axes_and_keepdims) {
 
 Test(op_reduce, dtypes) {
     static const struct infer_case cases[] = {
-        {OP_SUM, "bool(2)", INTS(0), .result = "i64()"},   {OP_SUM, "u8(2)", INTS(0), .result = "i64()"},
+        {OP_SUM, "bool(2)", INTS(0), .result = "i64()"},   {OP_SUM, "i8(2)", INTS(0), .result = "i64()"},
+        {OP_SUM, "u8(2)", INTS(0), .result = "u64()"},     {OP_PROD, "u16(2)", INTS(0), .result = "u64()"},
+        {OP_SUM, "u64(2)", INTS(0), .result = "u64()"},    {OP_MEAN, "u32(2)", INTS(0), .result = "f32()"},
         {OP_PROD, "i64(2)", INTS(0), .result = "i64()"},   {OP_SUM, "f16(2)", INTS(0), .result = "f16()"},
         {OP_MEAN, "i32(2)", INTS(0), .result = "f32()"},   {OP_MEAN, "f64(2)", INTS(0), .result = "f64()"},
         {OP_MAX, "u8(2)", INTS(0), .result = "u8()"},      {OP_MIN, "bool(2)", INTS(0), .result = "bool()"},

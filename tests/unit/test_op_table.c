@@ -84,7 +84,8 @@ Test(op_table, kernels_see_operands_in_the_dtype_they_compute_in) {
     cr_assert_eq(operand(OP_EXP, 0, DTYPE_I8, DTYPE_I8, DTYPE_F32), DTYPE_F32);
     cr_assert_eq(operand(OP_CAST, 0, DTYPE_I8, DTYPE_I8, DTYPE_F32), DTYPE_I8);
     cr_assert_eq(operand(OP_RESHAPE, 0, DTYPE_I8, DTYPE_I8, DTYPE_I8), DTYPE_I8);
-    cr_assert_eq(operand(OP_SUM, 0, DTYPE_U8, DTYPE_U8, DTYPE_I64), DTYPE_I64);
+    cr_assert_eq(operand(OP_SUM, 0, DTYPE_I8, DTYPE_I8, DTYPE_I64), DTYPE_I64);
+    cr_assert_eq(operand(OP_SUM, 0, DTYPE_U8, DTYPE_U8, DTYPE_U64), DTYPE_U64);
     cr_assert_eq(operand(OP_ANY, 0, DTYPE_F32, DTYPE_U8, DTYPE_BOOL), DTYPE_BOOL);
     cr_assert_eq(operand(OP_ARGMAX, 0, DTYPE_F16, DTYPE_U8, DTYPE_I64), DTYPE_F16);
     cr_assert_eq(operand(OP_TAKE, 0, DTYPE_F16, DTYPE_U8, DTYPE_F16), DTYPE_F16);

@@ -32,6 +32,7 @@ static td_tensor *created(td_device *device) {
     td_tensor *all[] = {
         td_full(device, TD_F32, TD_SHAPE(4, 4), 1),
         td_full_int(device, TD_F32, TD_SHAPE(4, 4), 2),
+        td_full_uint(device, TD_F32, TD_SHAPE(4, 4), 2),
         td_reshape(td_arange(device, TD_F32, 0, 16, 1), TD_SHAPE(4, 4)),
         td_eye(device, TD_F32, 4, 4, 0),
         td_uniform(device, TD_F32, TD_SHAPE(4, 4), 1, 0, 1),
