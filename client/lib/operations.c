@@ -6,8 +6,13 @@
 
 static td_tensor *enqueue(td_device *device, unsigned opcode, unsigned n_inputs, td_tensor *const *inputs,
                           const struct op_packed *packed) {
-    struct batch_entry entry = {.opcode = opcode, .n_inputs = n_inputs, .inputs = inputs, .ints = packed->ints,
-                                .n_ints = packed->n_ints, .floats = packed->floats, .n_floats = packed->n_floats};
+    struct batch_entry entry = {.opcode = opcode,
+                                .n_inputs = n_inputs,
+                                .inputs = inputs,
+                                .ints = packed->ints,
+                                .n_ints = packed->n_ints,
+                                .floats = packed->floats,
+                                .n_floats = packed->n_floats};
     return call_enqueue(device, &entry);
 }
 
@@ -25,25 +30,29 @@ static bool is_integer(td_dtype dtype) {
     return dtype_kind((enum dtype)dtype) == DTYPE_KIND_INT;
 }
 
+/* A double as a value of any dtype. False: it is none. */
+static bool scalar_of(td_dtype dtype, double value, struct op_scalar *out) {
+    *out = (struct op_scalar){.f = value};
+    /* A truncated 0.5 would make a bool false. */
+    if (dtype == TD_BOOL)
+        out->i = value != 0;
+    return !is_integer(dtype) || (whole(dtype, value, out) &&
+                                  dtype_holds((enum dtype)dtype, out->i, op_scalar_above(out, (enum dtype)dtype)));
+}
+
 static td_tensor *full(td_device *device, td_dtype dtype, int rank, const int64_t *shape, struct op_scalar value) {
     struct op_packed packed;
     if (!call_takes_shape(OP_FULL, rank, shape))
         return NULL;
-    struct full_attributes attributes = {
-        .dtype = (enum dtype)dtype, .shape = {(unsigned)rank, shape}, .value = value};
+    struct full_attributes attributes = {.dtype = (enum dtype)dtype, .shape = {(unsigned)rank, shape}, .value = value};
     full_attributes_write(&attributes, &packed);
     return enqueue(device, OP_FULL, 0, NULL, &packed);
 }
 
 td_tensor *td_full(td_device *device, td_dtype dtype, int rank, const int64_t *shape, double value) {
-    struct op_scalar scalar = {.f = value};
-    if (is_integer(dtype) &&
-        !(whole(dtype, value, &scalar) &&
-          dtype_holds((enum dtype)dtype, scalar.i, op_scalar_above(&scalar, (enum dtype)dtype))))
+    struct op_scalar scalar;
+    if (!scalar_of(dtype, value, &scalar))
         return call_refuse(OP_FULL, STATUS_INVALID_ARGUMENT, "%.17g is no value of %s", value, td_dtype_name(dtype));
-    /* A truncated 0.5 would make a bool false. */
-    if (dtype == TD_BOOL)
-        scalar.i = value != 0;
     return full(device, dtype, rank, shape, scalar);
 }
 
@@ -53,7 +62,8 @@ td_tensor *td_full_int(td_device *device, td_dtype dtype, int rank, const int64_
 
 td_tensor *td_full_uint(td_device *device, td_dtype dtype, int rank, const int64_t *shape, uint64_t value) {
     if (value > INT64_MAX && (is_integer(dtype) || dtype == TD_BOOL) && dtype != TD_U64)
-        return call_refuse(OP_FULL, STATUS_INVALID_ARGUMENT, "%" PRIu64 " is no value of %s", value, td_dtype_name(dtype));
+        return call_refuse(OP_FULL, STATUS_INVALID_ARGUMENT, "%" PRIu64 " is no value of %s", value,
+                           td_dtype_name(dtype));
     return full(device, dtype, rank, shape, (struct op_scalar){(int64_t)value, (double)value});
 }
 
@@ -87,4 +97,29 @@ td_tensor *td_slice(td_tensor *x, int axis, int64_t start, int64_t stop, int64_t
         packed.ints[packed.n_ints++] = i == at && step != TD_NONE ? step : 1;
     }
     return enqueue(NULL, OP_SLICE, 1, &x, &packed);
+}
+
+td_tensor *td_pad(td_tensor *x, int count, const int64_t *widths, td_pad_mode mode, double value) {
+    struct op_packed packed;
+    struct op_scalar scalar = {.i = 0};
+    if (x && !call_takes_list(OP_PAD, "widths", 2 * TD_RANK_MAX, count, widths))
+        return NULL;
+    if (x && !scalar_of((td_dtype)x->type.dtype, value, &scalar))
+        return call_refuse(OP_PAD, STATUS_INVALID_ARGUMENT, "%.17g is no value of %s", value,
+                           dtype_name(x->type.dtype));
+    struct pad_attributes attributes = {
+        .value = scalar, .mode = (enum op_pad_mode)mode, .widths = {x ? (unsigned)count : 0, widths}};
+    pad_attributes_write(&attributes, &packed);
+    return enqueue(NULL, OP_PAD, 1, &x, &packed);
+}
+
+td_tensor *td_searchsorted(td_tensor *sorted, td_tensor *values, int right, td_tensor *sorter) {
+    struct op_packed packed;
+    td_tensor *taken = sorter ? td_take(sorted, sorter, 0) : sorted;
+    td_tensor *inputs[] = {taken, values};
+    searchsorted_attributes_write(&(struct searchsorted_attributes){.right = right != 0}, &packed);
+    td_tensor *result = enqueue(NULL, OP_SEARCHSORTED, 2, inputs, &packed);
+    if (sorter)
+        td_release(taken);
+    return result;
 }

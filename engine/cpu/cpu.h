@@ -36,6 +36,8 @@ typedef int cpu_driver(struct cpu *cpu, const struct launch *launch, struct cpu_
 
 /* Of the device's vtable: elementwise.c. */
 void cpu_launch_flat(struct device *device, const struct flat_launch *launches, unsigned n);
+/* A copy whose output lies along another axis than its input: transpose.c. False: it is another copy. */
+bool cpu_transpose(struct cpu *cpu, const struct launch *launch, struct cpu_job **begun);
 
 /* The device's entry for an operation: cpu_kernel_NAME, defined next to its driver. */
 struct cpu_kernel {

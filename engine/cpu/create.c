@@ -136,6 +136,32 @@ static int arange_run(struct cpu *cpu, const struct launch *launch, struct cpu_j
     return STATUS_OK;
 }
 
+/* As arange, but the last element is `stop` itself. */
+static bool linspace_part(struct cpu_job *base, struct cpu_lane *lane) {
+    const struct job *job = (const struct job *)base;
+    struct linspace_attributes given;
+    linspace_attributes_read(&job->launch->attributes, &given);
+    int64_t begin = part_begin(job, lane), end = part_end(job, lane), steps = given.count - given.endpoint;
+    double values[ARANGE_BLOCK], step = steps > 0 ? (given.stop - given.start) / (double)steps : 0;
+    for (int64_t i = begin; i < end; i += ARANGE_BLOCK) {
+        int64_t n = end - i < ARANGE_BLOCK ? end - i : ARANGE_BLOCK;
+        for (int64_t k = 0; k < n; k++) {
+            values[k] =
+                given.endpoint && i + k == steps && steps > 0 ? given.stop : given.start + (double)(i + k) * step;
+        }
+        convert(job->base.cpu, DTYPE_F64, values, job->dtype, job->out + i * job->size, n);
+    }
+    return true;
+}
+
+static int linspace_run(struct cpu *cpu, const struct launch *launch, struct cpu_job **begun, struct fault *fault) {
+    struct job job;
+    (void)fault;
+    job_init(&job, cpu, launch);
+    job_run(&job, 16, linspace_part, begun);
+    return STATUS_OK;
+}
+
 /* Writes zeros, then the ones. No number here overflows, since the shape rule limits the diagonal. */
 static bool eye_part(struct cpu_job *base, struct cpu_lane *lane) {
     const struct job *job = (const struct job *)base;
@@ -204,6 +230,7 @@ CPU_KERNELS_FOUND(random)
 
 const struct cpu_kernel cpu_kernel_full = {.driver = full_run};
 const struct cpu_kernel cpu_kernel_arange = {.driver = arange_run};
+const struct cpu_kernel cpu_kernel_linspace = {.driver = linspace_run};
 const struct cpu_kernel cpu_kernel_eye = {.driver = eye_run};
 const struct cpu_kernel cpu_kernel_uniform = {{.dtypes = random_found}, random_run};
 const struct cpu_kernel cpu_kernel_normal = {{.dtypes = random_found}, random_run};

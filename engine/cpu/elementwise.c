@@ -242,6 +242,10 @@ void cpu_launch_flat(struct device *device, const struct flat_launch *launches, 
     }
 }
 
+static int copy_run(struct cpu *cpu, const struct launch *launch, struct cpu_job **begun, struct fault *fault) {
+    return cpu_transpose(cpu, launch, begun) ? STATUS_OK : elementwise_run(cpu, launch, begun, fault);
+}
+
 static int cast_run(struct cpu *cpu, const struct launch *launch, struct cpu_job **begun, struct fault *fault) {
     (void)fault;
     job_run(cpu, launch, cpu->kernels->cast[launch->inputs[0].dtype][launch->output.dtype], begun);
@@ -250,8 +254,7 @@ static int cast_run(struct cpu *cpu, const struct launch *launch, struct cpu_job
 
 CPU_KERNELS_FOUND(elementwise)
 
-#define ELEMENTWISE                                                                                                    \
-    { {.dtypes = elementwise_found, .converts = cpu_converts_tiles}, elementwise_run }
-const struct cpu_kernel cpu_kernel_elementwise = ELEMENTWISE;
-const struct cpu_kernel cpu_kernel_copy = ELEMENTWISE;
+const struct cpu_kernel cpu_kernel_elementwise = {{.dtypes = elementwise_found, .converts = cpu_converts_tiles},
+                                                  elementwise_run};
+const struct cpu_kernel cpu_kernel_copy = {{.dtypes = elementwise_found, .converts = cpu_converts_tiles}, copy_run};
 const struct cpu_kernel cpu_kernel_cast = {.driver = cast_run};

@@ -64,7 +64,9 @@ static void job_part(void *context, unsigned part) {
 }
 
 void cpu_job_run(struct cpu_job *job) {
-    team_run(&job->cpu->team, job->parts, job_part, job);
+    do {
+        team_run(&job->cpu->team, job->parts, job_part, job);
+    } while (job->again && job->again(job));
     if (job->end) {
         job->end(job);
     }
@@ -164,8 +166,16 @@ bool cpu_job_continue(struct cpu_job *job, struct device_turn *turn) {
     job->cancelled = turn->cancelled;
     job->begun_ns = job_clock();
     atomic_store_explicit(&job->stop, false, memory_order_relaxed);
-    team_run(&job->cpu->team, job->n_lanes, job_lane, job);
-    bool ended = job_ended(job);
+    bool ended, again;
+    do {
+        team_run(&job->cpu->team, job->n_lanes, job_lane, job);
+        ended = job_ended(job);
+        again = ended && job->again && job->again(job);
+        if (again) {
+            ended = false;
+            atomic_store_explicit(&job->next, 0, memory_order_relaxed);
+        }
+    } while (again && !cpu_job_stops(job));
     if (ended && job->end) {
         job->end(job);
     }

@@ -28,6 +28,9 @@ struct cpu_job {
     /* Runs lane->part from lane->position on. False: it was left since cpu_job_stops() said so, and lane->position is where to go on. */
     bool (*run)(struct cpu_job *job, struct cpu_lane *lane);
     void (*end)(struct cpu_job *job); /* called when all parts have run; may be NULL */
+    /* Called when all parts have run, before `end`. True: it has changed `run` or the driver's own fields, and `parts`, for a further
+     * round of parts, which see all that the rounds before have written. It takes some microseconds. NULL: there is one round. */
+    bool (*again)(struct cpu_job *job);
     unsigned parts;
     unsigned lanes_most; /* so many threads may work on it; 0: any number */
     size_t lane_bytes;

@@ -4,13 +4,19 @@
 
 #include <string.h>
 
-enum { PIECE_BYTES = 1 << 18 }; /* of a row that is copied in pieces */
+enum {
+    PIECE_BYTES = 1 << 18, /* of a row that is copied in pieces */
+    BLOCK = 512,           /* indices that are converted at a time */
+};
 
+struct gather;
 struct job {
     struct cpu_job base;
     const struct launch *launch;
+    bool (*gather)(const struct gather *gather);
     const void *indices;
     enum dtype index_dtype;
+    int64_t index_size;
     const char *x;
     char *out;
     int64_t outer, extent, count, inner; /* x [outer, extent, inner], output [outer, count, inner] */
@@ -30,33 +36,108 @@ static void job_report(const struct job *job, int64_t value, int64_t position) {
     }
 }
 
-static inline int64_t job_read(const struct job *job, int64_t position) {
-    switch (job->index_dtype) {
-    case DTYPE_U8:
-        return ((const uint8_t *)job->indices)[position];
-    case DTYPE_I8:
-        return ((const int8_t *)job->indices)[position];
-    case DTYPE_I16:
-        return ((const int16_t *)job->indices)[position];
-    case DTYPE_I32:
-        return ((const int32_t *)job->indices)[position];
-    case DTYPE_U16:
-        return ((const uint16_t *)job->indices)[position];
-    case DTYPE_U32:
-        return ((const uint32_t *)job->indices)[position];
-    default:
-        return ((const int64_t *)job->indices)[position];
+/* Indices from `position` on as i64, at most BLOCK: they themselves, or in `block`. */
+static const int64_t *job_indices(const struct job *job, int64_t position, int64_t n, int64_t *block) {
+    char *indices = (char *)(uintptr_t)job->indices + position * job->index_size;
+    if (job->index_dtype == DTYPE_I64) {
+        return (const int64_t *)(const void *)indices;
     }
+    job->base.cpu->kernels->cast[job->index_dtype][DTYPE_I64](&(struct cpu_row){n, {(char *)block, indices}, {1, 1}});
+    return block;
 }
 
 static inline bool job_index(const struct job *job, int64_t position, int64_t *index) {
-    *index = job_read(job, position);
+    int64_t block;
+    *index = *job_indices(job, position, 1, &block);
     if ((uint64_t)*index < (uint64_t)job->extent) {
         return true;
     }
     job_report(job, *index, position);
     return false;
 }
+
+/* ---- elements, and rows that are as short ---- */
+
+/* For n elements: out[i] = x[index[i] · step + i · along], or 0 where the index is wrong; true: some index is. */
+struct gather {
+    const int64_t *index;
+    int64_t n, extent, step, along;
+    const void *x;
+    void *out;
+};
+
+/* Rows, which are aligned as their elements. */
+typedef uint8_t row1;
+typedef uint16_t row2 __attribute__((aligned(1), may_alias));
+typedef uint32_t row4 __attribute__((aligned(1), may_alias));
+typedef uint64_t row8 __attribute__((aligned(1), may_alias));
+typedef struct {
+    row8 half[2];
+} row16;
+
+#define GATHER(T)                                                                                                      \
+    static bool gather_##T(const struct gather *g) {                                                                   \
+        const T *x = g->x, nothing = {0};                                                                              \
+        T *out = g->out;                                                                                               \
+        bool wrong = false;                                                                                            \
+        for (int64_t i = 0; i < g->n; i++) {                                                                           \
+            bool right = (uint64_t)g->index[i] < (uint64_t)g->extent;                                                  \
+            out[i] = right ? x[g->index[i] * g->step + i * g->along] : nothing;                                        \
+            wrong |= !right;                                                                                           \
+        }                                                                                                              \
+        return wrong;                                                                                                  \
+    }
+GATHER(row1)
+GATHER(row2)
+GATHER(row4)
+GATHER(row8)
+GATHER(row16)
+
+/* NULL: no element has so many bytes. */
+static bool (*gather_find(int64_t bytes))(const struct gather *gather) {
+    return bytes == 1    ? gather_row1
+           : bytes == 2  ? gather_row2
+           : bytes == 4  ? gather_row4
+           : bytes == 8  ? gather_row8
+           : bytes == 16 ? gather_row16
+                         : NULL;
+}
+
+/* Runs `gather` block by block; its indices begin at `position`. */
+static void job_gather(const struct job *job, struct gather gather, int64_t position, int64_t n, int64_t bytes) {
+    int64_t block[BLOCK];
+    for (int64_t done = 0; done < n; done += gather.n) {
+        gather.n = n - done < BLOCK ? n - done : BLOCK;
+        gather.index = job_indices(job, position + done, gather.n, block);
+        if (job->gather(&gather)) {
+            int64_t i = 0;
+            while ((uint64_t)gather.index[i] < (uint64_t)job->extent) {
+                i++;
+            }
+            job_report(job, gather.index[i], position + done + i);
+        }
+        gather.out = (char *)gather.out + gather.n * bytes;
+        gather.x = (const char *)gather.x + gather.n * gather.along * bytes;
+    }
+}
+
+/* take of rows of at most 16 bytes: the part is a range of them. */
+static bool take_short_part(struct cpu_job *base, struct cpu_lane *lane) {
+    const struct job *job = (const struct job *)base;
+    int64_t row = cpu_part_begin(job->outer * job->count, lane->part, base->parts);
+    int64_t end = cpu_part_begin(job->outer * job->count, lane->part + 1, base->parts), bytes = job->inner * job->size;
+    while (row < end) {
+        int64_t outer = row / job->count, position = row % job->count, left = job->count - position;
+        int64_t n = left < end - row ? left : end - row;
+        struct gather gather = {
+            .extent = job->extent, .step = 1, .x = job->x + outer * job->extent * bytes, .out = job->out + row * bytes};
+        job_gather(job, gather, position, n, bytes);
+        row += n;
+    }
+    return true;
+}
+
+/* ---- rows, in pieces ---- */
 
 /* The first piece of a part; parts are made of pieces of rows. */
 static int64_t part_begin(const struct job *job, int64_t part) {
@@ -89,19 +170,20 @@ static bool take_part(struct cpu_job *base, struct cpu_lane *lane) {
 
 static bool take_along_axis_part(struct cpu_job *base, struct cpu_lane *lane) {
     const struct job *job = (const struct job *)base;
-    int64_t piece = part_begin(job, lane->part), end = part_begin(job, lane->part + 1), size = job->size;
-    for (; piece < end; piece++) {
-        int64_t row = piece / job->pieces, n, index, begin = piece_begin(job, piece, &n);
-        const char *x = job->x + row / job->count * job->extent * job->inner * size;
-        for (int64_t i = begin; i < begin + n; i++) {
-            int64_t position = row * job->inner + i;
-            char *out = job->out + position * size;
-            if (job_index(job, position, &index)) {
-                memcpy(out, x + (index * job->inner + i) * size, (size_t)size);
-            } else {
-                memset(out, 0, (size_t)size);
-            }
-        }
+    int64_t at = cpu_part_begin(job->outer * job->count * job->inner, lane->part, base->parts);
+    int64_t end = cpu_part_begin(job->outer * job->count * job->inner, lane->part + 1, base->parts);
+    while (at < end) {
+        /* With elements behind the axis a run is one row of them; without any, all of one outer place. */
+        int64_t length = job->inner > 1 ? job->inner : job->count, begin = at % length;
+        int64_t n = length - begin < end - at ? length - begin : end - at;
+        const char *x = job->x + at / (job->count * job->inner) * job->extent * job->inner * job->size;
+        struct gather gather = {.extent = job->extent,
+                                .step = job->inner,
+                                .along = job->inner > 1,
+                                .x = job->inner > 1 ? x + begin * job->size : x,
+                                .out = job->out + at * job->size};
+        job_gather(job, gather, at, n, job->size);
+        at += n;
     }
     return true;
 }
@@ -138,6 +220,7 @@ static struct job job_make(struct cpu *cpu, const struct launch *launch) {
                         .launch = launch,
                         .indices = launch->inputs[1].data,
                         .index_dtype = (enum dtype)launch->inputs[1].dtype,
+                        .index_size = (int64_t)dtype_size((enum dtype)launch->inputs[1].dtype),
                         .x = x->data,
                         .out = out->data,
                         .outer = x->shape[0],
@@ -150,13 +233,16 @@ static struct job job_make(struct cpu *cpu, const struct launch *launch) {
 static int take_run(struct cpu *cpu, const struct launch *launch, struct cpu_job **begun, struct fault *fault) {
     struct job job = job_make(cpu, launch);
     (void)fault;
-    job_run(&job, take_part, begun);
+    job.gather = gather_find(job.inner * job.size);
+    job_run(&job, job.gather ? take_short_part : take_part, begun);
     return STATUS_OK;
 }
 
-static int take_along_axis_run(struct cpu *cpu, const struct launch *launch, struct cpu_job **begun, struct fault *fault) {
+static int take_along_axis_run(struct cpu *cpu, const struct launch *launch, struct cpu_job **begun,
+                               struct fault *fault) {
     struct job job = job_make(cpu, launch);
     (void)fault;
+    job.gather = gather_find(job.size);
     job_run(&job, take_along_axis_part, begun);
     return STATUS_OK;
 }
@@ -167,6 +253,7 @@ static int one_hot_run(struct cpu *cpu, const struct launch *launch, struct cpu_
                       .launch = launch,
                       .indices = launch->inputs[0].data,
                       .index_dtype = (enum dtype)launch->inputs[0].dtype,
+                      .index_size = (int64_t)dtype_size((enum dtype)launch->inputs[0].dtype),
                       .out = out->data,
                       .outer = 1,
                       .inner = out->shape[1],

@@ -28,12 +28,14 @@ __global__ void __launch_bounds__(SPACE_THREADS) fill_kernel(const __grid_consta
     }
 }
 
-/* The kinds of numbers that arange counts in; element i is start + i · step, not a running sum. */
+/* The kinds of numbers that arange and linspace count in; element i is start + i · step, not a running sum. */
 struct arange_arguments {
     void *out;
     int64_t n;
     uint64_t start, step;
     double start_float, step_float;
+    int64_t last; /* the element that is `stop` whatever the steps come to; -1: there is none */
+    double stop;
 };
 
 template <typename T>
@@ -49,7 +51,8 @@ __global__ void __launch_bounds__(SPACE_THREADS)
     arange_float_kernel(const __grid_constant__ struct arange_arguments p) {
     const int64_t step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < p.n; i += step) {
-        ((T *)p.out)[i] = number_cast<T>::from(formula_multiply_add(p.start_float, (double)i, p.step_float));
+        const double value = formula_multiply_add(p.start_float, (double)i, p.step_float);
+        ((T *)p.out)[i] = number_cast<T>::from(i == p.last ? p.stop : value);
     }
 }
 
@@ -144,9 +147,24 @@ static int arange_run(struct cuda *cuda, struct cuda_stream *stream, const struc
                                          (uint64_t)given.start.i,
                                          (uint64_t)given.step.i,
                                          given.start.f,
-                                         given.step.f};
-    return space_start((const void *)arange_find((enum dtype)out->dtype), create_blocks(cuda, arguments.n / 4), &arguments,
-                       fault, stream->stream);
+                                         given.step.f,
+                                         -1,
+                                         0};
+    return space_start((const void *)arange_find((enum dtype)out->dtype), create_blocks(cuda, arguments.n / 4),
+                       &arguments, fault, stream->stream);
+}
+
+static int linspace_run(struct cuda *cuda, struct cuda_stream *stream, const struct launch *launch,
+                        struct fault *fault) {
+    const struct operand *out = &launch->output;
+    struct linspace_attributes given;
+    linspace_attributes_read(&launch->attributes, &given);
+    int64_t steps = given.count - given.endpoint;
+    double step = steps > 0 ? (given.stop - given.start) / (double)steps : 0;
+    struct arange_arguments arguments = {
+        out->data, given.count, 0, 0, given.start, step, given.endpoint && steps > 0 ? steps : -1, given.stop};
+    return space_start((const void *)arange_find((enum dtype)out->dtype), create_blocks(cuda, arguments.n / 4),
+                       &arguments, fault, stream->stream);
 }
 
 typedef void diagonal_function(const struct diagonal_arguments arguments);
@@ -187,4 +205,5 @@ static int eye_run(struct cuda *cuda, struct cuda_stream *stream, const struct l
 
 const struct cuda_kernel cuda_kernel_full = {.driver = full_run, .walk = create_walk};
 const struct cuda_kernel cuda_kernel_arange = {.driver = arange_run, .walk = create_walk};
+const struct cuda_kernel cuda_kernel_linspace = {.driver = linspace_run, .walk = create_walk};
 const struct cuda_kernel cuda_kernel_eye = {.driver = eye_run, .walk = create_walk};

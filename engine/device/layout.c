@@ -108,6 +108,23 @@ static void layout_expand_dims(const struct op_attributes *attributes, const str
         out_strides[i] = i == axis ? 1 : in_strides[n++];
 }
 
+static void layout_diagonal(const struct op_attributes *attributes, const struct tensor_type *in,
+                            const int64_t *in_strides, const struct tensor_type *out, int64_t *out_strides,
+                            int64_t *out_offset) {
+    int rows = 0, columns = 0, n = 0;
+    struct diagonal_attributes given;
+    diagonal_attributes_read(attributes, &given);
+    shape_axis(given.axis1, in->rank, &rows, NULL);
+    shape_axis(given.axis2, in->rank, &columns, NULL);
+    for (int i = 0; i < in->rank; i++)
+        if (i != rows && i != columns)
+            out_strides[n++] = in_strides[i];
+    out_strides[n] = in_strides[rows] + in_strides[columns];
+    if (out->shape[n] == 0) /* the offset may lie far outside */
+        return;
+    *out_offset += given.offset < 0 ? -given.offset * in_strides[rows] : given.offset * in_strides[columns];
+}
+
 bool layout_view(unsigned opcode, const struct op_attributes *attributes, const struct tensor_type *in,
                  const int64_t *in_strides, int64_t in_offset, const struct tensor_type *out, int64_t *out_strides,
                  int64_t *out_offset) {
@@ -140,6 +157,9 @@ bool layout_view(unsigned opcode, const struct op_attributes *attributes, const 
         return true;
     case OP_EXPAND_DIMS:
         layout_expand_dims(attributes, in, in_strides, out_strides);
+        return true;
+    case OP_DIAGONAL:
+        layout_diagonal(attributes, in, in_strides, out, out_strides, out_offset);
         return true;
     default:
         return false;

@@ -76,6 +76,16 @@ static bool output_in_place(struct step *step) {
     return false;
 }
 
+/* x's memory, if the result has x's dtype, and neither indices nor values are x. */
+static bool scatter_in_place(struct step *step) {
+    struct tensor *x = step->inputs[0];
+    bool lends = bind_lends(step, 0) && x->type.dtype == step->output->type.dtype && step->inputs[1] != x &&
+                 step->inputs[2] != x;
+    if (lends)
+        bind_take_memory(step->output, x);
+    return lends;
+}
+
 static void outputs_done(struct step *step) {
     for (unsigned i = 0; i < step->n_outputs; i++) {
         step->outputs[i]->ready = step->stream;
@@ -243,8 +253,11 @@ static int bind_needs(struct step *step) {
 
 /* Memory for the results: that of an input, if it may be taken, or new memory. */
 static int bind_outputs(struct step *step) {
-    bool in_place = step->lends && step->info->family == OP_FAMILY_ELEMENTWISE && step->request->opcode != OP_COPY &&
-                    output_in_place(step);
+    enum op_family family = step->info->family;
+    bool in_place =
+        step->lends && (family == OP_FAMILY_SCATTER ? scatter_in_place(step)
+                                                    : family == OP_FAMILY_ELEMENTWISE &&
+                                                          step->request->opcode != OP_COPY && output_in_place(step));
     return in_place ? plan_wait_memory(step->stream, step->output->storage, step->fault) : outputs_allocate(step);
 }
 
@@ -252,7 +265,8 @@ static int bind_compute(struct step *step) {
     int code = bind_wait(step);
     if (code == STATUS_OK)
         code = bind_outputs(step);
-    if (code == STATUS_OK && step->facts.elements > 0)
+    /* Of nothing, the number is 0, and it must be written. */
+    if (code == STATUS_OK && (step->facts.elements > 0 || step->info->family == OP_FAMILY_COMPACT))
         code = bind_families[step->info->family](step);
     outputs_done(step);
     return code;
@@ -358,9 +372,12 @@ static bool bind_index_is_u64(const struct step *step) {
 static int bind_poison_prepare(struct step *step, bool is_long, struct poison **poison) {
     const struct op_request *request = step->request;
     *poison = NULL;
-    bool take = step->info->family == OP_FAMILY_TAKE, launch = step->info->family == OP_FAMILY_KERNEL;
-    if (take || launch || is_long || step->info->family == OP_FAMILY_DECOMPOSE) {
-        int axis = !take || request->opcode == OP_ONE_HOT ? -1 : (int)step->request->ints[0];
+    enum op_family family = step->info->family;
+    bool take = family == OP_FAMILY_TAKE || family == OP_FAMILY_SCATTER, launch = family == OP_FAMILY_KERNEL;
+    if (take || launch || is_long || family == OP_FAMILY_DECOMPOSE) {
+        int axis = -1; /* one_hot has none */
+        if (take && request->opcode != OP_ONE_HOT)
+            shape_axis(request->ints[0], step->inputs[0]->type.rank, &axis, NULL); /* the rule has checked it */
         step->guard =
             guard_create(&step->session->order->reports, step_name(step), request->label, request->sequence, axis);
         if (!step->guard)

@@ -1,5 +1,5 @@
-/* Launches whose axes have roles: reductions, softmax, matrix products; those that read positions out of an index tensor; and
- * those that put the elements of one axis in order. */
+/* Launches whose axes have roles: reductions, softmax, matrix products; those that read positions out of an index tensor; those that
+ * put the elements of one axis in order, or search it; and those that move elements to other places. */
 #include <string.h>
 
 #include "engine/program/program_impl.h"
@@ -327,6 +327,90 @@ int bind_take(struct step *step) {
     return code;
 }
 
+/* ---- positions in an index tensor, to which values go ---- */
+
+/* Presents a view as [outer, axis, inner]. False: its axes before or behind do not merge. */
+static bool view_fold3(struct view *view, int axis) {
+    int64_t outer = 1, inner = 1, strides[SHAPE_RANK_MAX], extent = view->shape[axis];
+    for (int i = 0; i < view->rank; i++)
+        if (i != axis)
+            *(i < axis ? &outer : &inner) *= view->shape[i];
+    if (!layout_reshape(view->rank, view->shape, view->strides, 3, (int64_t[]){outer, extent, inner}, strides))
+        return false;
+    view_set3(view, outer, extent, inner);
+    memcpy(view->strides, strides, 3 * sizeof *strides);
+    return true;
+}
+
+/* The indices as i64, contiguous: [1, k, 1] if they are the same everywhere off the axis, else [outer, k, inner]. */
+static int scatter_indices(struct step *step, int axis, const struct tensor_type *places, struct view *view) {
+    view_init(view, step->inputs[1]);
+    bool same = true;
+    for (int i = 0; i < view->rank; i++)
+        same &= i == axis || view->shape[i] == 1;
+    if (!same)
+        view_broadcast(view, places->rank, places->shape);
+    int code = view_make_contiguous(&step->session->ledger, step->stream, view, DTYPE_I64, step->fault);
+    if (code == STATUS_OK)
+        view_fold3(view, axis); /* contiguous: it always folds */
+    return code;
+}
+
+static int scatter_values(struct step *step, int axis, const struct tensor_type *places, struct view *view) {
+    int code = bind_input(step, 2, view);
+    view_broadcast(view, places->rank, places->shape);
+    if (code != STATUS_OK || view_fold3(view, axis))
+        return code;
+    code = view_convert(&step->session->ledger, step->stream, view, view->dtype, step->fault);
+    if (code == STATUS_OK)
+        view_fold3(view, axis);
+    return code;
+}
+
+int bind_scatter(struct step *step) {
+    struct view out, views[3];
+    unsigned made = 0;
+    int axis = 0;
+    struct scatter_attributes attributes;
+    scatter_attributes_read(&step->request->attributes, &attributes);
+    view_init(&out, step->output);
+    int code = shape_axis(attributes.axis, out.rank, &axis, step->fault);
+    struct tensor_type places = step->output->type;
+    places.shape[axis] = step->inputs[1]->type.shape[axis];
+    if (code == STATUS_OK) {
+        code = bind_input(step, 0, &views[0]);
+        made = 1;
+    }
+    if (code == STATUS_OK && type_elements(&places) == 0) { /* nothing goes anywhere */
+        code = out.data == views[0].data ? STATUS_OK
+                                         : view_copy(&step->session->ledger, step->stream, out, views[0], step->fault);
+        bind_finish_views(views, made);
+        return code;
+    }
+    if (code == STATUS_OK)
+        code = view_make_contiguous(&step->session->ledger, step->stream, &views[0], views[0].dtype, step->fault);
+    if (code == STATUS_OK) {
+        code = scatter_indices(step, axis, &places, &views[1]);
+        made = 2;
+    }
+    if (code == STATUS_OK) {
+        code = scatter_values(step, axis, &places, &views[2]);
+        made = 3;
+    }
+    if (code == STATUS_OK) {
+        view_fold3(&out, axis);
+        view_fold3(&views[0], axis);
+        struct plan plan = bind_plan(step, &out, views, 3);
+        plan.report = step->guard->report;
+        plan.weight = (plan_weight(&step->session->order->cost, &out, &views[0]) +
+                       plan_weight(&step->session->order->cost, &views[2], &views[1])) *
+                      2;
+        code = plan_push(step->stream, &plan, step->fault);
+    }
+    bind_finish_views(views, made);
+    return code;
+}
+
 /* ---- the elements of one axis in order ---- */
 
 /* A contiguous operand as [outer, axis, inner]. */
@@ -341,26 +425,139 @@ static void sort_shape(struct view *view, int axis) {
     layout_contiguous(3, view->shape, view->strides);
 }
 
+/* topk has two outputs; sort and argsort have one, and their axis elsewhere among the attributes. */
 int bind_sort(struct step *step) {
-    struct view x, values, positions;
-    struct topk_attributes attributes;
+    struct view x, out[2];
+    bool topk = step->request->opcode == OP_TOPK;
+    struct topk_attributes most;
+    struct sort_attributes all;
     int axis = 0;
-    topk_attributes_read(&step->request->attributes, &attributes);
+    if (topk)
+        topk_attributes_read(&step->request->attributes, &most);
+    else
+        sort_attributes_read(&step->request->attributes, &all);
     view_init(&x, step->inputs[0]);
-    view_init(&values, step->outputs[0]);
-    view_init(&positions, step->outputs[1]);
-    int code = shape_axis(attributes.axis, x.rank, &axis, step->fault);
+    for (unsigned i = 0; i < step->n_outputs; i++)
+        view_init(&out[i], step->outputs[i]);
+    int code = shape_axis(topk ? most.axis : all.axis, x.rank, &axis, step->fault);
     if (code == STATUS_OK)
         code = view_make_contiguous(&step->session->ledger, step->stream, &x, x.dtype, step->fault);
     if (code == STATUS_OK) {
         sort_shape(&x, axis);
-        sort_shape(&values, axis);
-        sort_shape(&positions, axis);
-        struct plan plan = bind_plan(step, &values, &x, 1);
-        plan.further = 1;
-        plan.outputs[0] = &positions;
+        for (unsigned i = 0; i < step->n_outputs; i++)
+            sort_shape(&out[i], axis);
+        struct plan plan = bind_plan(step, &out[0], &x, 1);
+        plan.further = step->n_outputs - 1;
+        plan.outputs[0] = &out[1];
         plan.attributes = step->request->attributes;
-        plan.weight = plan_weight(&step->session->order->cost, &values, &x) * step->info->passes;
+        plan.weight = plan_weight(&step->session->order->cost, &out[0], &x) * step->info->passes;
+        code = plan_push(step->stream, &plan, step->fault);
+    }
+    view_finish(&x);
+    return code;
+}
+
+/* Writes one value everywhere: an operation's result if an input is empty, because nothing empty is launched. */
+static int bind_fill(struct step *step, struct view *out, struct op_scalar value) {
+    struct op_packed packed;
+    struct plan plan = bind_plan(step, out, NULL, 0);
+    full_attributes_write(&(struct full_attributes){.dtype = out->dtype, .value = value}, &packed);
+    plan.opcode = OP_FULL;
+    plan.attributes = (struct op_attributes){packed.ints, packed.floats, packed.n_ints, packed.n_floats};
+    plan.weight = plan_weight(&step->session->order->cost, out, NULL) * 2;
+    view_merge((struct view *const[]){out}, 1);
+    return plan_push(step->stream, &plan, step->fault);
+}
+
+int bind_search(struct step *step) {
+    struct view out, views[2];
+    unsigned made = 0;
+    int code = STATUS_OK;
+    view_init(&out, step->output);
+    for (; made < 2 && code == STATUS_OK; made++) {
+        view_init(&views[made], step->inputs[made]);
+        enum dtype dtype = op_operand_dtype(step->request->opcode, step->types, made, &step->output->type);
+        code = view_make_contiguous(&step->session->ledger, step->stream, &views[made], dtype, step->fault);
+    }
+    if (code == STATUS_OK && view_elements(&views[0]) == 0) {
+        code = bind_fill(step, &out, (struct op_scalar){0, 0});
+    } else if (code == STATUS_OK) {
+        view_merge((struct view *const[]){&out, &views[1]}, 2);
+        struct plan plan = bind_plan(step, &out, views, 2);
+        plan.attributes = step->request->attributes;
+        plan.weight = plan_weight(&step->session->order->cost, &out, &views[1]) * step->info->passes;
+        code = plan_push(step->stream, &plan, step->fault);
+    }
+    bind_finish_views(views, made);
+    return code;
+}
+
+int bind_place(struct step *step) {
+    struct view out, x;
+    view_init(&out, step->output);
+    view_init(&x, step->inputs[0]);
+    if (view_elements(&x) == 0) { /* a border around nothing */
+        struct pad_attributes given;
+        pad_attributes_read(&step->request->attributes, &given);
+        return bind_fill(step, &out, given.value);
+    }
+    struct plan plan = bind_plan(step, &out, &x, 1);
+    plan.attributes = step->request->attributes;
+    plan.weight = plan_weight(&step->session->order->cost, &out, NULL) * step->info->passes;
+    return plan_push(step->stream, &plan, step->fault);
+}
+
+/* ---- results that are filled up to a number ---- */
+
+/* An input as the kernel wants it: contiguous, and, but for nonzero, a vector. */
+static int compact_input(struct step *step, unsigned i, const struct tensor_type *both, struct view *view) {
+    view_init(view, step->inputs[i]);
+    enum dtype dtype = op_operand_dtype(step->request->opcode, step->types, i, &step->output->type);
+    if (step->request->opcode == OP_MASKED_SELECT)
+        view_broadcast(view, both->rank, both->shape);
+    int code = view_make_contiguous(&step->session->ledger, step->stream, view, dtype, step->fault);
+    if (code == STATUS_OK && step->request->opcode != OP_NONZERO)
+        view_merge((struct view *const[]){view}, 1);
+    return code;
+}
+
+int bind_compact(struct step *step) {
+    struct view out[PLAN_OUTPUTS_MAX], views[2];
+    unsigned made = 0, n_inputs = step->request->n_inputs, n_outputs = step->n_outputs;
+    int code = STATUS_OK;
+    for (unsigned i = 0; i < n_outputs; i++)
+        view_init(&out[i], step->outputs[i]);
+    if (step->facts.elements == 0)
+        return bind_fill(step, &out[n_outputs - 1], (struct op_scalar){0, 0});
+    struct tensor_type both = *step->types[0];
+    if (step->request->opcode == OP_MASKED_SELECT)
+        shape_broadcast(&both, step->types[0], step->types[1], NULL);
+    for (; made < n_inputs && code == STATUS_OK; made++)
+        code = compact_input(step, made, &both, &views[made]);
+    if (code == STATUS_OK) {
+        struct plan plan = bind_plan(step, &out[0], views, n_inputs);
+        plan.further = n_outputs - 1;
+        for (unsigned i = 1; i < n_outputs; i++)
+            plan.outputs[i - 1] = &out[i];
+        plan.weight = plan_weight(&step->session->order->cost, &out[0], &views[0]) * step->info->passes;
+        code = plan_push(step->stream, &plan, step->fault);
+    }
+    bind_finish_views(views, made);
+    return code;
+}
+
+int bind_count(struct step *step) {
+    struct view out, x;
+    view_init(&out, step->output);
+    view_init(&x, step->inputs[0]);
+    if (view_elements(&x) == 0)
+        return bind_fill(step, &out, (struct op_scalar){0, 0});
+    int code = view_make_contiguous(&step->session->ledger, step->stream, &x, x.dtype, step->fault);
+    if (code == STATUS_OK) {
+        view_merge((struct view *const[]){&x}, 1);
+        struct plan plan = bind_plan(step, &out, &x, 1);
+        plan.attributes = step->request->attributes;
+        plan.weight = plan_weight(&step->session->order->cost, &out, &x) * step->info->passes;
         code = plan_push(step->stream, &plan, step->fault);
     }
     view_finish(&x);

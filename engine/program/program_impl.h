@@ -22,8 +22,8 @@ struct step {
     bool poisoned;  /* some inputs have a poison */
     struct signature_facts facts;
     /* while it is bound */
-    struct kernel *kernel;  /* of OP_FAMILY_KERNEL, once it is found */
-    struct guard *guard;    /* its launches report to it; for OP_FAMILY_TAKE and OP_FAMILY_DECOMPOSE, and for long operations */
+    struct kernel *kernel; /* of OP_FAMILY_KERNEL, once it is found */
+    struct guard *guard;   /* its launches report to it; of families with a report (launch.h), and of long operations */
     struct poison *settled; /* while the poisons of many inputs are settled */
     struct fault *fault;    /* why it cannot be bound: the program's */
 };

@@ -17,6 +17,7 @@ DTYPE_SETS = {
     "real": ["f32", "f64"],
     "number": INTEGERS + FLOATS,
     "stored number": INTEGERS + FLOATS + F8,
+    "ordered": ["bool"] + INTEGERS + FLOATS + F8,
     "any": ["bool"] + INTEGERS + FLOATS,
     "every": DTYPES,
 }
@@ -30,6 +31,7 @@ DTYPE_RULES = {
     "logical": "bool, computed in bool",
     "accumulated": "i64 for signed integers and bool, u64 for unsigned integers, else the input's dtype",
     "position": "i64",
+    "searched": "i64, computed in the dtype to which the inputs promote",
     "rule": "as its attributes say",
     "product": "the dtype to which the inputs promote; f32 for f8",
 }

@@ -491,7 +491,7 @@ def header(files, template):
 
 def dtype_words(each):
     names = {"any": "all but the f8 formats", "every": "all", "number": "integers and floats",
-             "stored number": "integers, floats and f8", "float": "floats"}
+             "stored number": "integers, floats and f8", "ordered": "all that have an order", "float": "floats"}
     return names.get(each.dtypes, each.dtypes)
 
 

@@ -87,6 +87,16 @@ int op_rule_eye(const struct op_call *call, struct tensor_type *out, struct faul
     return type_make(out, out->dtype, (int64_t[]){attributes.rows, attributes.columns}, 2, fault);
 }
 
+int op_rule_linspace(const struct op_call *call, struct tensor_type *out, struct fault *fault) {
+    struct linspace_attributes attributes;
+    linspace_attributes_read(call->attributes, &attributes);
+    double start = attributes.start, stop = attributes.stop;
+    if (!isfinite(start) || !isfinite(stop) || !isfinite(stop - start)) {
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "cannot go from %g to %g in equal steps", start, stop);
+    }
+    return type_make(out, out->dtype, &attributes.count, 1, fault);
+}
+
 static int check_bound(enum dtype dtype, double bound, struct fault *fault) {
     double largest = dtype_largest(dtype);
     return fabs(bound) <= largest

@@ -2,6 +2,7 @@
 #include "proto/ops/op_rules.h"
 
 #include <inttypes.h>
+#include <math.h>
 
 /* An empty axis has no valid index. It is refused here, because a launch on an empty input could not find that out. */
 static int check_axis(const struct tensor_type *x, int axis, const struct tensor_type *out, struct fault *fault) {
@@ -72,4 +73,90 @@ int op_rule_one_hot(const struct op_call *call, struct tensor_type *out, struct 
     }
     shape[indices->rank] = classes;
     return type_make(out, out->dtype, shape, (size_t)indices->rank + 1, fault);
+}
+
+/* scatter and scatter_add have the same attributes. */
+int op_rule_scatter(const struct op_call *call, struct tensor_type *out, struct fault *fault) {
+    const struct tensor_type *x = call->inputs[0], *indices = call->inputs[1], *values = call->inputs[2];
+    char x_text[SHAPE_TEXT_MAX], text[SHAPE_TEXT_MAX];
+    struct scatter_attributes attributes;
+    int axis;
+    scatter_attributes_read(call->attributes, &attributes);
+    int status = shape_axis(attributes.axis, x->rank, &axis, fault);
+    if (status != STATUS_OK) {
+        return status;
+    }
+    struct tensor_type places = *x, both = *x; /* x with the indices' extent on the axis */
+    bool fits = indices->rank == x->rank;
+    if (fits) {
+        places.shape[axis] = indices->shape[axis];
+        fits = shape_broadcast(&both, &places, indices, NULL) == STATUS_OK && shape_equal(&both, &places);
+    }
+    if (!fits) {
+        return fault_set(fault, STATUS_SHAPE, "indices %s do not fit %s along axis %d", shape_text(indices, text),
+                         shape_text(x, x_text), axis);
+    }
+    if (shape_broadcast(&both, &places, values, NULL) != STATUS_OK || !shape_equal(&both, &places)) {
+        return fault_set(fault, STATUS_SHAPE, "values %s do not broadcast to %s", shape_text(values, text),
+                         shape_text(&places, x_text));
+    }
+    op_copy_shape(out, x);
+    status = check_axis(x, axis, &places, fault);
+    return status == STATUS_OK ? type_check(&places, fault) : status;
+}
+
+/* ---- results whose number the data gives: the greatest shape that is possible, and the number ---- */
+
+static int count_type(struct tensor_type *out, struct fault *fault) {
+    return type_make(out, DTYPE_I64, NULL, 0, fault);
+}
+
+int op_rule_nonzero(const struct op_call *call, struct tensor_type *out, struct fault *fault) {
+    const struct tensor_type *x = call->inputs[0];
+    if (x->rank == 0) {
+        return fault_set(fault, STATUS_SHAPE, "() has no axis: the indices would have no rows");
+    }
+    int status = type_make(&out[0], DTYPE_I64, (int64_t[]){x->rank, type_elements(x)}, 2, fault);
+    return status == STATUS_OK ? count_type(&out[1], fault) : status;
+}
+
+int op_rule_masked_select(const struct op_call *call, struct tensor_type *out, struct fault *fault) {
+    struct tensor_type both = *call->inputs[0];
+    int status = shape_broadcast(&both, call->inputs[0], call->inputs[1], fault);
+    if (status == STATUS_OK) {
+        status = type_check(&both, fault);
+    }
+    if (status == STATUS_OK) {
+        int64_t elements = type_elements(&both);
+        status = type_make(&out[0], out[0].dtype, &elements, 1, fault);
+    }
+    return status == STATUS_OK ? count_type(&out[1], fault) : status;
+}
+
+int op_rule_unique_runs(const struct op_call *call, struct tensor_type *out, struct fault *fault) {
+    const struct tensor_type *sorted = call->inputs[0], *positions = call->inputs[1];
+    if (sorted->rank != 1 || !shape_equal(sorted, positions)) {
+        char text[SHAPE_TEXT_MAX], other[SHAPE_TEXT_MAX];
+        return fault_set(fault, STATUS_SHAPE, "%s and positions %s are not two equal vectors", shape_text(sorted, text),
+                         shape_text(positions, other));
+    }
+    for (int i = 0; i < 4; i++) {
+        op_copy_shape(&out[i], sorted);
+    }
+    return count_type(&out[4], fault);
+}
+
+int op_rule_histogram(const struct op_call *call, struct tensor_type *out, struct fault *fault) {
+    struct histogram_attributes given;
+    histogram_attributes_read(call->attributes, &given);
+    double width = given.high - given.low;
+    if (given.bins <= 0 || given.bins > INT32_MAX) {
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "%" PRId64 " bins are not between 1 and %d", given.bins,
+                         INT32_MAX);
+    }
+    if (!(given.low < given.high) || !isfinite(width) || !isfinite((double)given.bins / width)) {
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "no %" PRId64 " bins from %g to %g", given.bins, given.low,
+                         given.high);
+    }
+    return type_make(out, out->dtype, &given.bins, 1, fault);
 }

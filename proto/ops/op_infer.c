@@ -273,6 +273,7 @@ static inline __attribute__((always_inline)) int infer_dtype(const struct op_inf
                                                         : DTYPE_I64;
         return STATUS_OK;
     case OP_DTYPE_POSITION:
+    case OP_DTYPE_SEARCHED:
         *out = DTYPE_I64;
         return STATUS_OK;
     case OP_DTYPE_NONE:
@@ -305,6 +306,7 @@ enum dtype op_operand_dtype(unsigned opcode, const struct tensor_type *const inp
     case OP_DTYPE_ACCUMULATED:
         return out->dtype;
     case OP_DTYPE_COMPARED:
+    case OP_DTYPE_SEARCHED:
         return dtype_promote(inputs[0]->dtype, inputs[1]->dtype);
     case OP_DTYPE_LOGICAL:
         return DTYPE_BOOL;

@@ -213,6 +213,86 @@ int op_rule_expand_dims(const struct op_call *call, struct tensor_type *out, str
     return STATUS_OK;
 }
 
+/* ---- diagonals, triangles, borders ---- */
+
+int op_rule_diagonal(const struct op_call *call, struct tensor_type *out, struct fault *fault) {
+    const struct tensor_type *x = call->inputs[0];
+    struct diagonal_attributes attributes;
+    uint32_t seen = 0;
+    int rows, columns;
+    diagonal_attributes_read(call->attributes, &attributes);
+    int status = next_axis(attributes.axis1, x->rank, &seen, &rows, fault);
+    if (status == STATUS_OK) {
+        status = next_axis(attributes.axis2, x->rank, &seen, &columns, fault);
+    }
+    if (status != STATUS_OK) {
+        return status;
+    }
+    int64_t offset = attributes.offset, down = x->shape[rows], across = x->shape[columns];
+    /* An offset beyond the matrix leaves nothing; compared first, so that nothing overflows. */
+    if (offset > 0) {
+        across = offset < across ? across - offset : 0;
+    } else {
+        down = offset > -down ? down + offset : 0;
+    }
+    out->rank = 0;
+    for (int i = 0; i < x->rank; i++) {
+        if (!(seen & 1U << i)) {
+            out->shape[out->rank++] = x->shape[i];
+        }
+    }
+    out->shape[out->rank++] = down < across ? down : across;
+    return STATUS_OK;
+}
+
+int op_rule_matrix(const struct op_call *call, struct tensor_type *out, struct fault *fault) {
+    if (call->inputs[0]->rank < 2) {
+        char text[SHAPE_TEXT_MAX];
+        return fault_set(fault, STATUS_SHAPE, "%s has fewer than two axes", shape_text(call->inputs[0], text));
+    }
+    op_copy_shape(out, call->inputs[0]);
+    return STATUS_OK;
+}
+
+/* How many elements may be added on a side of an axis. */
+static int64_t pad_most(enum op_pad_mode mode, int64_t extent) {
+    return mode == OP_PAD_MODE_CONSTANT || (mode == OP_PAD_MODE_EDGE && extent > 0) ? INT64_MAX
+           : mode == OP_PAD_MODE_REFLECT && extent > 0                              ? extent - 1
+           : mode == OP_PAD_MODE_WRAP                                               ? extent
+                                                                                    : 0;
+}
+
+int op_rule_pad(const struct op_call *call, struct tensor_type *out, struct fault *fault) {
+    const struct tensor_type *x = call->inputs[0];
+    struct pad_attributes given;
+    pad_attributes_read(call->attributes, &given);
+    if (given.widths.count != 2 * (unsigned)x->rank) {
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "rank %d needs %d widths, not %u", x->rank, 2 * x->rank,
+                         given.widths.count);
+    }
+    if (dtype_kind(out->dtype) != DTYPE_KIND_FLOAT &&
+        !dtype_holds(out->dtype, given.value.i, op_scalar_above(&given.value, out->dtype))) {
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "%" PRId64 " is no value of %s", given.value.i,
+                         dtype_name(out->dtype));
+    }
+    op_copy_shape(out, x);
+    for (int i = 0; i < x->rank; i++) {
+        int64_t most = pad_most(given.mode, x->shape[i]);
+        for (int side = 0; side < 2; side++) {
+            int64_t width = given.widths.values[2 * i + side];
+            if (width < 0 || width > most) {
+                return fault_set(fault, STATUS_INVALID_ARGUMENT,
+                                 "width %" PRId64 " on axis %d of extent %" PRId64 " is not between 0 and %" PRId64,
+                                 width, i, x->shape[i], most);
+            }
+            if (__builtin_add_overflow(out->shape[i], width, &out->shape[i])) {
+                return fault_set(fault, STATUS_SHAPE, "axis %d would have more than 2^63 elements", i);
+            }
+        }
+    }
+    return STATUS_OK;
+}
+
 /* ---- joins ---- */
 
 static int refuse_join(const struct op_call *call, unsigned i, struct fault *fault) {

@@ -4,9 +4,8 @@ _Static_assert(DTYPE_COUNT <= 32, "a bit for each dtype");
 
 enum { PRESENTED_INPUTS_MAX = 4 };
 
-/* The dtypes of the inputs of a try: all the same, or one input has another dtype. Some operations need a bool as their
- * first input, or an integer (the indices) as their last. */
-enum presented_inputs { PRESENTED_ALIKE, PRESENTED_FIRST_BOOL, PRESENTED_LAST_INDEX, PRESENTED_WAYS };
+/* The dtypes of the inputs of a try: all the same, or inputs with a role of their own, such as indices, have the dtype of that role. */
+enum presented_inputs { PRESENTED_ALIKE, PRESENTED_ROLES, PRESENTED_WAYS };
 
 struct presented_try {
     unsigned opcode;
@@ -18,8 +17,8 @@ struct presented_try {
 
 static void presented_types(const struct presented_try *this, unsigned n, struct tensor_type *types) {
     for (unsigned i = 0; i < n; i++) {
-        bool condition = this->way == PRESENTED_FIRST_BOOL && i == 0;
-        bool index = this->way == PRESENTED_LAST_INDEX && i + 1 == n;
+        bool condition = this->way == PRESENTED_ROLES && (this->info->bool_inputs >> i & 1);
+        bool index = this->way == PRESENTED_ROLES && (this->info->index_inputs >> i & 1);
         types[i] = (struct tensor_type){.dtype = condition ? DTYPE_BOOL
                                                  : index   ? DTYPE_I64
                                                            : this->dtype,

@@ -23,3 +23,25 @@ int op_rule_topk(const struct op_call *call, struct tensor_type *out, struct fau
     }
     return STATUS_OK;
 }
+
+/* sort and argsort have the same attributes. */
+int op_rule_sort(const struct op_call *call, struct tensor_type *out, struct fault *fault) {
+    struct sort_attributes attributes;
+    int axis;
+    sort_attributes_read(call->attributes, &attributes);
+    int status = shape_axis(attributes.axis, call->inputs[0]->rank, &axis, fault);
+    if (status == STATUS_OK) {
+        op_copy_shape(out, call->inputs[0]);
+    }
+    return status;
+}
+
+int op_rule_searchsorted(const struct op_call *call, struct tensor_type *out, struct fault *fault) {
+    if (call->inputs[0]->rank != 1) {
+        char text[SHAPE_TEXT_MAX];
+        return fault_set(fault, STATUS_SHAPE, "what is searched has shape %s, not one axis",
+                         shape_text(call->inputs[0], text));
+    }
+    op_copy_shape(out, call->inputs[1]);
+    return STATUS_OK;
+}

@@ -64,6 +64,16 @@ static void create_arange(struct suite *suite, enum dtype dtype) {
                                      .step = {.i = INT64_MAX / 4}));
 }
 
+static void create_linspace(struct suite *suite, enum dtype dtype) {
+    static const double ends[][2] = {{0, 1}, {1, 0}, {-3, 4.5}, {2, 2}, {0.1, 0.7}, {-1e-3, 1e4}};
+    static const int64_t counts[] = {0, 1, 2, 3, 11, 257, 1000};
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        for (size_t k = 0; k < 2 * sizeof counts / sizeof *counts; k++)
+            create_once(suite, OP_LINSPACE,
+                        SUITE_ATTRIBUTES(linspace, .dtype = dtype, .start = ends[i][0], .stop = ends[i][1],
+                                         .count = counts[k / 2], .endpoint = k % 2));
+}
+
 static void create_eye(struct suite *suite, enum dtype dtype) {
     for (int i = 0; i < SUITE_REPEAT(30); i++) {
         int64_t rows = suite_below(suite, 20), columns = suite_below(suite, 20);
@@ -84,6 +94,8 @@ static void case_create(struct suite *suite, const struct op_case *row) {
             create_full(suite, dtype);
         else if (row->opcode == OP_ARANGE)
             create_arange(suite, dtype);
+        else if (row->opcode == OP_LINSPACE)
+            create_linspace(suite, dtype);
         else
             create_eye(suite, dtype);
     }
@@ -186,6 +198,7 @@ const struct op_case op_case_kernel = {case_kernel, OP_KERNEL, FILL_ANY};
 const struct op_case op_case_free = {case_free, OP_FREE, FILL_ANY};
 const struct op_case op_case_full = {case_create, OP_FULL, FILL_ANY};
 const struct op_case op_case_arange = {case_create, OP_ARANGE, FILL_ANY};
+const struct op_case op_case_linspace = {case_create, OP_LINSPACE, FILL_ANY};
 const struct op_case op_case_eye = {case_create, OP_EYE, FILL_ANY};
 const struct op_case op_case_uniform = {case_random, OP_UNIFORM, FILL_ANY};
 const struct op_case op_case_normal = {case_random, OP_NORMAL, FILL_ANY};

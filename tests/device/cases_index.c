@@ -130,6 +130,62 @@ static void case_one_hot(struct suite *suite, const struct op_case *row) {
     }
 }
 
+static void scatter_once(struct suite *suite, unsigned opcode, struct sample *x, struct sample *indices,
+                         struct sample *values, int64_t axis) {
+    const struct sample *inputs[] = {x, indices, values};
+    bool consumes = suite_chance(suite, 50);
+    struct suite_call call = {.opcode = opcode,
+                              .n_inputs = 3,
+                              .inputs = inputs,
+                              .attributes = SUITE_ATTRIBUTES(scatter, .axis = axis), /* scatter_add has the same */
+                              .consume = consumes};
+    struct sample result = suite_run(suite, &call);
+    case_settle(suite, &result);
+    if (consumes)
+        suite_forget(x);
+    else
+        suite_free(suite, x);
+    suite_free(suite, indices);
+    suite_free(suite, values);
+}
+
+static void case_scatter(struct suite *suite, const struct op_case *row) {
+    for (int i = 0; i < SUITE_REPEAT(500); i++) {
+        int64_t shape[VALUES_RANK_MAX], places[VALUES_RANK_MAX], shape_i[VALUES_RANK_MAX], shape_v[VALUES_RANK_MAX];
+        int rank = suite_shape(suite, 5, shape);
+        if (rank == 0)
+            continue;
+        int64_t axis = suite_below(suite, 2 * rank) - rank, at = axis < 0 ? axis + rank : axis;
+        bool same = suite_chance(suite, 30);
+        for (int j = 0; j < rank; j++) {
+            places[j] = j != at ? shape[j] : shape[at] ? suite_below(suite, 12) : 0;
+            shape_i[j] = j != at && (same || suite_chance(suite, 20)) ? 1 : places[j];
+        }
+        int rank_v = rank;
+        if (suite_chance(suite, 50))
+            rank_v = suite_narrower(suite, rank, places, shape_v);
+        else
+            memcpy(shape_v, places, sizeof shape_v);
+        enum dtype dtype = op_case_dtype(suite, row);
+        struct sample x = suite_input(suite, dtype, rank, shape, row->fill);
+        struct sample indices = index_sample(suite, rank, shape_i, shape[at]);
+        struct sample values = suite_input(suite, suite_chance(suite, 70) ? dtype : op_case_partner(suite, row, dtype),
+                                           rank_v, shape_v, row->fill);
+        scatter_once(suite, row->opcode, &x, &indices, &values, axis);
+    }
+    for (int i = 0; i < 3; i++) { /* many values for each element; columns, one axis, and few columns */
+        static const int64_t shapes[][3] = {{1, 50, 96}, {1, 700, 1}, {3, 300, 2}};
+        int64_t places[] = {shapes[i][0], SUITE_REPEAT(3000), shapes[i][2]};
+        struct sample x = suite_sample(suite, op_case_dtype(suite, row), 3, shapes[i], row->fill);
+        struct sample values = suite_sample(suite, x.values->dtype, 3, places, row->fill);
+        struct sample indices = index_sample(suite, 3, i == 0 ? (int64_t[]){1, places[1], 1} : places,
+                                             shapes[i][1] < 127 ? shapes[i][1] : 127);
+        scatter_once(suite, row->opcode, &x, &indices, &values, 1);
+    }
+}
+
+const struct op_case op_case_scatter = {case_scatter, OP_SCATTER, FILL_ANY};
+const struct op_case op_case_scatter_add = {case_scatter, OP_SCATTER_ADD, FILL_ORDINARY};
 const struct op_case op_case_concat = {case_join, OP_CONCAT, FILL_ANY};
 const struct op_case op_case_stack = {case_join, OP_STACK, FILL_ANY};
 const struct op_case op_case_take = {case_take, OP_TAKE, FILL_ANY};

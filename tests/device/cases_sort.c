@@ -33,4 +33,70 @@ static void case_topk(struct suite *suite, const struct op_case *row) {
     }
 }
 
+static void sort_once(struct suite *suite, unsigned opcode, struct sample *x, int64_t axis) {
+    struct op_packed attributes = SUITE_ATTRIBUTES(sort, .axis = axis, .descending = suite_chance(suite, 50));
+    struct sample result = suite_attributes(suite, opcode, x, attributes); /* argsort has the same attributes */
+    case_settle(suite, &result);
+    suite_free(suite, x);
+}
+
+/* One row, which the device cuts: numbers all over the dtype, many of them equal in a narrow one. */
+static void sort_long(struct suite *suite, unsigned opcode, enum dtype dtype, int64_t n) {
+    struct sample x = suite_sample(suite, dtype, 1, &n, FILL_ANY);
+    sort_once(suite, opcode, &x, 0);
+}
+
+static void case_sort(struct suite *suite, const struct op_case *row) {
+    for (int i = 0; i < SUITE_REPEAT(500); i++) {
+        int64_t shape[VALUES_RANK_MAX];
+        int rank = suite_shape(suite, 5, shape);
+        if (rank == 0)
+            continue;
+        struct sample x = suite_input(suite, op_case_dtype(suite, row), rank, shape,
+                                      suite_chance(suite, 50) ? row->fill : FILL_COUNT);
+        sort_once(suite, row->opcode, &x, suite_below(suite, 2 * rank) - rank);
+    }
+    for (int i = 0; i < SUITE_REPEAT(30); i++) { /* longer rows, and many */
+        int64_t shape[] = {1 + suite_below(suite, 20), 20 + suite_below(suite, 900), 1 + suite_below(suite, 3)};
+        struct sample x =
+            suite_input(suite, op_case_dtype(suite, row), 3, shape, suite_chance(suite, 70) ? row->fill : FILL_COUNT);
+        sort_once(suite, row->opcode, &x, 1);
+    }
+    for (enum dtype dtype = DTYPE_BOOL; dtype < DTYPE_COUNT; dtype++)
+        if (op_case_takes(row, dtype))
+            sort_long(suite, row->opcode, dtype, SUITE_REPEAT(5000) + 5);
+    sort_long(suite, row->opcode, DTYPE_F32, SUITE_REPEAT(150000));
+    sort_long(suite, row->opcode, DTYPE_I64, SUITE_REPEAT(150000));
+}
+
+static void search_once(struct suite *suite, struct sample *sorted, struct sample *values, bool right) {
+    const struct sample *inputs[] = {sorted, values};
+    struct sample result =
+        suite_run(suite, &(struct suite_call){.opcode = OP_SEARCHSORTED,
+                                              .n_inputs = 2,
+                                              .inputs = inputs,
+                                              .attributes = SUITE_ATTRIBUTES(searchsorted, .right = right)});
+    case_settle(suite, &result);
+    suite_free(suite, values);
+}
+
+static void case_search(struct suite *suite, const struct op_case *row) {
+    for (int i = 0; i < SUITE_REPEAT(400); i++) {
+        int64_t shape[VALUES_RANK_MAX], n = suite_chance(suite, 80) ? suite_below(suite, 40) : suite_below(suite, 3000);
+        enum dtype dtype = op_case_dtype(suite, row), partner = op_case_partner(suite, row, dtype);
+        /* Infinities and extremes stay in order when they are promoted; numbers in between may become equal. */
+        enum suite_fill fill = suite_chance(suite, 50) ? FILL_COUNT : row->fill;
+        struct sample x = suite_input(suite, dtype, 1, &n, fill);
+        struct sample sorted = suite_attributes(suite, OP_SORT, &x, SUITE_ATTRIBUTES(sort, .axis = 0));
+        int rank = suite_shape(suite, 4, shape);
+        struct sample values = suite_input(suite, suite_chance(suite, 50) ? dtype : partner, rank, shape, fill);
+        search_once(suite, &sorted, &values, suite_chance(suite, 50));
+        suite_free(suite, &x);
+        suite_free(suite, &sorted);
+    }
+}
+
+const struct op_case op_case_sort = {case_sort, OP_SORT, FILL_ANY};
+const struct op_case op_case_argsort = {case_sort, OP_ARGSORT, FILL_ANY};
+const struct op_case op_case_searchsorted = {case_search, OP_SEARCHSORTED, FILL_ANY};
 const struct op_case op_case_topk = {case_topk, OP_TOPK, FILL_ANY};

@@ -99,6 +99,15 @@ static struct op_packed attributes_expand(struct suite *suite, const struct valu
     return SUITE_ATTRIBUTES(expand_dims, .axis = suite_below(suite, 2 * (x->rank + 1)) - (x->rank + 1));
 }
 
+static struct op_packed attributes_diagonal(struct suite *suite, const struct values *x) {
+    int64_t rows = suite_below(suite, x->rank), columns = (rows + 1 + suite_below(suite, x->rank - 1)) % x->rank;
+    int64_t offset = suite_chance(suite, 10)   ? INT64_MIN + suite_below(suite, 2)
+                     : suite_chance(suite, 10) ? INT64_MAX
+                                               : suite_below(suite, 9) - 4;
+    return SUITE_ATTRIBUTES(diagonal, .offset = offset, .axis1 = suite_chance(suite, 50) ? rows : rows - x->rank,
+                            .axis2 = columns);
+}
+
 static struct op_packed attributes_none(struct suite *suite, const struct values *x) {
     (void)suite;
     (void)x;
@@ -113,7 +122,7 @@ static const struct {
     {OP_RESHAPE, attributes_reshape, 0, 8},        {OP_PERMUTE_DIMS, attributes_permute, 0, 8},
     {OP_MATRIX_TRANSPOSE, attributes_none, 2, 8},  {OP_SLICE, attributes_slice, 0, 8},
     {OP_BROADCAST_TO, attributes_broadcast, 0, 6}, {OP_SQUEEZE, attributes_squeeze, 0, 8},
-    {OP_EXPAND_DIMS, attributes_expand, 0, 7},
+    {OP_EXPAND_DIMS, attributes_expand, 0, 7},     {OP_DIAGONAL, attributes_diagonal, 2, 8},
 };
 enum { VIEW_KINDS = sizeof view_kinds / sizeof *view_kinds };
 
@@ -141,7 +150,7 @@ static void case_view(struct suite *suite, const struct op_case *row) {
         int rank;
         do
             rank = suite_shape(suite, 5, shape);
-        while (rank < 2 && row->opcode == OP_MATRIX_TRANSPOSE);
+        while (rank < view_kinds[view_kind_of(row->opcode)].rank_min);
         if (row->opcode == OP_SQUEEZE)
             for (int j = 0; j < rank; j++)
                 shape[j] = suite_chance(suite, 50) ? 1 : shape[j];
@@ -164,3 +173,4 @@ const struct op_case op_case_slice = {case_view, OP_SLICE, FILL_ANY};
 const struct op_case op_case_broadcast_to = {case_view, OP_BROADCAST_TO, FILL_ANY};
 const struct op_case op_case_squeeze = {case_view, OP_SQUEEZE, FILL_ANY};
 const struct op_case op_case_expand_dims = {case_view, OP_EXPAND_DIMS, FILL_ANY};
+const struct op_case op_case_diagonal = {case_view, OP_DIAGONAL, FILL_ANY};

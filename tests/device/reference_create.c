@@ -52,6 +52,21 @@ static struct values *create_arange(const struct reference_request *r) {
     return out;
 }
 
+static struct values *create_linspace(const struct reference_request *r) {
+    struct linspace_attributes given;
+    linspace_attributes_read(&r->attributes, &given);
+    int64_t count = given.count, steps = given.endpoint ? count - 1 : count;
+    struct values *out = values_create(given.dtype, 1, &count);
+    values_scaled(out, 1);
+    for (int64_t k = 0; k < count; k++) {
+        long double step = steps ? ((long double)given.stop - given.start) / steps * k : 0;
+        bool last = given.endpoint && k > 0 && k == steps;
+        out->f[k] = value_round(given.dtype, last ? given.stop : given.start + step);
+        out->scale[k] = last ? 0 : fabsl((long double)given.start) + fabsl(step);
+    }
+    return out;
+}
+
 static struct values *create_eye(const struct reference_request *r) {
     struct eye_attributes given;
     eye_attributes_read(&r->attributes, &given);
@@ -74,6 +89,8 @@ struct values *reference_create(const struct reference_request *r) {
         return create_arange(r);
     case OP_EYE:
         return create_eye(r);
+    case OP_LINSPACE:
+        return create_linspace(r);
     case OP_UNIFORM:
     case OP_NORMAL:
         return reference_random(r);

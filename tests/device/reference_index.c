@@ -1,3 +1,4 @@
+#include <math.h>
 #include <string.h>
 
 #include "tests/device/reference.h"
@@ -153,4 +154,50 @@ struct values *reference_take(const struct reference_request *r) {
     if (axis < 0 || !index_in_range(indices, x->shape[axis]))
         return NULL;
     return r->opcode == OP_TAKE ? take_slices(x, indices, axis) : take_elements(x, indices, axis);
+}
+
+static void element_add(struct values *out, int64_t to, const struct values *x, int64_t from) {
+    if (!out->f) {
+        out->i[to] = value_wrap(out->dtype, (int64_t)((uint64_t)out->i[to] + (uint64_t)x->i[from]));
+        return;
+    }
+    out->f[to] += x->f[from];
+    out->scale[to] += fabsl(x->f[from]);
+}
+
+struct values *reference_scatter(const struct reference_request *r) {
+    const struct values *indices = r->inputs[1];
+    struct scatter_attributes given;
+    scatter_attributes_read(&r->attributes, &given);
+    bool add = r->opcode == OP_SCATTER_ADD;
+    enum dtype dtype = reference_promote(r->inputs[0]->dtype, r->inputs[2]->dtype);
+    int axis = reference_axis(given.axis, r->inputs[0]->rank);
+    if (axis < 0 || dtype == DTYPE_INVALID || !index_in_range(indices, r->inputs[0]->shape[axis]))
+        return NULL;
+    struct values *out = reference_cast(r->inputs[0], dtype), *values = reference_cast(r->inputs[2], dtype);
+    int64_t places[VALUES_RANK_MAX], index[VALUES_RANK_MAX] = {0}, strides[VALUES_RANK_MAX];
+    memcpy(places, out->shape, sizeof places);
+    places[axis] = indices->shape[axis];
+    values_strides(out->rank, out->shape, strides);
+    struct values *at = reference_broadcast_to(indices, out->rank, places);
+    struct values *wide = reference_broadcast_to(values, out->rank, places);
+    if (add && out->f) {
+        values_scaled(out, (double)places[axis]);
+        for (int64_t k = 0; k < out->count; k++)
+            out->scale[k] = fabsl(out->f[k]);
+    }
+    for (int64_t k = 0; k < at->count; k++) { /* row-major: ascending along the axis */
+        int64_t to = values_offset(out->rank, index, strides) + (at->i[k] - index[axis]) * strides[axis];
+        if (add)
+            element_add(out, to, wide, k);
+        else
+            element_copy(out, to, wide, k);
+        values_next(out->rank, places, index);
+    }
+    for (int64_t k = 0; add && out->f && k < out->count; k++)
+        out->f[k] = value_round(dtype, out->f[k]);
+    values_destroy(values);
+    values_destroy(at);
+    values_destroy(wide);
+    return out;
 }

@@ -125,6 +125,32 @@ static struct values *view_expand_dims(const struct reference_request *r) {
     return out;
 }
 
+static struct values *view_diagonal(const struct reference_request *r) {
+    const struct values *x = r->inputs[0];
+    struct diagonal_attributes given;
+    diagonal_attributes_read(&r->attributes, &given);
+    int rows = reference_axis(given.axis1, x->rank), columns = reference_axis(given.axis2, x->rank), rank = 0;
+    if (rows < 0 || columns < 0 || rows == columns)
+        return NULL;
+    int64_t own[VALUES_RANK_MAX], strides[VALUES_RANK_MAX], shape[VALUES_RANK_MAX], count = 0, first = 0;
+    values_strides(x->rank, x->shape, own);
+    for (int i = 0; i < x->rank; i++)
+        if (i != rows && i != columns) {
+            shape[rank] = x->shape[i];
+            strides[rank++] = own[i];
+        }
+    for (int64_t i = 0; i < x->shape[rows]; i++) {
+        __int128 j = (__int128)i + given.offset;
+        if (j < 0 || j >= x->shape[columns])
+            continue;
+        if (count++ == 0)
+            first = i * own[rows] + (int64_t)j * own[columns];
+    }
+    shape[rank] = count;
+    strides[rank] = own[rows] + own[columns];
+    return reference_gather(x, rank + 1, shape, strides, first);
+}
+
 struct values *reference_view(const struct reference_request *r) {
     const struct values *x = r->inputs[0];
     switch (r->opcode) {
@@ -140,6 +166,8 @@ struct values *reference_view(const struct reference_request *r) {
         return view_broadcast(r);
     case OP_SQUEEZE:
         return view_squeeze(r);
+    case OP_DIAGONAL:
+        return view_diagonal(r);
     case OP_EXPAND_DIMS:
         return view_expand_dims(r);
     default:

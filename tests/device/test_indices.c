@@ -29,22 +29,31 @@ static const struct bad_index bad_indices[] = {
     {OP_TAKE_ALONG_AXIS, -2, "-2"},
     {OP_ONE_HOT, 5, "5"},
     {OP_ONE_HOT, -1, "-1"},
+    {OP_SCATTER, 5, "5"},
+    {OP_SCATTER, INT64_MIN, "-9223372036854775808"},
+    {OP_SCATTER_ADD, 6, "6"},
+    {OP_SCATTER_ADD, -1, "-1"},
 };
 
 static int take_bad(struct suite *suite, const struct bad_index *row, const struct sample *x, uint64_t *result) {
-    bool along = row->opcode == OP_TAKE_ALONG_AXIS, hot = row->opcode == OP_ONE_HOT;
+    bool hot = row->opcode == OP_ONE_HOT, writes = row->opcode == OP_SCATTER || row->opcode == OP_SCATTER_ADD;
+    bool along = writes || row->opcode == OP_TAKE_ALONG_AXIS;
     struct sample indices =
         index_values(suite, DTYPE_I64, along ? 2 : 1, along ? (int64_t[]){40, 1} : (int64_t[]){40}, 17, row->bad);
-    uint64_t ids[] = {x->id, indices.id};
+    struct sample values = suite_sample(suite, DTYPE_F32, 0, NULL, FILL_ORDINARY);
+    uint64_t ids[] = {x->id, indices.id, values.id};
     int64_t axis[] = {0}, hot_ints[] = {5, DTYPE_F32};
     struct op_request request = {.opcode = row->opcode,
-                                 .n_inputs = hot ? 1 : 2,
+                                 .n_inputs = hot      ? 1
+                                             : writes ? 3
+                                                      : 2,
                                  .inputs = hot ? ids + 1 : ids,
                                  .n_ints = hot ? 2 : 1,
                                  .ints = hot ? hot_ints : axis,
                                  .label = "lookup"};
     int code = suite_submit(suite, &request, result);
     suite_forget(&indices);
+    suite_forget(&values);
     return code;
 }
 
@@ -70,6 +79,21 @@ Test(indices, one_out_of_range_poisons_the_result_and_names_itself) {
 }
 
 /* Through views, casts, reductions, products, joins, in-place operations and other streams. */
+Test(indices, an_axis_that_counts_from_the_end_is_named_from_the_beginning) {
+    struct suite suite;
+    struct failure failure;
+    uint64_t result;
+    suite_open(&suite, 8);
+    struct sample x = suite_sample(&suite, DTYPE_F32, 2, (int64_t[]){5, 3}, FILL_ANY);
+    struct sample indices = index_values(&suite, DTYPE_U8, 1, (int64_t[]){4}, 2, 9);
+    uint64_t ids[] = {x.id, indices.id};
+    struct op_request request = {.opcode = OP_TAKE, .n_inputs = 2, .inputs = ids, .n_ints = 1, .ints = (int64_t[]){-2}};
+    cr_assert_eq(suite_submit(&suite, &request, &result), STATUS_OK);
+    cr_assert_eq(suite_outcome(&suite, result, &failure), STATUS_OUT_OF_RANGE);
+    cr_assert_str_eq(failure.message, "index 9 at position 2 is out of range for axis 0 of extent 5");
+    suite_close(&suite);
+}
+
 Test(indices, everything_computed_from_the_result_carries_the_first_cause) {
     struct suite suite;
     struct failure failure;

@@ -1,7 +1,7 @@
 /* Rules of operations that put the elements of an axis in order. */
 #include <criterion/criterion.h>
 
-#include "proto/ops/op.h"
+#include "tests/unit/infer.h"
 
 static int topk(const struct tensor_type *x, int64_t k, int64_t axis, struct tensor_type out[2], struct fault *fault) {
     const int64_t ints[] = {k, axis, 1};
@@ -43,4 +43,19 @@ Test(op_sort, topk_takes_no_bool) {
     struct tensor_type out[2];
     struct fault fault;
     cr_assert_eq(topk(&x, 1, 0, out, &fault), STATUS_DTYPE);
+}
+
+Test(op_sort, sort_and_search) {
+    static const struct infer_case cases[] = {
+        {OP_SORT, "bool(3,4)", INTS(-1, 0), .result = "bool(3,4)"},
+        {OP_SORT, "f8e5m2(3)", INTS(0, 1), .result = "f8e5m2(3)"},
+        {OP_SORT, "f32()", INTS(-1, 0), FAILS(INVALID_ARGUMENT, "axis -1")},
+        {OP_ARGSORT, "bf16(3,4)", INTS(0, 1), .result = "i64(3,4)"},
+        {OP_ARGSORT, "f32(3)", INTS(0, 2), FAILS(INVALID_ARGUMENT, "descending is 2")},
+        {OP_SEARCHSORTED, "f32(7) f32(3,4)", INTS(0), .result = "i64(3,4)"},
+        {OP_SEARCHSORTED, "u8(7) f32()", INTS(1), .result = "i64()"},
+        {OP_SEARCHSORTED, "f32(7,1) f32(3)", INTS(0), FAILS(SHAPE, "what is searched has shape (7, 1), not one axis")},
+        {OP_SEARCHSORTED, "f8e4m3(7) f32(3)", INTS(0), FAILS(DTYPE, "do not promote")},
+    };
+    INFER_CHECK(cases);
 }

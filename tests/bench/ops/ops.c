@@ -105,6 +105,13 @@ BINARY(RUN_BINARY)
     X(transposed, "transposed copy", square, transposed(x[0]))                                                         \
     X(concat, "concat", square, td_concat(x, 2, 0))                                                                    \
     X(take, "take of rows", positions, td_take(x[0], x[2], 0))                                                         \
+    X(scatter_add, "scatter_add of rows", positions, td_index_add(x[0], 0, x[2], x[1]))                                \
+    X(sort, "sort", vectors, td_sort(x[0], 0, 0))                                                                      \
+    X(argsort, "argsort", vectors, td_argsort(x[0], 0, 0))                                                             \
+    X(sort_rows, "sort of rows", square, td_sort(x[0], 1, 0))                                                          \
+    X(roll, "roll", square, td_roll(x[0], 1, 1))                                                                       \
+    X(repeat, "repeat", square, td_repeat(x[0], 2, 1))                                                                 \
+    X(tril, "tril", square, td_tril(x[0], 0))                                                                          \
     X(matmul, "matmul", square, td_matmul(x[0], x[1]))                                                                 \
     X(matmul_vector, "matrix times vector", vector_of_matrix, td_matmul(x[0], x[1]))                                   \
     X(matmul_oblong, "1000 × 500 times 500 × 200", oblong, td_matmul(x[0], x[1]))

@@ -54,13 +54,13 @@ class Library:
 def operands(name, n):
     """(shape, low, high) of each operand, as ops.c has them; positions have low and high None."""
     side = int(math.sqrt(n))
-    if name in UNARY or name in BINARY or name in ("cast to bf16", "cast to f32", "sum"):
+    if name in UNARY or name in BINARY or name in ("cast to bf16", "cast to f32", "sum", "sort", "argsort"):
         return [((n,), 0.1, 0.9)] * 2
     if name == "matrix times vector":
         return [((n // 100, 100), -1, 1), ((100,), -1, 1)]
     if name == "1000 × 500 times 500 × 200":
         return [((1000, 500), -1, 1), ((500, 200), -1, 1)]
-    return [((side, side), -1, 1)] * 2 + ([((side,), None, None)] if name == "take of rows" else [])
+    return [((side, side), -1, 1)] * 2 + ([((side,), None, None)] if name in ("take of rows", "scatter_add of rows") else [])
 
 
 class NumPy(Library):
@@ -88,11 +88,18 @@ class NumPy(Library):
             "sum of columns": lambda: np.sum(x[0], 0), "max of rows": lambda: np.max(x[0], 1), "max of columns": lambda: np.max(x[0], 0),
             "argmax of rows": lambda: np.argmax(x[0], 1), "argmax of columns": lambda: np.argmax(x[0], 0),
             "transposed copy": lambda: np.ascontiguousarray(x[0].T), "concat": lambda: np.concatenate(x[:2]),
-            "take of rows": lambda: np.take(x[0], x[2], 0),
+            "take of rows": lambda: np.take(x[0], x[2], 0), "scatter_add of rows": lambda: self.added(x), "sort": lambda: np.sort(x[0]),
+            "argsort": lambda: np.argsort(x[0]), "sort of rows": lambda: np.sort(x[0], 1), "roll": lambda: np.roll(x[0], 1, 1),
+            "repeat": lambda: np.repeat(x[0], 2, 1), "tril": lambda: np.tril(x[0]),
         }.get(name)
         if found is None and ("matmul" in name or "times" in name):
             found = lambda: x[0] @ x[1]
         return found or super().other(name, x)
+
+    def added(self, x):
+        out = x[0].copy()
+        self.module.add.at(out, x[2], x[1])
+        return out
 
 
 class PyTorch(Library):
@@ -122,7 +129,9 @@ class PyTorch(Library):
             "argmax of rows": lambda: torch.argmax(x[0], 1), "argmax of columns": lambda: torch.argmax(x[0], 0),
             "softmax": lambda: torch.softmax(x[0], 1), "log_softmax": lambda: torch.log_softmax(x[0], 1),
             "transposed copy": lambda: x[0].t().contiguous(), "concat": lambda: torch.cat(x[:2]),
-            "take of rows": lambda: torch.index_select(x[0], 0, x[2]),
+            "take of rows": lambda: torch.index_select(x[0], 0, x[2]), "scatter_add of rows": lambda: torch.index_add(x[0], 0, x[2], x[1]),
+            "sort": lambda: torch.sort(x[0]), "argsort": lambda: torch.argsort(x[0]), "sort of rows": lambda: torch.sort(x[0], 1),
+            "roll": lambda: torch.roll(x[0], 1, 1), "repeat": lambda: torch.repeat_interleave(x[0], 2, 1), "tril": lambda: torch.tril(x[0]),
         }.get(name)
         if found is None and ("matmul" in name or "times" in name):
             found = lambda: x[0] @ x[1]
@@ -152,7 +161,9 @@ class JAX(Library):
             "argmax of rows": lambda a, *_: jnp.argmax(a, 1), "argmax of columns": lambda a, *_: jnp.argmax(a, 0),
             "softmax": lambda a, *_: nn.softmax(a, 1), "log_softmax": lambda a, *_: nn.log_softmax(a, 1),
             "transposed copy": lambda a, *_: a.T.copy(), "concat": lambda a, b, *_: jnp.concatenate((a, b)),
-            "take of rows": lambda a, b, i: jnp.take(a, i, 0),
+            "take of rows": lambda a, b, i: jnp.take(a, i, 0), "scatter_add of rows": lambda a, b, i: a.at[i].add(b),
+            "sort": lambda a, *_: jnp.sort(a), "argsort": lambda a, *_: jnp.argsort(a), "sort of rows": lambda a, *_: jnp.sort(a, 1),
+            "roll": lambda a, *_: jnp.roll(a, 1, 1), "repeat": lambda a, *_: jnp.repeat(a, 2, 1), "tril": lambda a, *_: jnp.tril(a),
         }
         if name in UNARY:
             f = self.function(name)

@@ -93,7 +93,32 @@ static td_tensor *moved(td_device *device, td_tensor *x) {
     y = td_reshape(y, TD_SHAPE(4, 4));
     y = td_add(y, td_take_along_axis(y, td_reshape(i, TD_SHAPE(4, 1)), 1));
     y = td_matmul(y, td_one_hot(i, 4, TD_F32));
+    y = td_scatter(td_sort(y, 1, 0), td_reshape(i, TD_SHAPE(4, 1)), y, 0);
+    y = td_scatter_add(y, td_argsort(y, 0, 1), td_triu(td_tril(y, 1), -1), 0);
+    y = td_add(y, td_cast(td_searchsorted(td_diagonal(y, 0, 0, 1), y, 1, i), TD_F32));
+    y = td_slice(td_pad(y, 4, (const int64_t[]){1, 0, 0, 0}, TD_PAD_MODE_EDGE, 0), 0, 0, 4, 1);
+    y = td_add(y, td_linspace(device, TD_F32, 0, 1, 4, 1));
     return td_linear(y, x, NULL, TD_ACTIVATION_RELU);
+}
+
+static td_tensor *composed(td_device *device, td_tensor *x) {
+    td_tensor *i = td_full_int(device, TD_I64, TD_SHAPE(4), 1), *grids[2], *parts[2], *rows[4];
+    td_tensor *vectors[] = {td_cast(i, TD_F32), td_cast(td_bincount(i, NULL, 4), TD_F32)};
+    td_tensor *y = td_roll(td_flip(x, TD_AXES(0)), 1, 0);
+    y = td_moveaxis(td_gather(y, td_reshape(i, TD_SHAPE(4, 1)), 1), 1, (const int64_t[]){0}, (const int64_t[]){1});
+    y = td_add(td_index_copy(x, 0, i, td_reshape(y, TD_SHAPE(1, 4))), td_index_add(x, 1, i, x));
+    y = td_add(y, td_add(td_diag(vectors[0], 0), td_masked_fill(y, td_less(y, x), 1)));
+    if (td_meshgrid(2, vectors, 1, grids) || td_split(y, 2, (const int64_t[]){2, 2}, 0, parts))
+        return NULL;
+    if (td_unstack(y, 0, rows))
+        return NULL;
+    td_tensor *several[5];
+    if (td_unique(x, &several[0], &several[1], NULL, &several[2], &several[3]) ||
+        td_nonzero(y, &several[0], &several[1]) || td_masked_select(x, td_less(x, y), &several[2], &several[4]))
+        return NULL;
+    y = td_add(y, td_cast(td_add(several[3], td_histogram(x, 4, 0, 1)), TD_F32));
+    y = td_add(td_tile(parts[0], TD_SHAPE(2, 1)), td_repeat(parts[1], 2, 0));
+    return td_add(td_add(y, rows[3]), td_add(grids[0], grids[1]));
 }
 
 /* Batches, slabs of handles and columns grow. */
@@ -111,7 +136,8 @@ static td_tensor *many(td_device *device, td_tensor *sum) {
 static td_tensor *operations(td_device *device, float *values, size_t n) {
     td_tensor *x = td_upload(device, TD_F32, TD_SHAPE(4, 4), values);
     td_tensor *large = td_upload(device, TD_F32, TD_SHAPE((int64_t)n), values);
-    td_tensor *kept = td_keep(moved(device, solved(device, reduced(elementwise(td_add(x, created(device)))))));
+    td_tensor *kept =
+        td_keep(composed(device, moved(device, solved(device, reduced(elementwise(td_add(x, created(device))))))));
     td_tensor *sum = td_add(many(device, kept), td_max(large, TD_ALL_AXES, 0));
     td_release(large);
     return sum;

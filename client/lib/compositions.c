@@ -1,0 +1,343 @@
+/* Functions that other operations make up, at no more cost than an operation of their own would have: views, and one pass at most. */
+#include "client/lib/call.h"
+#include "client/lib/tensor.h"
+
+/* Releases a tensor that only `result` was made of. */
+static td_tensor *made_of(td_tensor *part, td_tensor *result) {
+    td_release(part);
+    return result;
+}
+
+static int64_t extent_of(const td_tensor *x, int axis) {
+    return x && axis >= -x->type.rank && axis < x->type.rank ? x->type.shape[axis < 0 ? axis + x->type.rank : axis] : 0;
+}
+
+/* ---- the order of elements ---- */
+
+td_tensor *td_flip(td_tensor *x, int count, const int64_t *axes) {
+    struct op_packed packed;
+    int64_t ranges[3 * TD_RANK_MAX];
+    uint32_t mask = 0;
+    struct fault fault;
+    int rank = x ? x->type.rank : 0;
+    if (x && !call_takes_axes(OP_SLICE, count, axes))
+        return NULL;
+    int code = x ? op_reduced_axes(&(struct op_ints){(unsigned)count, axes}, rank, &mask, &fault) : STATUS_OK;
+    if (code)
+        return call_refuse(OP_SLICE, (enum status)code, "%s", fault.message);
+    for (int i = 0; i < rank; i++) {
+        ranges[3 * i] = ranges[3 * i + 1] = OP_SLICE_NONE;
+        ranges[3 * i + 2] = mask >> i & 1 ? -1 : 1;
+    }
+    slice_attributes_write(&(struct slice_attributes){.ranges = {3 * (unsigned)rank, ranges}}, &packed);
+    struct batch_entry entry = {
+        .opcode = OP_SLICE, .n_inputs = 1, .inputs = &x, .ints = packed.ints, .n_ints = packed.n_ints};
+    return call_enqueue(NULL, &entry);
+}
+
+td_tensor *td_roll(td_tensor *x, int64_t shift, int axis) {
+    int64_t extent = extent_of(x, axis), begin = extent ? (extent - shift % extent) % extent : 0;
+    td_tensor *parts[] = {td_slice(x, axis, begin, TD_NONE, 1), td_slice(x, axis, 0, begin, 1)};
+    td_tensor *result = parts[0] && parts[1] ? td_concat(parts, 2, axis) : NULL;
+    td_release(parts[0]);
+    return made_of(parts[1], result);
+}
+
+td_tensor *td_moveaxis(td_tensor *x, int count, const int64_t *source, const int64_t *destination) {
+    int rank = x ? x->type.rank : 0, next = 0;
+    int64_t axes[TD_RANK_MAX];
+    bool placed[TD_RANK_MAX] = {false}, moved[TD_RANK_MAX] = {false};
+    if (x &&
+        (!call_takes_axes(OP_PERMUTE_DIMS, count, source) || !call_takes_axes(OP_PERMUTE_DIMS, count, destination)))
+        return NULL;
+    for (int i = 0; x && i < count; i++) {
+        int from, to;
+        struct fault fault;
+        int code = shape_axis(source[i], rank, &from, &fault);
+        if (!code)
+            code = shape_axis(destination[i], rank, &to, &fault);
+        if (code)
+            return call_refuse(OP_PERMUTE_DIMS, (enum status)code, "%s", fault.message);
+        if (moved[from] || placed[to])
+            return call_refuse(OP_PERMUTE_DIMS, STATUS_INVALID_ARGUMENT, "axis %d is named twice",
+                               moved[from] ? from : to);
+        moved[from] = placed[to] = true;
+        axes[to] = from;
+    }
+    for (int i = 0; i < rank; i++) {
+        if (placed[i])
+            continue;
+        while (moved[next])
+            next++;
+        axes[i] = next++;
+    }
+    return td_permute(x, rank, axes);
+}
+
+/* ---- repetition ---- */
+
+/* x with each axis repeated, by a view that has an axis for each repetition. */
+static td_tensor *tile_view(td_tensor *x, int rank, const int64_t *extents, const int64_t *repetitions) {
+    int64_t apart[TD_RANK_MAX], wide[TD_RANK_MAX], result[TD_RANK_MAX];
+    int n = 0;
+    for (int i = 0; i < rank; i++) {
+        if (repetitions[i] != 1) {
+            apart[n] = 1;
+            wide[n++] = repetitions[i];
+        }
+        apart[n] = wide[n] = extents[i];
+        n++;
+        result[i] = extents[i] * repetitions[i]; /* of each axis, at most 2^63: td_broadcast_to() has refused more */
+    }
+    td_tensor *view = td_reshape(x, n, apart);
+    view = made_of(view, td_broadcast_to(view, n, wide));
+    return made_of(view, td_reshape(view, rank, result));
+}
+
+td_tensor *td_tile(td_tensor *x, int count, const int64_t *repetitions) {
+    int own = x ? x->type.rank : 0, rank = own > count ? own : count, axes;
+    int64_t extents[TD_RANK_MAX], times[TD_RANK_MAX];
+    if (!x)
+        return td_reshape(x, 0, NULL);
+    if (!call_takes_shape(OP_BROADCAST_TO, count, repetitions))
+        return NULL;
+    axes = rank;
+    for (int i = 0; i < rank; i++) {
+        extents[i] = i < rank - own ? 1 : x->type.shape[i - (rank - own)];
+        times[i] = i < rank - count ? 1 : repetitions[i - (rank - count)];
+        axes += times[i] != 1;
+        if (times[i] < 0)
+            return call_refuse(OP_BROADCAST_TO, STATUS_INVALID_ARGUMENT, "axis %d is repeated %lld times", i,
+                               (long long)times[i]);
+        if (times[i] > 0 && extents[i] > INT64_MAX / times[i])
+            return call_refuse(OP_BROADCAST_TO, STATUS_SHAPE, "axis %d would have more than 2^63 elements", i);
+    }
+    if (axes <= TD_RANK_MAX)
+        return tile_view(x, rank, extents, times);
+    /* Too many axes for one view: axis by axis, from the last one on, so that the passes over little memory come first. */
+    td_tensor *result = td_reshape(x, rank, extents);
+    for (int i = rank - 1; i >= 0; i--) {
+        int64_t outer = 1, inner = 1;
+        for (int j = 0; j < rank; j++)
+            *(j < i ? &outer : &inner) *= extents[j];
+        extents[i] *= times[i];
+        if (times[i] == 1)
+            continue;
+        result = made_of(result, td_reshape(result, TD_SHAPE(outer, inner)));
+        result = made_of(result, tile_view(result, 2, (int64_t[]){outer, inner}, (int64_t[]){1, times[i]}));
+        result = made_of(result, td_reshape(result, rank, extents));
+    }
+    return result;
+}
+
+td_tensor *td_repeat(td_tensor *x, int64_t repeats, int axis) {
+    int rank = x ? x->type.rank : 0, at = 0;
+    int64_t shape[TD_RANK_MAX + 1];
+    struct fault fault;
+    int code = x ? shape_axis(axis, rank, &at, &fault) : STATUS_OK;
+    if (code)
+        return call_refuse(OP_BROADCAST_TO, (enum status)code, "%s", fault.message);
+    if (repeats < 0 || (repeats > 0 && extent_of(x, at) > INT64_MAX / repeats))
+        return call_refuse(OP_BROADCAST_TO, STATUS_INVALID_ARGUMENT, "axis %d is repeated %lld times", at,
+                           (long long)repeats);
+    for (int i = 0; i < rank; i++)
+        shape[i <= at ? i : i + 1] = x->type.shape[i];
+    shape[at + 1] = repeats;
+    td_tensor *view = td_expand_dims(x, at + 1);
+    view = made_of(view, td_broadcast_to(view, rank + 1, shape));
+    shape[at] *= repeats;
+    for (int i = at + 1; i < rank; i++)
+        shape[i] = shape[i + 1];
+    return made_of(view, td_reshape(view, rank, shape));
+}
+
+/* Releases what has been made of a list, and gives the code of the failure. */
+static int unmade(td_tensor **list, int64_t made) {
+    int code = td_last_error()->code;
+    for (int64_t i = 0; i < made; i++) {
+        td_release(list[i]);
+        list[i] = NULL;
+    }
+    return code;
+}
+
+int td_meshgrid(int count, td_tensor *const *vectors, int xy, td_tensor **grids) {
+    int64_t extents[TD_RANK_MAX], own[TD_RANK_MAX];
+    if (count < 0 || count > TD_RANK_MAX || (count && (!vectors || !grids))) {
+        call_refuse(OP_BROADCAST_TO, STATUS_INVALID_ARGUMENT, "%d vectors, 0 to %d are possible", count, TD_RANK_MAX);
+        return TD_E_INVALID_ARGUMENT;
+    }
+    for (int i = 0; i < count; i++) {
+        int rank = vectors[i] ? vectors[i]->type.rank : 0;
+        grids[i] = NULL;
+        extents[xy && count > 1 && i < 2 ? 1 - i : i] = rank == 1 ? vectors[i]->type.shape[0] : 1;
+        if (rank > 1) {
+            call_refuse(OP_BROADCAST_TO, STATUS_SHAPE, "vector %d has rank %d", i, rank);
+            return unmade(grids, i);
+        }
+    }
+    for (int i = 0; i < count; i++) {
+        int axis = xy && count > 1 && i < 2 ? 1 - i : i;
+        for (int k = 0; k < count; k++)
+            own[k] = k == axis ? extents[axis] : 1;
+        td_tensor *view = td_reshape(vectors[i], count, own);
+        grids[i] = made_of(view, td_broadcast_to(view, count, extents));
+        if (!grids[i])
+            return unmade(grids, i);
+    }
+    return TD_OK;
+}
+
+/* ---- parts ---- */
+
+int td_split(td_tensor *x, int count, const int64_t *sizes, int axis, td_tensor **parts) {
+    int64_t begin = 0, extent = extent_of(x, axis);
+    bool fits = count >= 0 && (!count || (sizes && parts));
+    for (int i = 0; i < count && parts; i++)
+        parts[i] = NULL;
+    for (int i = 0; i < count && fits; i++) {
+        fits = sizes[i] >= 0 && sizes[i] <= extent - begin;
+        begin += fits ? sizes[i] : 0;
+    }
+    if (x && (!fits || begin != extent)) {
+        call_refuse(OP_SLICE, STATUS_SHAPE, "%d parts do not make up the %lld elements of axis %d", count,
+                    (long long)extent, axis);
+        return TD_E_SHAPE;
+    }
+    begin = 0;
+    for (int i = 0; i < count; begin += sizes[i++]) {
+        parts[i] = td_slice(x, axis, begin, begin + sizes[i], 1);
+        if (!parts[i])
+            return unmade(parts, i);
+    }
+    return TD_OK;
+}
+
+int td_unstack(td_tensor *x, int axis, td_tensor **parts) {
+    int64_t extent = extent_of(x, axis);
+    for (int64_t i = 0; i < extent; i++)
+        parts[i] = NULL;
+    for (int64_t i = 0; i < extent; i++) {
+        td_tensor *part = td_slice(x, axis, i, i + 1, 1);
+        parts[i] = made_of(part, td_squeeze(part, TD_AXES(axis)));
+        if (!parts[i])
+            return unmade(parts, i);
+    }
+    if (extent > 0)
+        return TD_OK;
+    td_tensor *none = td_slice(x, axis, 0, 0, 1); /* it refuses a wrong axis, and NULL */
+    int code = none ? TD_OK : td_last_error()->code;
+    td_release(none);
+    return code;
+}
+
+/* ---- diagonals ---- */
+
+/* One element of x in each row of a matrix with one column more than the result: so each lies on the result's diagonal, when the rows are
+ * put one after another and cut anew. */
+static td_tensor *diag_matrix(td_tensor *x, int64_t offset) {
+    int64_t n = x->type.shape[0], away = offset < 0 ? -offset : offset;
+    int64_t extent = n + away, columns = extent + 1, rows = extent * extent / columns + 1;
+    int64_t before = offset < 0 ? away - 1 : 0, left = offset < 0 ? columns - away : away;
+    int64_t behind = rows > before + n ? rows - before - n : 0;
+    td_tensor *part = td_expand_dims(x, 1);
+    part =
+        made_of(part, td_pad(part, 4, (int64_t[]){before, behind, left, columns - 1 - left}, TD_PAD_MODE_CONSTANT, 0));
+    part = made_of(part, td_reshape(part, TD_SHAPE(-1)));
+    part = made_of(part, td_slice(part, 0, 0, extent * extent, 1));
+    return made_of(part, td_reshape(part, TD_SHAPE(extent, extent)));
+}
+
+td_tensor *td_diag(td_tensor *x, int64_t offset) {
+    if (!x || x->type.rank != 1)
+        return td_diagonal(x, offset, -2, -1);
+    int64_t n = x->type.shape[0];
+    if (offset < -INT32_MAX || offset > INT32_MAX || n > INT32_MAX)
+        return call_refuse(OP_DIAGONAL, STATUS_SHAPE, "a matrix with %lld elements on diagonal %lld is too large",
+                           (long long)n, (long long)offset);
+    int64_t extent = n + (offset < 0 ? -offset : offset);
+    if (n == 0) /* a border needs something that it is around */
+        return td_full(x->device, (td_dtype)x->type.dtype, TD_SHAPE(extent, extent), 0);
+    return diag_matrix(x, offset);
+}
+
+/* ---- indices ---- */
+
+td_tensor *td_masked_fill(td_tensor *x, td_tensor *mask, double value) {
+    td_tensor *filling = x ? td_full(x->device, (td_dtype)x->type.dtype, TD_SCALAR, value) : NULL;
+    return x && !filling ? NULL : made_of(filling, td_where(mask, x ? filling : NULL, x));
+}
+
+td_tensor *td_gather(td_tensor *x, td_tensor *indices, int axis) {
+    td_tensor *part = x;
+    int rank = x ? x->type.rank : 0, at = axis < 0 ? axis + rank : axis;
+    for (int i = 0; x && indices && indices->type.rank == rank && i < rank && part; i++) {
+        int64_t extent = indices->type.shape[i];
+        if (i == at || extent == x->type.shape[i])
+            continue;
+        if (extent > x->type.shape[i])
+            return made_of(part == x ? NULL : part, call_refuse(OP_TAKE_ALONG_AXIS, STATUS_SHAPE,
+                                                                "axis %d of the indices has extent %lld, above %lld", i,
+                                                                (long long)extent, (long long)x->type.shape[i]));
+        part = made_of(part == x ? NULL : part, td_slice(part, i, 0, extent, 1));
+    }
+    return x && !part ? NULL : made_of(part == x ? NULL : part, td_take_along_axis(part, indices, axis));
+}
+
+/* Indices of rank 1 as those of td_scatter(): with an axis for each of x's. */
+static td_tensor *along(td_tensor *x, td_tensor *indices, int axis, unsigned opcode) {
+    int64_t shape[TD_RANK_MAX];
+    int rank = x ? x->type.rank : 0, at = axis < 0 ? axis + rank : axis;
+    if (!x || !indices || at < 0 || at >= rank)
+        return td_reshape(x ? indices : NULL, TD_SHAPE(-1)); /* the operation itself refuses the axis */
+    if (indices->type.rank != 1)
+        return call_refuse(opcode, STATUS_SHAPE, "indices have rank %d, not 1", indices->type.rank);
+    for (int i = 0; i < rank; i++)
+        shape[i] = i == at ? indices->type.shape[0] : 1;
+    return td_reshape(indices, rank, shape);
+}
+
+td_tensor *td_index_copy(td_tensor *x, int axis, td_tensor *indices, td_tensor *values) {
+    td_tensor *places = along(x, indices, axis, OP_SCATTER);
+    return places ? made_of(places, td_scatter(x, places, values, axis)) : NULL;
+}
+
+td_tensor *td_index_add(td_tensor *x, int axis, td_tensor *indices, td_tensor *values) {
+    td_tensor *places = along(x, indices, axis, OP_SCATTER_ADD);
+    return places ? made_of(places, td_scatter_add(x, places, values, axis)) : NULL;
+}
+
+td_tensor *td_bincount(td_tensor *x, td_tensor *weights, int64_t length) {
+    if (!x)
+        return td_scatter_add(NULL, x, weights, 0);
+    td_dtype dtype = weights ? (td_dtype)weights->type.dtype : TD_I64;
+    td_tensor *none = td_full(x->device, dtype, TD_SHAPE(length), 0);
+    td_tensor *one = weights ? NULL : td_full_int(x->device, TD_I64, TD_SCALAR, 1);
+    td_tensor *result = none && (weights || one) ? td_scatter_add(none, x, weights ? weights : one, 0) : NULL;
+    td_release(none);
+    return made_of(one, result);
+}
+
+/* ---- equal elements ---- */
+
+int td_unique(td_tensor *x, td_tensor **values, td_tensor **indices, td_tensor **inverse, td_tensor **counts,
+              td_tensor **count) {
+    td_tensor *all[5] = {NULL}, **wanted[5] = {values, indices, inverse, counts, count};
+    td_tensor *flat = td_reshape(x, TD_SHAPE(-1)), *order = td_argsort(flat, 0, 0);
+    td_tensor *sorted = td_take(flat, order, 0);
+    int code = td_unique_runs(sorted, order, &all[0], &all[1], &all[2], &all[3], &all[4]);
+    td_release(flat);
+    td_release(order);
+    td_release(sorted);
+    if (!code && inverse) {
+        all[2] = made_of(all[2], td_reshape(all[2], x->type.rank, x->type.shape));
+        code = all[2] ? TD_OK : td_last_error()->code;
+    }
+    for (int i = 0; i < 5; i++) {
+        if (wanted[i])
+            *wanted[i] = code ? NULL : all[i];
+        if (!wanted[i] || code)
+            td_release(all[i]);
+    }
+    return code;
+}

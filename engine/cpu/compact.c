@@ -1,0 +1,238 @@
+/* nonzero, masked_select and unique_runs: elements that are chosen, one after another, and their number.
+ *
+ * Two rounds: each chunk counts the elements that it chooses; then it writes them behind those of the chunks before. What is behind the
+ * last one is filled with zeros, a share by each chunk. */
+#include "engine/cpu/cpu.h"
+#include "engine/cpu/key.h"
+
+#include <string.h>
+
+enum {
+    CHUNK = 1 << 15, /* elements of a chunk, at least */
+    CHUNKS = 1024,   /* at most */
+    BLOCK = 4096,    /* elements that are marked at a time */
+};
+
+struct job;
+/* Writes which of elements begin … end - 1 are chosen into `marks`, one byte for each. */
+typedef void mark_function(const struct job *job, int64_t begin, int64_t end, bool *marks);
+
+struct job {
+    struct cpu_job base;
+    const struct launch *launch;
+    mark_function *mark;
+    const char *x;
+    const bool *mask;
+    const int64_t *positions; /* of unique_runs */
+    int64_t n, size;
+    uint64_t infinity; /* for keys */
+    bool floating;
+    int64_t *counts; /* [base.parts] of the chunks, then the places where they begin */
+    int64_t total;
+};
+
+#define MARK_NONZERO(T)                                                                                                \
+    static void mark_nonzero_##T(const struct job *job, int64_t begin, int64_t end, bool *marks) {                     \
+        const T *x = (const T *)(const void *)job->x;                                                                  \
+        const T bits = job->floating ? (T)((T) ~(T)0 >> 1) : (T) ~(T)0;                                                \
+        for (int64_t i = begin; i < end; i++) {                                                                        \
+            marks[i - begin] = (x[i] & bits) != 0;                                                                     \
+        }                                                                                                              \
+    }
+MARK_NONZERO(uint8_t)
+MARK_NONZERO(uint16_t)
+MARK_NONZERO(uint32_t)
+MARK_NONZERO(uint64_t)
+
+static mark_function *const mark_nonzero[] = {mark_nonzero_uint8_t, mark_nonzero_uint16_t, mark_nonzero_uint32_t,
+                                              mark_nonzero_uint64_t};
+
+static void mark_mask(const struct job *job, int64_t begin, int64_t end, bool *marks) {
+    memcpy(marks, job->mask + begin, (size_t)(end - begin));
+}
+
+/* The first element of a run is chosen. A NaN, whose key is the greatest, is a run of its own. */
+#define MARK_RUNS(name, T, kind)                                                                                       \
+    static void mark_runs_##name(const struct job *job, int64_t begin, int64_t end, bool *marks) {                     \
+        const T *x = (const T *)(const void *)job->x;                                                                  \
+        const T infinity = (T)job->infinity;                                                                           \
+        (void)infinity;                                                                                                \
+        for (int64_t i = begin; i < end; i++) {                                                                        \
+            T key = KEY(T, kind, x[i], infinity);                                                                      \
+            marks[i - begin] =                                                                                         \
+                i == 0 || key != KEY(T, kind, x[i - 1], infinity) || ((kind) == KEY_FLOAT && key == (T) ~(T)0);        \
+        }                                                                                                              \
+    }
+KEY_TYPES(MARK_RUNS)
+#undef MARK_RUNS
+
+static mark_function *const mark_runs[] = {
+#define MARK_RUNS(name, T, kind) mark_runs_##name,
+    KEY_TYPES(MARK_RUNS)
+#undef MARK_RUNS
+};
+
+static bool count_part(struct cpu_job *base, struct cpu_lane *lane) {
+    const struct job *job = (const struct job *)base;
+    int64_t begin = cpu_part_begin(job->n, lane->part, base->parts);
+    int64_t end = cpu_part_begin(job->n, lane->part + 1, base->parts), count = 0;
+    bool marks[BLOCK];
+    for (int64_t at = begin; at < end; at += BLOCK) {
+        int64_t stop = end - at < BLOCK ? end : at + BLOCK;
+        job->mark(job, at, stop, marks);
+        for (int64_t i = 0; i < stop - at; i++) {
+            count += marks[i];
+        }
+    }
+    job->counts[lane->part] = count;
+    return true;
+}
+
+/* ---- what is written for a chosen element ---- */
+
+static int64_t *output_ints(const struct job *job, unsigned i) {
+    return i ? launch_further(job->launch, i)->data : job->launch->output.data;
+}
+
+static void write_nonzero(const struct job *job, int64_t element, int64_t place) {
+    const struct operand *x = &job->launch->inputs[0];
+    int64_t *indices = output_ints(job, 0);
+    for (int axis = x->rank - 1; axis >= 0; axis--) {
+        indices[axis * job->n + place] = axis ? element % x->shape[axis] : element;
+        element /= x->shape[axis];
+    }
+}
+
+static void write_value(const struct job *job, int64_t element, int64_t place) {
+    memcpy((char *)job->launch->output.data + place * job->size, job->x + element * job->size, (size_t)job->size);
+}
+
+/* The run that begins at `element`: it reaches to the next mark, which may be in another chunk. */
+static int64_t run_length(const struct job *job, int64_t element) {
+    enum { LOOK = 64 };
+    bool marks[LOOK];
+    int64_t at = element + 1;
+    while (at < job->n) {
+        int64_t stop = job->n - at < LOOK ? job->n : at + LOOK;
+        job->mark(job, at, stop, marks);
+        for (int64_t i = 0; i < stop - at; i++) {
+            if (marks[i]) {
+                return at + i - element;
+            }
+        }
+        at = stop;
+    }
+    return at - element;
+}
+
+/* Elements begin … end - 1, of which `marks` are chosen; *place counts those before. */
+static void write_block(const struct job *job, int64_t begin, int64_t end, const bool *marks, int64_t *place) {
+    for (int64_t i = begin; i < end; i++) {
+        if (marks[i - begin] && job->launch->opcode == OP_NONZERO) {
+            write_nonzero(job, i, (*place)++);
+        } else if (marks[i - begin]) {
+            write_value(job, i, (*place)++);
+        }
+    }
+}
+
+static void write_runs(const struct job *job, int64_t begin, int64_t end, const bool *marks, int64_t *place) {
+    int64_t *indices = output_ints(job, 1), *inverse = output_ints(job, 2), *counts = output_ints(job, 3);
+    for (int64_t i = begin; i < end; i++) {
+        if (marks[i - begin]) {
+            write_value(job, i, *place);
+            indices[*place] = job->positions[i];
+            counts[*place] = run_length(job, i);
+            ++*place;
+        }
+        if ((uint64_t)job->positions[i] < (uint64_t)job->n) {
+            inverse[job->positions[i]] = *place - 1;
+        }
+    }
+}
+
+/* Zeros behind the last one: the part's share. */
+static void write_rest(const struct job *job, int64_t part) {
+    int64_t rest = job->n - job->total, begin = job->total + cpu_part_begin(rest, part, job->base.parts);
+    int64_t count = job->total + cpu_part_begin(rest, part + 1, job->base.parts) - begin;
+    if (job->launch->opcode == OP_NONZERO) {
+        for (int axis = 0; axis < job->launch->inputs[0].rank; axis++) {
+            memset(output_ints(job, 0) + axis * job->n + begin, 0, (size_t)count * sizeof(int64_t));
+        }
+        return;
+    }
+    memset((char *)job->launch->output.data + begin * job->size, 0, (size_t)(count * job->size));
+    if (job->launch->opcode == OP_UNIQUE_RUNS) {
+        memset(output_ints(job, 1) + begin, 0, (size_t)count * sizeof(int64_t));
+        memset(output_ints(job, 3) + begin, 0, (size_t)count * sizeof(int64_t));
+    }
+}
+
+static bool write_part(struct cpu_job *base, struct cpu_lane *lane) {
+    const struct job *job = (const struct job *)base;
+    int64_t begin = cpu_part_begin(job->n, lane->part, base->parts);
+    int64_t end = cpu_part_begin(job->n, lane->part + 1, base->parts), place = job->counts[lane->part];
+    bool marks[BLOCK], runs = job->launch->opcode == OP_UNIQUE_RUNS;
+    for (int64_t at = begin; at < end; at += BLOCK) {
+        int64_t stop = end - at < BLOCK ? end : at + BLOCK;
+        job->mark(job, at, stop, marks);
+        (runs ? write_runs : write_block)(job, at, stop, marks, &place);
+    }
+    write_rest(job, lane->part);
+    return true;
+}
+
+/* After the counts: the chunks' places, and the number of all. */
+static bool compact_again(struct cpu_job *base) {
+    struct job *job = (struct job *)base;
+    if (base->run == write_part) {
+        return false;
+    }
+    for (unsigned part = 0; part < base->parts; part++) {
+        int64_t count = job->counts[part];
+        job->counts[part] = job->total;
+        job->total += count;
+    }
+    *output_ints(job, job->launch->further) = job->total;
+    base->run = write_part;
+    return true;
+}
+
+static uint64_t compact_workspace(struct device *device, const struct launch *launch) {
+    (void)device;
+    (void)launch;
+    return CHUNKS * sizeof(int64_t);
+}
+
+static int compact_run(struct cpu *cpu, const struct launch *launch, struct cpu_job **begun, struct fault *fault) {
+    const struct operand *x = &launch->inputs[0];
+    enum dtype dtype = (enum dtype)x->dtype;
+    int place = key_place(dtype);
+    (void)fault;
+    struct job job = {.base = {.cpu = cpu, .run = count_part, .again = compact_again},
+                      .launch = launch,
+                      .mark = launch->opcode == OP_NONZERO         ? mark_nonzero[place / KEY_KINDS]
+                              : launch->opcode == OP_MASKED_SELECT ? mark_mask
+                                                                   : mark_runs[place],
+                      .x = x->data,
+                      .mask = launch->opcode == OP_MASKED_SELECT ? launch->inputs[1].data : NULL,
+                      .positions = launch->opcode == OP_UNIQUE_RUNS ? launch->inputs[1].data : NULL,
+                      .n = 1,
+                      .size = (int64_t)dtype_size(dtype),
+                      .infinity = key_infinity(dtype),
+                      .floating = dtype_kind(dtype) == DTYPE_KIND_FLOAT,
+                      .counts = launch->workspace};
+    for (int i = 0; i < x->rank; i++) {
+        job.n *= x->shape[i];
+    }
+    int64_t chunks = job.n / CHUNK < CHUNKS ? job.n / CHUNK : CHUNKS;
+    job.base.parts = chunks < 1 ? 1 : (unsigned)chunks;
+    cpu_job_begin(&job.base, sizeof job, (double)job.n * (double)(2 * job.size + 16), begun);
+    return STATUS_OK;
+}
+
+#define COMPACT                                                                                                        \
+    { {.workspace = compact_workspace}, compact_run }
+const struct cpu_kernel cpu_kernel_nonzero = COMPACT;
+const struct cpu_kernel cpu_kernel_masked_select = COMPACT;
+const struct cpu_kernel cpu_kernel_unique_runs = COMPACT;

@@ -1,0 +1,286 @@
+/* scatter and scatter_add: values that go to positions of an axis.
+ *
+ * Each part has elements of the output for itself: some columns (places off the axis), or, where there are few columns, a range of the axis.
+ * It takes the values of its elements in ascending order of their places on the axis, so that the result depends neither on threads nor on
+ * chance. Halves are summed in f32, in the workspace. */
+#include "engine/cpu/cpu.h"
+
+#include <string.h>
+
+enum {
+    BLOCK = 512,        /* values that are converted at a time */
+    PIECE = 1 << 14,    /* values between two looks whether to stop */
+    COLUMNS_LEAST = 16, /* of a part: fewer would share cache lines */
+};
+
+/* For n values: out[index · step + i · along] += or = values[i], where the index of value i is in begin … end - 1. The function returns
+ * whether an index is outside of the axis. */
+struct points {
+    const int64_t *index;
+    int64_t index_stride, extent, begin, end, step, along, n;
+    void *out;
+    const void *values;
+    int64_t stride; /* of the values */
+};
+typedef bool points_function(const struct points *points);
+
+struct job {
+    struct cpu_job base;
+    const struct launch *launch;
+    const char *x, *values;
+    const int64_t *indices;
+    char *out;
+    char *sums; /* where values are added: `out`, or f32 in the workspace */
+    points_function *points;
+    cpu_row_function *widen, *narrow; /* of halves, to f32 and back; else NULL */
+    int64_t outer, n, inner, k;       /* x [outer, n, inner], places [outer, k, inner] */
+    int64_t size, sum_size;
+    int64_t value_strides[3];
+    bool same;        /* the indices are [k]; else [outer, k, inner] */
+    bool cuts_axis;   /* parts are ranges of the axis; else ranges of columns */
+    int64_t segments; /* of columns, in each of the outer places */
+};
+
+#define POINTS(name, T, operation)                                                                                     \
+    static bool name##_##T(const struct points *p) {                                                                   \
+        T *out = p->out;                                                                                               \
+        const T *values = p->values;                                                                                   \
+        bool wrong = false;                                                                                            \
+        for (int64_t i = 0; i < p->n; i++) {                                                                           \
+            int64_t at = p->index[i * p->index_stride];                                                                \
+            wrong |= (uint64_t)at >= (uint64_t)p->extent;                                                              \
+            if (at >= p->begin && at < p->end) {                                                                       \
+                T *to = &out[at * p->step + i * p->along];                                                             \
+                *to = (T)(operation);                                                                                  \
+            }                                                                                                          \
+        }                                                                                                              \
+        return wrong;                                                                                                  \
+    }
+#define ADD(T) POINTS(add, T, *to + values[i * p->stride])
+#define SET(T) POINTS(set, T, values[i * p->stride])
+ADD(uint8_t)
+ADD(uint16_t)
+ADD(uint32_t)
+ADD(uint64_t)
+ADD(float)
+ADD(double)
+SET(uint8_t)
+SET(uint16_t)
+SET(uint32_t)
+SET(uint64_t)
+
+static points_function *points_find(unsigned opcode, enum dtype dtype) {
+    static points_function *const set[] = {set_uint8_t, set_uint16_t, set_uint32_t, set_uint64_t};
+    static points_function *const add[] = {add_uint8_t, add_uint16_t, add_uint32_t, add_uint64_t};
+    size_t size = dtype_size(dtype);
+    int place = size == 1 ? 0 : size == 2 ? 1 : size == 4 ? 2 : 3;
+    if (opcode == OP_SCATTER) {
+        return set[place];
+    }
+    return dtype_kind(dtype) != DTYPE_KIND_FLOAT ? add[place] : dtype == DTYPE_F64 ? add_double : add_float;
+}
+
+/* The elements that a part writes, of one of the outer places. */
+struct region {
+    int64_t outer, row, row_end, column, column_end;
+};
+
+/* From x to the sums, and from f32 back to the output. */
+static void region_begin(const struct job *job, const struct region *at) {
+    for (int64_t row = at->row; row < at->row_end; row++) {
+        int64_t first = (at->outer * job->n + row) * job->inner + at->column, count = at->column_end - at->column;
+        const char *x = job->x + first * job->size;
+        if (job->widen) {
+            job->widen(&(struct cpu_row){count, {job->sums + first * job->sum_size, (char *)(uintptr_t)x}, {1, 1}});
+        } else if (job->x != job->out) {
+            memcpy(job->out + first * job->size, x, (size_t)(count * job->size));
+        }
+    }
+}
+
+static void region_end(const struct job *job, const struct region *at) {
+    for (int64_t row = at->row; job->narrow && row < at->row_end; row++) {
+        int64_t first = (at->outer * job->n + row) * job->inner + at->column, count = at->column_end - at->column;
+        job->narrow(
+            &(struct cpu_row){count, {job->out + first * job->size, job->sums + first * job->sum_size}, {1, 1}});
+    }
+}
+
+/* Reports the first wrong index of a run. The first thread claims the report by setting its code. */
+static void points_report(const struct job *job, const struct points *points) {
+    struct report *report = job->launch->report;
+    uint32_t none = STATUS_OK;
+    const int64_t *index = points->index;
+    while ((uint64_t)*index < (uint64_t)job->n) {
+        index += points->index_stride;
+    }
+    if (atomic_compare_exchange_strong(&report->code, &none, STATUS_OUT_OF_RANGE)) {
+        report->value = *index;
+        report->position = index - job->indices;
+        report->limit = job->n;
+    }
+}
+
+/* A run of values, halves block by block. */
+static void points_run(const struct job *job, struct points *points) {
+    if (!job->widen) {
+        if (job->points(points)) {
+            points_report(job, points);
+        }
+        return;
+    }
+    float block[BLOCK];
+    struct points part = *points;
+    for (int64_t i = 0; i < points->n; i += BLOCK) {
+        part.n = points->n - i < BLOCK ? points->n - i : BLOCK;
+        char *from = (char *)(uintptr_t)points->values + i * points->stride * job->size;
+        job->widen(&(struct cpu_row){part.n, {(char *)block, from}, {1, points->stride}});
+        part.index = points->index + i * points->index_stride;
+        part.out = (char *)points->out + i * points->along * job->sum_size;
+        part.values = block;
+        part.stride = 1;
+        if (job->points(&part)) {
+            points_report(job, &part);
+        }
+    }
+}
+
+/* Places k, of one outer place, of a region's columns: by one run along the columns, */
+static void region_across(const struct job *job, const struct region *at, int64_t k) {
+    const int64_t *strides = job->value_strides;
+    struct points points = {
+        .index = job->indices + (job->same ? k : (at->outer * job->k + k) * job->inner + at->column),
+        .index_stride = !job->same,
+        .extent = job->n,
+        .begin = at->row,
+        .end = at->row_end,
+        .step = job->inner,
+        .along = 1,
+        .n = at->column_end - at->column,
+        .out = job->sums + (at->outer * job->n * job->inner + at->column) * job->sum_size,
+        .values = job->values + (at->outer * strides[0] + k * strides[1] + at->column * strides[2]) * job->size,
+        .stride = strides[2]};
+    points_run(job, &points);
+}
+
+/* and places k to k + n - 1 of the only column there is: by one run along the axis. */
+static void region_along(const struct job *job, const struct region *at, int64_t k, int64_t n) {
+    const int64_t *strides = job->value_strides;
+    struct points points = {.index = job->indices + (job->same ? k : at->outer * job->k + k),
+                            .index_stride = 1,
+                            .extent = job->n,
+                            .begin = at->row,
+                            .end = at->row_end,
+                            .step = 1,
+                            .n = n,
+                            .out = job->sums + at->outer * job->n * job->sum_size,
+                            .values = job->values + (at->outer * strides[0] + k * strides[1]) * job->size,
+                            .stride = strides[1]};
+    points_run(job, &points);
+}
+
+/* Number `number` of the regions that all parts together have. */
+static struct region region_of(const struct job *job, int64_t number, unsigned parts, int64_t part) {
+    if (job->cuts_axis) {
+        return (struct region){number, cpu_part_begin(job->n, part, parts), cpu_part_begin(job->n, part + 1, parts), 0,
+                               job->inner};
+    }
+    int64_t segment = number % job->segments;
+    return (struct region){number / job->segments, 0, job->n,
+                           cpu_part_begin(job->inner, segment, (unsigned)job->segments),
+                           cpu_part_begin(job->inner, segment + 1, (unsigned)job->segments)};
+}
+
+/* lane->position counts places on the axis, of all regions of the part. */
+static bool scatter_part(struct cpu_job *base, struct cpu_lane *lane) {
+    struct job *job = (struct job *)base;
+    int64_t regions = job->cuts_axis ? job->outer : job->outer * job->segments;
+    int64_t begin = job->cuts_axis ? 0 : cpu_part_begin(regions, lane->part, base->parts);
+    int64_t end = job->cuts_axis ? regions : cpu_part_begin(regions, lane->part + 1, base->parts), since = 0;
+    for (int64_t number = begin + lane->position / job->k; number < end; number++) {
+        struct region at = region_of(job, number, base->parts, lane->part);
+        int64_t k = lane->position % job->k, columns = at.column_end - at.column, step;
+        if (k == 0) {
+            if (since >= PIECE && cpu_job_stops(base)) {
+                return false;
+            }
+            since = since >= PIECE ? 0 : since + (at.row_end - at.row) * columns;
+            region_begin(job, &at);
+        }
+        for (; k < job->k; k += step, since += step * columns) {
+            if (k > 0 && since >= PIECE) {
+                since = 0;
+                lane->position = (number - begin) * job->k + k;
+                if (cpu_job_stops(base)) {
+                    return false;
+                }
+            }
+            step = 1;
+            if (job->inner == 1) {
+                step = job->k - k < PIECE ? job->k - k : PIECE;
+                region_along(job, &at, k, step);
+            } else {
+                region_across(job, &at, k);
+            }
+        }
+        region_end(job, &at);
+        lane->position = (number + 1 - begin) * job->k;
+    }
+    return true;
+}
+
+static bool is_widened(const struct launch *launch) {
+    return launch->opcode == OP_SCATTER_ADD && dtype_kind((enum dtype)launch->output.dtype) == DTYPE_KIND_FLOAT &&
+           dtype_size((enum dtype)launch->output.dtype) == 2;
+}
+
+static uint64_t scatter_workspace(struct device *device, const struct launch *launch) {
+    const int64_t *shape = launch->output.shape;
+    (void)device;
+    return is_widened(launch) ? (uint64_t)(shape[0] * shape[1] * shape[2]) * sizeof(float) : 0;
+}
+
+static int scatter_run(struct cpu *cpu, const struct launch *launch, struct cpu_job **begun, struct fault *fault) {
+    const struct operand *x = &launch->inputs[0], *indices = &launch->inputs[1], *values = &launch->inputs[2];
+    enum dtype dtype = (enum dtype)launch->output.dtype;
+    (void)fault;
+    struct job job = {.base = {.cpu = cpu, .run = scatter_part},
+                      .launch = launch,
+                      .x = x->data,
+                      .values = values->data,
+                      .indices = indices->data,
+                      .out = launch->output.data,
+                      .sums = launch->output.data,
+                      .points = points_find(launch->opcode, dtype),
+                      .outer = x->shape[0],
+                      .n = x->shape[1],
+                      .inner = x->shape[2],
+                      .k = values->shape[1],
+                      .size = (int64_t)dtype_size(dtype),
+                      .same = indices->shape[0] == 1 && indices->shape[2] == 1,
+                      .segments = 1};
+    job.sum_size = job.size;
+    if (is_widened(launch)) {
+        job.sums = launch->workspace;
+        job.sum_size = sizeof(float);
+        job.widen = cpu->kernels->cast[dtype][DTYPE_F32];
+        job.narrow = cpu->kernels->cast[DTYPE_F32][dtype];
+    }
+    memcpy(job.value_strides, values->strides, sizeof job.value_strides);
+    double columns = (double)job.outer * (double)job.inner;
+    double work = columns * (double)(2 * job.n * job.size + job.k * (2 * job.size + 8));
+    unsigned parts = cpu_parts(cpu, work), threads = cpu->team.threads;
+    job.segments = (job.inner + COLUMNS_LEAST - 1) / COLUMNS_LEAST;
+    job.segments = job.segments < threads ? job.segments : threads;
+    int64_t regions = job.outer * job.segments;
+    job.cuts_axis = regions < threads && job.n > job.outer;
+    int64_t most = job.cuts_axis ? (job.n < threads ? job.n : threads) : regions;
+    job.base.parts = most < parts ? (unsigned)most : parts;
+    cpu_job_begin(&job.base, sizeof job, work, begun);
+    return STATUS_OK;
+}
+
+#define SCATTER                                                                                                        \
+    { {.workspace = scatter_workspace}, scatter_run }
+const struct cpu_kernel cpu_kernel_scatter = SCATTER;
+const struct cpu_kernel cpu_kernel_scatter_add = SCATTER;

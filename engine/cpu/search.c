@@ -1,0 +1,77 @@
+/* searchsorted: a binary search for each value. */
+#include "engine/cpu/cpu.h"
+#include "engine/cpu/key.h"
+
+enum { PIECE = 4096 }; /* values between two looks whether to stop */
+
+struct job {
+    struct cpu_job base;
+    void (*search)(const struct job *job, int64_t begin, int64_t end);
+    const void *sorted, *values;
+    int64_t *out;
+    int64_t n, count;
+    uint64_t infinity;
+    bool right;
+};
+
+/* `at` elements are known to be below; the rest of the array is halved, without a branch that depends on the elements. */
+#define SEARCH(name, T, kind)                                                                                          \
+    static void search_##name(const struct job *job, int64_t begin, int64_t end) {                                     \
+        const T *sorted = job->sorted, *values = job->values, infinity = (T)job->infinity;                             \
+        (void)infinity;                                                                                                \
+        for (int64_t i = begin; i < end; i++) {                                                                        \
+            const T key = KEY(T, kind, values[i], infinity);                                                           \
+            int64_t at = 0, left = job->n;                                                                             \
+            while (left > 0) {                                                                                         \
+                int64_t half = left - left / 2;                                                                        \
+                T other = KEY(T, kind, sorted[at + half - 1], infinity);                                               \
+                at += (other < key) | ((other == key) & job->right) ? half : 0;                                        \
+                left -= half;                                                                                          \
+            }                                                                                                          \
+            job->out[i] = at;                                                                                          \
+        }                                                                                                              \
+    }
+KEY_TYPES(SEARCH)
+#undef SEARCH
+
+static void (*const searches[])(const struct job *job, int64_t begin, int64_t end) = {
+#define SEARCH(name, T, kind) search_##name,
+    KEY_TYPES(SEARCH)
+#undef SEARCH
+};
+
+static bool search_part(struct cpu_job *base, struct cpu_lane *lane) {
+    struct job *job = (struct job *)base;
+    int64_t begin = cpu_part_begin(job->count, lane->part, base->parts) + lane->position;
+    int64_t end = cpu_part_begin(job->count, lane->part + 1, base->parts);
+    for (; begin < end; begin += PIECE) {
+        job->search(job, begin, end - begin < PIECE ? end : begin + PIECE);
+        lane->position += PIECE;
+        if (begin + PIECE < end && cpu_job_stops(base)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static int searchsorted_run(struct cpu *cpu, const struct launch *launch, struct cpu_job **begun, struct fault *fault) {
+    const struct operand *sorted = &launch->inputs[0], *values = &launch->inputs[1];
+    struct searchsorted_attributes attributes;
+    (void)fault;
+    searchsorted_attributes_read(&launch->attributes, &attributes);
+    struct job job = {.base = {.cpu = cpu, .run = search_part},
+                      .search = searches[key_place((enum dtype)values->dtype)],
+                      .sorted = sorted->data,
+                      .values = values->data,
+                      .out = launch->output.data,
+                      .n = sorted->shape[0],
+                      .count = values->shape[0],
+                      .infinity = key_infinity((enum dtype)values->dtype),
+                      .right = attributes.right};
+    double work = (double)job.count * (8 + 16 * (double)(64 - __builtin_clzll((uint64_t)job.n)));
+    job.base.parts = cpu_parts(cpu, work);
+    cpu_job_begin(&job.base, sizeof job, work, begun);
+    return STATUS_OK;
+}
+
+const struct cpu_kernel cpu_kernel_searchsorted = {.driver = searchsorted_run};

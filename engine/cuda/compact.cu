@@ -1,0 +1,236 @@
+/* nonzero, masked_select and unique_runs: elements that are chosen, one after another, and their number.
+ *
+ * Three kernels: each block counts what it chooses in its chunks; one block adds the counts up; each block writes what it chooses behind
+ * that of the chunks before. Outputs are zero before. */
+#include "engine/cuda/key.cuh"
+
+namespace {
+
+enum { EACH = 8, CHUNK = SPACE_THREADS * EACH }; /* elements of a thread, which lie together, and of a chunk */
+enum compact_mode { COMPACT_NONZERO, COMPACT_MASK, COMPACT_RUNS };
+
+struct compact_arguments {
+    enum compact_mode mode;
+    const char *x;
+    const uint8_t *mask;
+    struct key_type type;
+    int64_t n, chunks;
+    unsigned long long *counts; /* [chunks] */
+    int64_t *count;             /* the number of all */
+    char *values;
+    int64_t *indices, *inverse, *run_counts;
+    const int64_t *positions;
+    int rank;
+    struct divisor_wide shape[SHAPE_RANK_MAX];
+};
+
+__device__ __forceinline__ bool compact_is_nan(const struct compact_arguments &p, uint64_t key) {
+    const uint64_t sign = (uint64_t)1 << (8 * p.type.size - 1);
+    return p.type.kind == KEY_FLOAT && key == (sign | (sign - 1));
+}
+
+__device__ __forceinline__ bool compact_chooses(const struct compact_arguments &p, int64_t at) {
+    if (p.mode == COMPACT_MASK) {
+        return p.mask[at] != 0;
+    }
+    if (p.mode == COMPACT_NONZERO) {
+        const uint64_t bits = key_bits(p.x, at, p.type.size), sign = (uint64_t)1 << (8 * p.type.size - 1);
+        return (p.type.kind == KEY_FLOAT ? bits & ~sign : bits) != 0;
+    }
+    const uint64_t key = key_read(p.type, p.x, at);
+    return at == 0 || compact_is_nan(p, key) || key != key_read(p.type, p.x, at - 1);
+}
+
+/* The sum of the numbers of all threads up to and with this one; `sums` has room for all. */
+__device__ __forceinline__ unsigned long long compact_scan(unsigned long long own, unsigned long long *sums) {
+    const unsigned me = threadIdx.x;
+    sums[me] = own;
+    for (unsigned distance = 1; distance < SPACE_THREADS; distance *= 2) {
+        __syncthreads();
+        const unsigned long long lower = me >= distance ? sums[me - distance] : 0;
+        __syncthreads();
+        sums[me] += lower;
+    }
+    __syncthreads();
+    return sums[me];
+}
+
+__device__ __forceinline__ unsigned compact_count(const struct compact_arguments &p, int64_t begin) {
+    unsigned count = 0;
+    for (int64_t at = begin; at < begin + EACH && at < p.n; at++) {
+        count += compact_chooses(p, at);
+    }
+    return count;
+}
+
+__global__ void __launch_bounds__(SPACE_THREADS)
+    compact_count_kernel(const __grid_constant__ struct compact_arguments p) {
+    __shared__ unsigned long long sums[SPACE_THREADS];
+    for (int64_t chunk = blockIdx.x; chunk < p.chunks; chunk += gridDim.x) {
+        const unsigned long long sum =
+            compact_scan(compact_count(p, chunk * CHUNK + (int64_t)threadIdx.x * EACH), sums);
+        if (threadIdx.x == SPACE_THREADS - 1) {
+            p.counts[chunk] = sum;
+        }
+        __syncthreads(); /* all have read their sums before these change */
+    }
+}
+
+/* By one block: counts become places. */
+__global__ void __launch_bounds__(SPACE_THREADS)
+    compact_place_kernel(const __grid_constant__ struct compact_arguments p) {
+    __shared__ unsigned long long sums[SPACE_THREADS];
+    unsigned long long before = 0;
+    for (int64_t begin = 0; begin < p.chunks; begin += SPACE_THREADS) {
+        const int64_t at = begin + threadIdx.x;
+        const unsigned long long own = at < p.chunks ? p.counts[at] : 0, sum = compact_scan(own, sums);
+        if (at < p.chunks) {
+            p.counts[at] = before + sum - own;
+        }
+        before += sums[SPACE_THREADS - 1];
+        __syncthreads(); /* all have read the sums before these change */
+    }
+    if (threadIdx.x == 0) {
+        *p.count = (int64_t)before;
+    }
+}
+
+/* Where the run that begins at an element ends. */
+__device__ __forceinline__ int64_t compact_run_end(const struct compact_arguments &p, int64_t begin) {
+    const uint64_t key = key_read(p.type, p.x, begin);
+    int64_t low = begin + 1, high = compact_is_nan(p, key) ? low : p.n;
+    while (low < high) {
+        const int64_t middle = (low + high) / 2;
+        if (key_read(p.type, p.x, middle) == key) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+__device__ __forceinline__ void compact_write(const struct compact_arguments &p, int64_t at, int64_t place) {
+    if (p.mode == COMPACT_NONZERO) {
+        int64_t rest = at;
+        for (int axis = p.rank - 1; axis >= 0; axis--) {
+            const int64_t next = index_divide_wide(p.shape[axis], rest);
+            p.indices[axis * p.n + place] = rest - next * p.shape[axis].extent;
+            rest = next;
+        }
+        return;
+    }
+    key_copy(p.values, place, key_bits(p.x, at, p.type.size), p.type.size);
+    if (p.mode == COMPACT_RUNS) {
+        p.indices[place] = p.positions[at];
+        p.run_counts[place] = compact_run_end(p, at) - at;
+    }
+}
+
+__global__ void __launch_bounds__(SPACE_THREADS)
+    compact_write_kernel(const __grid_constant__ struct compact_arguments p) {
+    __shared__ unsigned long long sums[SPACE_THREADS];
+    for (int64_t chunk = blockIdx.x; chunk < p.chunks; chunk += gridDim.x) {
+        const int64_t begin = chunk * CHUNK + (int64_t)threadIdx.x * EACH;
+        const unsigned own = compact_count(p, begin);
+        int64_t place = (int64_t)(p.counts[chunk] + compact_scan(own, sums) - own);
+        for (int64_t at = begin; at < begin + EACH && at < p.n; at++) {
+            if (compact_chooses(p, at)) {
+                compact_write(p, at, place++);
+            }
+            if (p.mode == COMPACT_RUNS && (uint64_t)p.positions[at] < (uint64_t)p.n) {
+                p.inverse[p.positions[at]] = place - 1;
+            }
+        }
+        __syncthreads(); /* all have read their sums before these change */
+    }
+}
+
+} // namespace
+
+/* ---- the launcher ---- */
+
+static bool compact_walk(cuda_kernel_seen *seen, void *context) {
+    return seen(context, false, (const void *)compact_count_kernel) &&
+           seen(context, false, (const void *)compact_place_kernel) &&
+           seen(context, false, (const void *)compact_write_kernel);
+}
+
+static int64_t operand_elements(const struct operand *operand) {
+    int64_t n = 1;
+    for (int i = 0; i < operand->rank; i++) {
+        n *= operand->shape[i];
+    }
+    return n;
+}
+
+static int64_t compact_chunks(const struct launch *launch) {
+    return (operand_elements(&launch->inputs[0]) - 1) / CHUNK + 1;
+}
+
+static uint64_t compact_workspace(struct device *device, const struct launch *launch) {
+    (void)device;
+    return (uint64_t)compact_chunks(launch) * sizeof(unsigned long long);
+}
+
+static int compact_clear(const struct operand *out, struct fault *fault, cudaStream_t stream) {
+    size_t bytes = (size_t)operand_elements(out) * dtype_size((enum dtype)out->dtype);
+    CUDA_TRY(fault, cudaMemsetAsync(out->data, 0, bytes, stream));
+    return STATUS_OK;
+}
+
+static struct compact_arguments compact_make(const struct launch *launch) {
+    const struct operand *x = &launch->inputs[0];
+    struct compact_arguments arguments = {};
+    arguments.mode = launch->opcode == OP_NONZERO         ? COMPACT_NONZERO
+                     : launch->opcode == OP_MASKED_SELECT ? COMPACT_MASK
+                                                          : COMPACT_RUNS;
+    arguments.x = (const char *)x->data;
+    arguments.type = key_type_of((enum dtype)x->dtype);
+    arguments.n = operand_elements(x);
+    arguments.rank = x->rank;
+    for (int i = 0; i < x->rank; i++) {
+        arguments.shape[i] = divisor_wide_make(x->shape[i], arguments.n);
+    }
+    arguments.chunks = compact_chunks(launch);
+    arguments.counts = (unsigned long long *)launch->workspace;
+    arguments.count = (int64_t *)launch_further(launch, launch->further)->data;
+    arguments.values = (char *)launch->output.data;
+    if (arguments.mode == COMPACT_NONZERO) {
+        arguments.indices = (int64_t *)launch->output.data;
+    } else if (arguments.mode == COMPACT_MASK) {
+        arguments.mask = (const uint8_t *)launch->inputs[1].data;
+    } else {
+        arguments.positions = (const int64_t *)launch->inputs[1].data;
+        arguments.indices = (int64_t *)launch_further(launch, 1)->data;
+        arguments.inverse = (int64_t *)launch_further(launch, 2)->data;
+        arguments.run_counts = (int64_t *)launch_further(launch, 3)->data;
+    }
+    return arguments;
+}
+
+static int compact_run(struct cuda *cuda, struct cuda_stream *stream, const struct launch *launch,
+                       struct fault *fault) {
+    const struct compact_arguments arguments = compact_make(launch);
+    const unsigned blocks = space_blocks(cuda, arguments.chunks);
+    int code = compact_clear(&launch->output, fault, stream->stream);
+    for (unsigned i = 1; i < launch->further && code == STATUS_OK; i++) {
+        code = compact_clear(launch_further(launch, i), fault, stream->stream);
+    }
+    if (code == STATUS_OK) {
+        code = space_start((const void *)compact_count_kernel, blocks, &arguments, fault, stream->stream);
+    }
+    if (code == STATUS_OK) {
+        code = space_start((const void *)compact_place_kernel, 1, &arguments, fault, stream->stream);
+    }
+    if (code == STATUS_OK) {
+        code = space_start((const void *)compact_write_kernel, blocks, &arguments, fault, stream->stream);
+    }
+    return code;
+}
+
+#define COMPACT                                                                                                        \
+    { {.workspace = compact_workspace}, compact_run, compact_walk }
+const struct cuda_kernel cuda_kernel_nonzero = COMPACT;
+const struct cuda_kernel cuda_kernel_masked_select = COMPACT;
+const struct cuda_kernel cuda_kernel_unique_runs = COMPACT;

@@ -1,0 +1,190 @@
+/* Functions of the client library that other operations make up. */
+#include <criterion/criterion.h>
+#include <string.h>
+
+#include "tests/daemon/client.h"
+#include "tests/daemon/daemon.h"
+
+static struct daemon tensord;
+static struct client client;
+
+static void start(void) {
+    daemon_start(&tensord, &(struct daemon_options){.devices = "cpu:0"});
+    client_open(&client, tensord.url, NULL);
+}
+
+static void stop(void) {
+    client_close(&client);
+    daemon_stop(&tensord);
+}
+
+TestSuite(compositions, .init = start, .fini = stop, .timeout = 120);
+
+#define EXPECT(tensor, ...)                                                                                            \
+    client_expect(tensor, (const float[]){__VA_ARGS__}, sizeof((const float[]){__VA_ARGS__}) / sizeof(float))
+
+/* 0 1 2, 3 4 5 */
+static td_tensor *matrix(void) {
+    return td_reshape(client_ramp(client.device, 6, 0), TD_SHAPE(2, 3));
+}
+
+static td_tensor *indices(int64_t a, int64_t b, int64_t c) {
+    return td_upload(client.device, TD_I64, TD_SHAPE(3), (const int64_t[]){a, b, c});
+}
+
+static void expect_shape(const td_tensor *x, int rank, const int64_t *shape) {
+    cr_assert(x, "%s", td_last_error()->message);
+    cr_assert_eq(td_tensor_rank(x), rank);
+    cr_assert_arr_eq(td_tensor_shape(x), shape, (size_t)rank * sizeof *shape);
+}
+
+Test(compositions, flip_reverses_axes) {
+    EXPECT(td_flip(matrix(), TD_AXES(1)), 2, 1, 0, 5, 4, 3);
+    EXPECT(td_flip(matrix(), TD_AXES(-2)), 3, 4, 5, 0, 1, 2);
+    EXPECT(td_flip(matrix(), TD_ALL_AXES), 5, 4, 3, 2, 1, 0);
+    cr_assert_null(td_flip(matrix(), TD_AXES(2)));
+    cr_assert_eq(td_last_error()->code, TD_E_INVALID_ARGUMENT);
+}
+
+Test(compositions, roll_moves_what_leaves_one_end_to_the_other) {
+    EXPECT(td_roll(matrix(), 1, 1), 2, 0, 1, 5, 3, 4);
+    EXPECT(td_roll(matrix(), -1, -1), 1, 2, 0, 4, 5, 3);
+    EXPECT(td_roll(matrix(), 3, 1), 0, 1, 2, 3, 4, 5);
+    EXPECT(td_roll(matrix(), 7, 0), 3, 4, 5, 0, 1, 2);
+    EXPECT(td_roll(matrix(), INT64_MIN, 0), 0, 1, 2, 3, 4, 5);
+    cr_assert_null(td_roll(matrix(), 1, 2));
+}
+
+Test(compositions, moveaxis_keeps_the_other_axes_in_order) {
+    td_tensor *x = td_reshape(client_ramp(client.device, 24, 0), TD_SHAPE(2, 3, 4));
+    expect_shape(td_moveaxis(x, 1, (const int64_t[]){0}, (const int64_t[]){-1}), TD_SHAPE(3, 4, 2));
+    expect_shape(td_moveaxis(x, 2, (const int64_t[]){0, 1}, (const int64_t[]){2, 0}), TD_SHAPE(3, 4, 2));
+    expect_shape(td_moveaxis(x, 0, NULL, NULL), TD_SHAPE(2, 3, 4));
+    cr_assert_null(td_moveaxis(x, 2, (const int64_t[]){0, 0}, (const int64_t[]){1, 2}));
+    cr_assert(strstr(td_last_error()->message, "axis 0 is named twice"), "%s", td_last_error()->message);
+}
+
+Test(compositions, tile_repeats_the_whole) {
+    EXPECT(td_tile(matrix(), TD_SHAPE(2)), 0, 1, 2, 0, 1, 2, 3, 4, 5, 3, 4, 5);
+    EXPECT(td_tile(matrix(), TD_SHAPE(2, 1)), 0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 5);
+    expect_shape(td_tile(matrix(), TD_SHAPE(2, 1, 3)), TD_SHAPE(2, 2, 9));
+    expect_shape(td_tile(matrix(), TD_SHAPE(0, 1)), TD_SHAPE(0, 3));
+    cr_assert_null(td_tile(matrix(), TD_SHAPE(-1, 1)));
+}
+
+/* More axes than a view can have: the same as one axis after another. */
+Test(compositions, tile_of_many_axes) {
+    td_tensor *x = td_reshape(client_ramp(client.device, 8, 0), TD_SHAPE(1, 2, 1, 2, 1, 2));
+    td_tensor *all = td_tile(x, TD_SHAPE(2, 2, 2, 2, 2, 2)), *slow = td_copy(x);
+    for (int axis = 0; axis < 6; axis++)
+        slow = td_concat((td_tensor *[]){slow, slow}, 2, axis);
+    expect_shape(all, TD_SHAPE(2, 4, 2, 4, 2, 4));
+    td_tensor *same = td_cast(td_all(td_equal(all, slow), TD_ALL_AXES, 0), TD_F32);
+    EXPECT(same, 1);
+}
+
+Test(compositions, repeat_repeats_each_element) {
+    EXPECT(td_repeat(matrix(), 2, 1), 0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5);
+    EXPECT(td_repeat(matrix(), 2, 0), 0, 1, 2, 0, 1, 2, 3, 4, 5, 3, 4, 5);
+    expect_shape(td_repeat(matrix(), 0, 0), TD_SHAPE(0, 3));
+    cr_assert_null(td_repeat(matrix(), -1, 0));
+}
+
+Test(compositions, meshgrid_in_both_orders) {
+    td_tensor *vectors[] = {client_ramp(client.device, 2, 0), client_ramp(client.device, 3, 5)}, *grids[2];
+    cr_assert_eq(td_meshgrid(2, vectors, 0, grids), TD_OK);
+    EXPECT(grids[0], 0, 0, 0, 1, 1, 1);
+    EXPECT(grids[1], 5, 6, 7, 5, 6, 7);
+    cr_assert_eq(td_meshgrid(2, vectors, 1, grids), TD_OK);
+    expect_shape(grids[0], TD_SHAPE(3, 2));
+    EXPECT(grids[0], 0, 1, 0, 1, 0, 1);
+    EXPECT(grids[1], 5, 5, 6, 6, 7, 7);
+    vectors[1] = matrix();
+    cr_assert_eq(td_meshgrid(2, vectors, 0, grids), TD_E_SHAPE);
+    cr_assert(!grids[0] && !grids[1]);
+}
+
+Test(compositions, split_and_unstack_give_views_of_all_parts) {
+    td_tensor *parts[3];
+    cr_assert_eq(td_split(matrix(), 2, (const int64_t[]){1, 2}, 1, parts), TD_OK);
+    EXPECT(parts[0], 0, 3);
+    EXPECT(parts[1], 1, 2, 4, 5);
+    cr_assert_eq(td_split(matrix(), 2, (const int64_t[]){1, 1}, 1, parts), TD_E_SHAPE);
+    cr_assert_null(parts[0]);
+    cr_assert_eq(td_unstack(matrix(), -1, parts), TD_OK);
+    EXPECT(parts[2], 2, 5);
+    expect_shape(parts[0], TD_SHAPE(2));
+    cr_assert_eq(td_unstack(matrix(), 2, parts), TD_E_INVALID_ARGUMENT);
+}
+
+Test(compositions, diag_makes_matrices_and_reads_them) {
+    for (int64_t offset = -3; offset <= 3; offset++) {
+        td_tensor *v = client_ramp(client.device, 3, 1), *m = td_diag(v, offset);
+        int64_t extent = 3 + (offset < 0 ? -offset : offset);
+        expect_shape(m, TD_SHAPE(extent, extent));
+        EXPECT(td_diag(m, offset), 1, 2, 3);
+        EXPECT(td_sum(m, TD_ALL_AXES, 0), 6);
+    }
+    expect_shape(td_diag(td_full(client.device, TD_F32, TD_SHAPE(0), 1), 2), TD_SHAPE(2, 2));
+}
+
+Test(compositions, masked_fill_and_gather) {
+    td_tensor *x = matrix();
+    EXPECT(td_masked_fill(x, td_greater(x, td_full(client.device, TD_F32, TD_SCALAR, 2)), -1), 0, 1, 2, -1, -1, -1);
+    td_tensor *at = td_reshape(indices(2, 0, 1), TD_SHAPE(1, 3));
+    EXPECT(td_gather(x, at, 1), 2, 0, 1);
+    EXPECT(td_gather(x, td_reshape(indices(0, 1, 0), TD_SHAPE(3, 1)), 0), 0, 3, 0);
+    cr_assert_null(td_gather(x, td_reshape(indices(0, 1, 0), TD_SHAPE(3, 1)), 1));
+    cr_assert(strstr(td_last_error()->message, "axis 0 of the indices has extent 3, above 2"), "%s",
+              td_last_error()->message);
+}
+
+Test(compositions, index_add_and_copy_take_slices) {
+    td_tensor *x = matrix(), *one = td_full(client.device, TD_F32, TD_SCALAR, 1);
+    EXPECT(td_index_add(x, 1, indices(2, 0, 2), one), 1, 1, 4, 4, 4, 7);
+    EXPECT(td_index_copy(x, -1, indices(2, 0, 2), matrix()), 1, 1, 2, 4, 4, 5);
+    cr_assert_null(td_index_add(x, 1, td_reshape(indices(2, 0, 2), TD_SHAPE(1, 3)), one));
+    cr_assert_null(td_index_add(x, 2, indices(0, 0, 0), one));
+}
+
+Test(compositions, bincount_counts_and_weighs) {
+    EXPECT(td_cast(td_bincount(indices(2, 0, 2), NULL, 4), TD_F32), 1, 0, 2, 0);
+    EXPECT(td_bincount(indices(2, 0, 2), client_ramp(client.device, 3, 1), 3), 2, 0, 4);
+    client_expect_failure(td_bincount(indices(2, 0, 9), NULL, 4), TD_E_OUT_OF_RANGE);
+}
+
+Test(compositions, searchsorted_with_a_sorter) {
+    td_tensor *x = td_flip(client_ramp(client.device, 5, 0), TD_ALL_AXES);
+    td_tensor *at = td_searchsorted(x, client_ramp(client.device, 3, 1), 0, td_argsort(x, 0, 0));
+    EXPECT(td_cast(at, TD_F32), 1, 2, 3);
+}
+
+Test(compositions, unique_gives_all_that_the_standard_asks_for) {
+    td_tensor *x = td_upload(client.device, TD_F32, TD_SHAPE(2, 3), (const float[]){3, 1, 3, 2, 1, 3});
+    td_tensor *values, *indices, *inverse, *counts, *count;
+    cr_assert_eq(td_unique(x, &values, &indices, &inverse, &counts, &count), TD_OK, "%s", td_last_error()->message);
+    EXPECT(td_cast(count, TD_F32), 3);
+    EXPECT(values, 1, 2, 3, 0, 0, 0);
+    EXPECT(td_cast(indices, TD_F32), 1, 3, 0, 0, 0, 0);
+    EXPECT(td_cast(counts, TD_F32), 2, 1, 3, 0, 0, 0);
+    expect_shape(inverse, TD_SHAPE(2, 3));
+    EXPECT(td_cast(inverse, TD_F32), 2, 0, 2, 1, 0, 2);
+    cr_assert_eq(td_unique(x, &values, NULL, NULL, NULL, &count), TD_OK);
+    EXPECT(td_slice(values, 0, 0, 3, 1), 1, 2, 3);
+    cr_assert(td_unique(NULL, &values, NULL, NULL, NULL, NULL));
+    cr_assert_null(values);
+}
+
+/* NULL is passed on, with the error that made it. */
+Test(compositions, null_is_passed_on) {
+    td_tensor *parts[2];
+    cr_assert_null(td_full(client.device, TD_U8, TD_SHAPE(2), 300));
+    int code = td_last_error()->code;
+    cr_assert(!td_flip(NULL, TD_AXES(0)) && !td_roll(NULL, 1, 0) && !td_tile(NULL, TD_SHAPE(2)) &&
+              !td_repeat(NULL, 2, 0));
+    cr_assert(!td_diag(NULL, 0) && !td_masked_fill(NULL, NULL, 0) && !td_gather(NULL, NULL, 0));
+    cr_assert(!td_index_add(NULL, 0, NULL, NULL) && !td_bincount(NULL, NULL, 3) && !td_moveaxis(NULL, 0, NULL, NULL));
+    cr_assert(!td_pad(NULL, 0, NULL, TD_PAD_MODE_EDGE, 0) && !td_searchsorted(NULL, NULL, 0, NULL));
+    cr_assert(td_unstack(NULL, 0, parts) && td_split(NULL, 1, (const int64_t[]){1}, 0, parts));
+    cr_assert_eq(td_last_error()->code, code);
+}

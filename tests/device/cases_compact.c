@@ -1,0 +1,99 @@
+/* Results whose number the data gives, and histograms. */
+#include "tests/device/cases.h"
+
+static void compact_once(struct suite *suite, unsigned opcode, const struct sample *a, const struct sample *b) {
+    const struct sample *inputs[] = {a, b};
+    struct sample results[5];
+    unsigned n = opcode == OP_UNIQUE_RUNS ? 5 : 2;
+    suite_run_several(suite, &(struct suite_call){.opcode = opcode, .n_inputs = b ? 2 : 1, .inputs = inputs}, results,
+                      n);
+    for (unsigned i = 0; i < n; i++)
+        case_settle(suite, &results[i]);
+}
+
+static enum suite_fill compact_fill(struct suite *suite, const struct op_case *row) {
+    return suite_chance(suite, 50) ? FILL_COUNT : row->fill;
+}
+
+static void case_nonzero(struct suite *suite, const struct op_case *row) {
+    for (int i = 0; i < SUITE_REPEAT(300); i++) {
+        int64_t shape[VALUES_RANK_MAX];
+        int rank = suite_shape(suite, 5, shape);
+        if (rank == 0)
+            continue;
+        struct sample x = suite_input(suite, op_case_dtype(suite, row), rank, shape, compact_fill(suite, row));
+        compact_once(suite, OP_NONZERO, &x, NULL);
+        suite_free(suite, &x);
+    }
+    struct sample x = suite_sample(suite, DTYPE_I16, 3, (int64_t[]){3, SUITE_REPEAT(700), 101}, FILL_COUNT);
+    compact_once(suite, OP_NONZERO, &x, NULL);
+    suite_free(suite, &x);
+}
+
+static void case_masked_select(struct suite *suite, const struct op_case *row) {
+    for (int i = 0; i < SUITE_REPEAT(300); i++) {
+        int64_t shape[VALUES_RANK_MAX], narrow[VALUES_RANK_MAX];
+        int rank = suite_shape(suite, 5, shape), less = suite_narrower(suite, rank, shape, narrow);
+        bool wide = suite_chance(suite, 50);
+        struct sample x =
+            suite_input(suite, op_case_dtype(suite, row), wide ? rank : less, wide ? shape : narrow, row->fill);
+        struct sample mask = suite_input(suite, DTYPE_BOOL, wide ? less : rank, wide ? narrow : shape, FILL_ANY);
+        compact_once(suite, OP_MASKED_SELECT, &x, &mask);
+        suite_free(suite, &x);
+        suite_free(suite, &mask);
+    }
+    int64_t n = SUITE_REPEAT(200000);
+    struct sample x = suite_sample(suite, DTYPE_F32, 1, &n, row->fill);
+    struct sample mask = suite_sample(suite, DTYPE_BOOL, 1, &n, FILL_ANY);
+    compact_once(suite, OP_MASKED_SELECT, &x, &mask);
+    suite_free(suite, &x);
+    suite_free(suite, &mask);
+}
+
+static void unique_once(struct suite *suite, struct sample *x) {
+    struct op_packed order = SUITE_ATTRIBUTES(sort, .axis = 0);
+    struct sample sorted = suite_attributes(suite, OP_SORT, x, order);
+    struct sample positions = suite_attributes(suite, OP_ARGSORT, x, order);
+    compact_once(suite, OP_UNIQUE_RUNS, &sorted, &positions);
+    suite_free(suite, &sorted);
+    suite_free(suite, &positions);
+    suite_free(suite, x);
+}
+
+static void case_unique(struct suite *suite, const struct op_case *row) {
+    for (int i = 0; i < SUITE_REPEAT(300); i++) {
+        int64_t n = suite_chance(suite, 80) ? suite_below(suite, 60) : suite_below(suite, 3000);
+        struct sample x = suite_input(suite, op_case_dtype(suite, row), 1, &n, compact_fill(suite, row));
+        unique_once(suite, &x);
+    }
+    struct values *few = values_create(DTYPE_U8, 1, (int64_t[]){SUITE_REPEAT(9000)});
+    for (int64_t k = 0; k < few->count; k++) /* runs of several chunks */
+        few->i[k] = k % 50 == 0;
+    struct sample x = suite_upload(suite, few);
+    unique_once(suite, &x);
+}
+
+static void case_histogram(struct suite *suite, const struct op_case *row) {
+    static const int64_t counts[] = {1, 2, 4, 8, 64};
+    for (int i = 0; i < SUITE_REPEAT(300); i++) {
+        int64_t shape[VALUES_RANK_MAX], bins = counts[suite_below(suite, 5)];
+        double low = (double)suite_below(suite, 9) - 6, width = (double)bins / (double)(1 << suite_below(suite, 4));
+        int rank = suite_shape(suite, 4, shape);
+        struct sample x = suite_input(suite, op_case_dtype(suite, row), rank, shape, compact_fill(suite, row));
+        struct sample result = suite_attributes(
+            suite, OP_HISTOGRAM, &x, SUITE_ATTRIBUTES(histogram, .bins = bins, .low = low, .high = low + width));
+        case_settle(suite, &result);
+        suite_free(suite, &x);
+    }
+    int64_t n = SUITE_REPEAT(100000);
+    struct sample x = suite_sample(suite, DTYPE_F32, 1, &n, FILL_ORDINARY);
+    struct sample result =
+        suite_attributes(suite, OP_HISTOGRAM, &x, SUITE_ATTRIBUTES(histogram, .bins = 16, .low = -4, .high = 4));
+    case_settle(suite, &result);
+    suite_free(suite, &x);
+}
+
+const struct op_case op_case_nonzero = {case_nonzero, OP_NONZERO, FILL_ANY};
+const struct op_case op_case_masked_select = {case_masked_select, OP_MASKED_SELECT, FILL_ANY};
+const struct op_case op_case_unique_runs = {case_unique, OP_UNIQUE_RUNS, FILL_ANY};
+const struct op_case op_case_histogram = {case_histogram, OP_HISTOGRAM, FILL_ANY};
