@@ -187,9 +187,9 @@ Test(refusals, f8_is_not_computed_in) {
             struct op_request request = {.opcode = opcode,
                                          .n_inputs = (unsigned)info->inputs_min,
                                          .inputs = ids,
-                                         .n_ints = creates                   ? 4
-                                                   : info->ints == OP_VARIES ? 1
-                                                                             : (unsigned)info->ints,
+                                         .n_ints = info->ints != OP_VARIES ? (unsigned)info->ints
+                                                   : creates               ? 4
+                                                                           : 1,
                                          .ints = creates ? create : first,
                                          .n_floats = (unsigned)info->floats,
                                          .floats = (double[OP_PACKED_FLOATS]){0, 1, 1},
