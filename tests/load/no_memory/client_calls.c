@@ -113,7 +113,9 @@ static td_tensor *composed(td_device *device, td_tensor *x) {
     if (td_unstack(y, 0, rows))
         return NULL;
     td_tensor *several[5];
-    if (td_unique(x, &several[0], &several[1], NULL, &several[2], &several[3]) ||
+    if (td_unique_runs(td_sort(vectors[0], 0, 0), td_argsort(vectors[0], 0, 0), &several[0], &several[1], &several[2],
+                       &several[3], &several[4]) ||
+        td_unique(x, &several[0], &several[1], NULL, &several[2], &several[3]) ||
         td_nonzero(y, &several[0], &several[1]) || td_masked_select(x, td_less(x, y), &several[2], &several[4]))
         return NULL;
     y = td_add(y, td_cast(td_add(several[3], td_histogram(x, 4, 0, 1)), TD_F32));
