@@ -539,18 +539,21 @@ static uint64_t late_workspace(struct device *device, const struct launch *launc
     return cpu->vtable->operations[launch->opcode]->workspace(cpu, launch);
 }
 
-static const struct op_kernel late_kernel = {.dtypes = late_dtypes, .converts = late_converts},
-                              late_product = {.dtypes = late_dtypes,
-                                              .converts = late_converts,
-                                              .needs = late_needs,
-                                              .accepts = late_accepts,
-                                              .workspace = late_workspace};
+static struct op_kernel late_entries[OP_CODE_MAX];
 static const struct op_kernel *late_operations[OP_CODE_MAX];
 
 static void late_take_operations(const struct device *cpu) {
     for (unsigned opcode = 0; opcode < OP_CODE_MAX; opcode++) {
         const struct op_kernel *kernel = cpu->vtable->operations[opcode];
-        late_operations[opcode] = !kernel || kernel->parts ? kernel : kernel->needs ? &late_product : &late_kernel;
+        late_operations[opcode] = kernel;
+        if (!kernel || kernel->parts)
+            continue;
+        late_entries[opcode] = (struct op_kernel){.dtypes = late_dtypes,
+                                                  .converts = late_converts,
+                                                  .needs = kernel->needs ? late_needs : NULL,
+                                                  .accepts = kernel->accepts ? late_accepts : NULL,
+                                                  .workspace = kernel->workspace ? late_workspace : NULL};
+        late_operations[opcode] = &late_entries[opcode];
     }
 }
 
