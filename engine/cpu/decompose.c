@@ -332,6 +332,7 @@ static bool qr_solve(const struct place *place, int64_t index) {
 
 /* ---- results ---- */
 
+/* Rows of P, L and U. */
 static bool lu_write(const struct place *place, int64_t index) {
     const struct job *job = place->job;
     const struct launch *launch = job->launch;
@@ -339,7 +340,8 @@ static bool lu_write(const struct place *place, int64_t index) {
     char *l = operand_matrix(launch_further(launch, 1), place->number);
     char *u = operand_matrix(launch_further(launch, 2), place->number);
     int *order = (int *)(void *)place->work; /* order[i]: the row of a that is row i of L · U */
-    (void)index;
+    int64_t begin, end;
+    copy_columns(job->m + job->n, job->m, index, &begin, &end);
     for (int64_t i = 0; i < job->m; i++) {
         order[i] = (int)i;
     }
@@ -348,16 +350,18 @@ static bool lu_write(const struct place *place, int64_t index) {
         order[i] = order[other];
         order[other] = row;
     }
-    memset(p, 0, (size_t)(job->m * job->m * job->size));
+    memset(p + begin * job->m * job->size, 0, (size_t)((end - begin) * job->m * job->size));
     for (int64_t i = 0; i < job->m; i++) {
-        number_set(job, p + (order[i] * job->m + i) * job->size, 1);
+        if (order[i] >= begin && order[i] < end) {
+            number_set(job, p + (order[i] * job->m + i) * job->size, 1);
+        }
+    }
+    for (int64_t i = begin; i < end; i++) {
         for (int64_t j = 0; j < job->k; j++) {
             double value = i > j ? number(job, at(job, place->a, job->m, i, j)) : i == j;
             number_set(job, l + (i * job->k + j) * job->size, value);
         }
-    }
-    for (int64_t i = 0; i < job->k; i++) {
-        for (int64_t j = 0; j < job->n; j++) {
+        for (int64_t j = 0; j < job->n && i < job->k; j++) {
             double value = i <= j ? number(job, at(job, place->a, job->m, i, j)) : 0;
             number_set(job, u + (i * job->n + j) * job->size, value);
         }
@@ -518,7 +522,7 @@ static void job_phases(struct job *job) {
     switch (launch->opcode) {
     case OP_LU:
         job_phase(job, lu_block, job->blocks);
-        job_phase(job, lu_write, 1);
+        job_phase(job, lu_write, copy_steps(job->m + job->n, job->m));
         return;
     case OP_DET:
     case OP_SLOGDET:
