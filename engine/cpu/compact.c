@@ -28,6 +28,8 @@ struct job {
     uint64_t infinity; /* for keys */
     bool floating;
     int64_t *counts; /* [base.parts] of the chunks, then the places where they begin */
+    int64_t *
+        firsts; /* [base.parts] the first element that is chosen in a chunk, then in it or behind it; n: there is none */
     int64_t total;
 };
 
@@ -76,6 +78,7 @@ static bool count_part(struct cpu_job *base, struct cpu_lane *lane) {
     const struct job *job = (const struct job *)base;
     int64_t begin = cpu_part_begin(job->n, lane->part, base->parts);
     int64_t end = cpu_part_begin(job->n, lane->part + 1, base->parts), count = 0;
+    int64_t first = job->n;
     bool marks[BLOCK];
     for (int64_t at = begin; at < end; at += BLOCK) {
         int64_t stop = end - at < BLOCK ? end : at + BLOCK;
@@ -83,8 +86,13 @@ static bool count_part(struct cpu_job *base, struct cpu_lane *lane) {
         for (int64_t i = 0; i < stop - at; i++) {
             count += marks[i];
         }
+        if (count > 0 && first == job->n) {
+            const bool *mark = memchr(marks, true, (size_t)(stop - at));
+            first = at + (mark - marks);
+        }
     }
     job->counts[lane->part] = count;
+    job->firsts[lane->part] = first;
     return true;
 }
 
@@ -107,22 +115,21 @@ static void write_value(const struct job *job, int64_t element, int64_t place) {
     memcpy((char *)job->launch->output.data + place * job->size, job->x + element * job->size, (size_t)job->size);
 }
 
-/* The run that begins at `element`: it reaches to the next mark, which may be in another chunk. */
-static int64_t run_length(const struct job *job, int64_t element) {
+/* The run that begins at `element` of a chunk: it reaches to the next mark, which may be in another chunk. */
+static int64_t run_length(const struct job *job, int64_t element, int64_t part) {
     enum { LOOK = 64 };
     bool marks[LOOK];
-    int64_t at = element + 1;
-    while (at < job->n) {
-        int64_t stop = job->n - at < LOOK ? job->n : at + LOOK;
+    int64_t at = element + 1, end = cpu_part_begin(job->n, part + 1, job->base.parts);
+    while (at < end) {
+        int64_t stop = end - at < LOOK ? end : at + LOOK;
         job->mark(job, at, stop, marks);
-        for (int64_t i = 0; i < stop - at; i++) {
-            if (marks[i]) {
-                return at + i - element;
-            }
+        const bool *mark = memchr(marks, true, (size_t)(stop - at));
+        if (mark) {
+            return at + (mark - marks) - element;
         }
         at = stop;
     }
-    return at - element;
+    return (part + 1 < job->base.parts ? job->firsts[part + 1] : job->n) - element;
 }
 
 /* Elements begin … end - 1, of which `marks` are chosen; *place counts those before. */
@@ -136,13 +143,14 @@ static void write_block(const struct job *job, int64_t begin, int64_t end, const
     }
 }
 
-static void write_runs(const struct job *job, int64_t begin, int64_t end, const bool *marks, int64_t *place) {
+static void write_runs(const struct job *job, int64_t part, int64_t begin, int64_t end, const bool *marks,
+                       int64_t *place) {
     int64_t *indices = output_ints(job, 1), *inverse = output_ints(job, 2), *counts = output_ints(job, 3);
     for (int64_t i = begin; i < end; i++) {
         if (marks[i - begin]) {
             write_value(job, i, *place);
             indices[*place] = job->positions[i];
-            counts[*place] = run_length(job, i);
+            counts[*place] = run_length(job, i, part);
             ++*place;
         }
         if ((uint64_t)job->positions[i] < (uint64_t)job->n) {
@@ -176,7 +184,11 @@ static bool write_part(struct cpu_job *base, struct cpu_lane *lane) {
     for (int64_t at = begin; at < end; at += BLOCK) {
         int64_t stop = end - at < BLOCK ? end : at + BLOCK;
         job->mark(job, at, stop, marks);
-        (runs ? write_runs : write_block)(job, at, stop, marks, &place);
+        if (runs) {
+            write_runs(job, lane->part, at, stop, marks, &place);
+        } else {
+            write_block(job, at, stop, marks, &place);
+        }
     }
     write_rest(job, lane->part);
     return true;
@@ -193,6 +205,11 @@ static bool compact_again(struct cpu_job *base) {
         job->counts[part] = job->total;
         job->total += count;
     }
+    int64_t next = job->n;
+    for (unsigned part = base->parts; part-- > 0;) {
+        next = job->firsts[part] < job->n ? job->firsts[part] : next;
+        job->firsts[part] = next;
+    }
     *output_ints(job, job->launch->further) = job->total;
     base->run = write_part;
     return true;
@@ -201,7 +218,7 @@ static bool compact_again(struct cpu_job *base) {
 static uint64_t compact_workspace(struct device *device, const struct launch *launch) {
     (void)device;
     (void)launch;
-    return CHUNKS * sizeof(int64_t);
+    return 2 * CHUNKS * sizeof(int64_t);
 }
 
 static int compact_run(struct cpu *cpu, const struct launch *launch, struct cpu_job **begun, struct fault *fault) {
@@ -221,7 +238,8 @@ static int compact_run(struct cpu *cpu, const struct launch *launch, struct cpu_
                       .size = (int64_t)dtype_size(dtype),
                       .infinity = key_infinity(dtype),
                       .floating = dtype_kind(dtype) == DTYPE_KIND_FLOAT,
-                      .counts = launch->workspace};
+                      .counts = launch->workspace,
+                      .firsts = (int64_t *)launch->workspace + CHUNKS};
     for (int i = 0; i < x->rank; i++) {
         job.n *= x->shape[i];
     }
