@@ -36,7 +36,7 @@ td_tensor *td_flip(td_tensor *x, int count, const int64_t *axes) {
 }
 
 td_tensor *td_roll(td_tensor *x, int64_t shift, int axis) {
-    int64_t extent = extent_of(x, axis), begin = extent ? (extent - shift % extent) % extent : 0;
+    int64_t extent = extent_of(x, axis), away = extent ? shift % extent : 0, begin = away > 0 ? extent - away : -away;
     td_tensor *parts[] = {td_slice(x, axis, begin, TD_NONE, 1), td_slice(x, axis, 0, begin, 1)};
     td_tensor *result = parts[0] && parts[1] ? td_concat(parts, 2, axis) : NULL;
     td_release(parts[0]);
@@ -87,7 +87,7 @@ static td_tensor *tile_view(td_tensor *x, int rank, const int64_t *extents, cons
         }
         apart[n] = wide[n] = extents[i];
         n++;
-        result[i] = extents[i] * repetitions[i]; /* of each axis, at most 2^63: td_broadcast_to() has refused more */
+        result[i] = extents[i] * repetitions[i]; /* the caller has refused what is above 2^63 */
     }
     td_tensor *view = td_reshape(x, n, apart);
     view = made_of(view, td_broadcast_to(view, n, wide));
@@ -116,13 +116,18 @@ td_tensor *td_tile(td_tensor *x, int count, const int64_t *repetitions) {
         return tile_view(x, rank, extents, times);
     /* Too many axes for one view: axis by axis, from the last one on, so that the passes over little memory come first. */
     td_tensor *result = td_reshape(x, rank, extents);
-    for (int i = rank - 1; i >= 0; i--) {
-        int64_t outer = 1, inner = 1;
-        for (int j = 0; j < rank; j++)
-            *(j < i ? &outer : &inner) *= extents[j];
-        extents[i] *= times[i];
+    for (int i = rank - 1; i >= 0 && result; i--) {
+        int64_t outer = 1, inner = 1, wide;
+        bool fits = true;
         if (times[i] == 1)
             continue;
+        for (int j = 0; j < rank; j++) {
+            int64_t *part = j < i ? &outer : &inner;
+            fits = !__builtin_mul_overflow(*part, extents[j], part) && fits;
+        }
+        if (!fits || __builtin_mul_overflow(inner, times[i], &wide))
+            return made_of(result, call_refuse(OP_BROADCAST_TO, STATUS_SHAPE, "more than 2^63 elements"));
+        extents[i] *= times[i];
         result = made_of(result, td_reshape(result, TD_SHAPE(outer, inner)));
         result = made_of(result, tile_view(result, 2, (int64_t[]){outer, inner}, (int64_t[]){1, times[i]}));
         result = made_of(result, td_reshape(result, rank, extents));
@@ -145,6 +150,8 @@ td_tensor *td_repeat(td_tensor *x, int64_t repeats, int axis) {
     shape[at + 1] = repeats;
     td_tensor *view = td_expand_dims(x, at + 1);
     view = made_of(view, td_broadcast_to(view, rank + 1, shape));
+    if (!view)
+        return NULL;
     shape[at] *= repeats;
     for (int i = at + 1; i < rank; i++)
         shape[i] = shape[i + 1];
@@ -195,11 +202,15 @@ int td_split(td_tensor *x, int count, const int64_t *sizes, int axis, td_tensor 
     bool fits = count >= 0 && (!count || (sizes && parts));
     for (int i = 0; i < count && parts; i++)
         parts[i] = NULL;
+    if (!x) {
+        td_release(td_slice(x, axis, 0, 0, 1));
+        return td_last_error()->code;
+    }
     for (int i = 0; i < count && fits; i++) {
         fits = sizes[i] >= 0 && sizes[i] <= extent - begin;
         begin += fits ? sizes[i] : 0;
     }
-    if (x && (!fits || begin != extent)) {
+    if (!fits || begin != extent) {
         call_refuse(OP_SLICE, STATUS_SHAPE, "%d parts do not make up the %lld elements of axis %d", count,
                     (long long)extent, axis);
         return TD_E_SHAPE;
@@ -251,11 +262,11 @@ static td_tensor *diag_matrix(td_tensor *x, int64_t offset) {
 td_tensor *td_diag(td_tensor *x, int64_t offset) {
     if (!x || x->type.rank != 1)
         return td_diagonal(x, offset, -2, -1);
-    int64_t n = x->type.shape[0];
-    if (offset < -INT32_MAX || offset > INT32_MAX || n > INT32_MAX)
+    int64_t n = x->type.shape[0], most = INT32_MAX, extent;
+    if (n > most || offset > most - n || offset < n - most)
         return call_refuse(OP_DIAGONAL, STATUS_SHAPE, "a matrix with %lld elements on diagonal %lld is too large",
                            (long long)n, (long long)offset);
-    int64_t extent = n + (offset < 0 ? -offset : offset);
+    extent = n + (offset < 0 ? -offset : offset);
     if (n == 0) /* a border needs something that it is around */
         return td_full(x->device, (td_dtype)x->type.dtype, TD_SHAPE(extent, extent), 0);
     return diag_matrix(x, offset);

@@ -175,6 +175,22 @@ Test(compositions, unique_gives_all_that_the_standard_asks_for) {
     cr_assert_null(values);
 }
 
+/* Numbers whose products 64 bits cannot hold are refused; none of them is computed with. */
+Test(compositions, huge_numbers_are_refused) {
+    int64_t huge = INT64_C(1) << 40;
+    td_tensor *cube = td_reshape(client_ramp(client.device, 8, 0), TD_SHAPE(1, 2, 1, 2, 1, 2));
+    td_tensor *none = td_full(client.device, TD_F32, TD_SHAPE(0, 3), 1);
+    cr_assert_null(td_tile(cube, TD_SHAPE(huge, huge, huge, huge, huge, huge)));
+    expect_shape(td_tile(none, TD_SHAPE(1, 2)), TD_SHAPE(0, 6));
+    cr_assert_null(td_tile(matrix(), TD_SHAPE(INT64_MAX, INT64_MAX)));
+    cr_assert_null(td_repeat(matrix(), INT64_MAX, 0));
+    cr_assert_null(td_repeat(matrix(), INT64_MAX / 4, 0));
+    cr_assert_null(td_diag(client_ramp(client.device, 3, 0), INT64_MIN));
+    cr_assert_null(td_diag(client_ramp(client.device, 3, 0), INT32_MAX));
+    EXPECT(td_roll(client_ramp(client.device, 3, 0), INT64_MIN, 0), 2, 0, 1);
+    EXPECT(td_roll(client_ramp(client.device, 3, 0), INT64_MAX, 0), 2, 0, 1);
+}
+
 /* NULL is passed on, with the error that made it. */
 Test(compositions, null_is_passed_on) {
     td_tensor *parts[2];
@@ -186,5 +202,6 @@ Test(compositions, null_is_passed_on) {
     cr_assert(!td_index_add(NULL, 0, NULL, NULL) && !td_bincount(NULL, NULL, 3) && !td_moveaxis(NULL, 0, NULL, NULL));
     cr_assert(!td_pad(NULL, 0, NULL, TD_PAD_MODE_EDGE, 0) && !td_searchsorted(NULL, NULL, 0, NULL));
     cr_assert(td_unstack(NULL, 0, parts) && td_split(NULL, 1, (const int64_t[]){1}, 0, parts));
+    cr_assert(td_split(NULL, 2, NULL, 0, parts) && td_split(NULL, 0, NULL, 0, NULL));
     cr_assert_eq(td_last_error()->code, code);
 }
