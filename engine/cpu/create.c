@@ -202,7 +202,7 @@ static int random_run(struct cpu *cpu, const struct launch *launch, struct cpu_j
     struct job job;
     (void)fault;
     job_init(&job, cpu, launch);
-    job.random = cpu->kernels->random[launch->opcode][launch->output.dtype];
+    job.random = cpu->kernels->random[op_place(launch->opcode)][launch->output.dtype];
     if (launch->opcode == OP_UNIFORM) {
         struct uniform_attributes given;
         uniform_attributes_read(&launch->attributes, &given);

@@ -12,6 +12,16 @@ enum {
     TILE_ROWS = 16,
     TILE_ELEMENTS = 64,
 };
+/* clang-format off */
+#define MOVED(ID, dtype, text, bytes, kind)                                                                            \
+    [OP_PLACE_WHERE][dtype] = CPU_ROW_where_##bytes, [OP_PLACE_COPY][dtype] = CPU_ROW_copy_##bytes,
+#define NUMBER(ID, DTYPE, formula) [OP_PLACE_##ID][DTYPE_##DTYPE] = CPU_ROW_##formula,
+const uint16_t cpu_row_numbers[OP_PLACES_ELEMENTWISE][DTYPE_COUNT] = {
+    OP_FORMULA_TABLE(NUMBER)
+    DTYPE_TABLE(MOVED)
+};
+/* clang-format on */
+
 /* An output of so many bytes or more is written past the caches. */
 static const int64_t stream_from = INT64_C(16) << 20;
 
@@ -24,6 +34,7 @@ struct job {
     struct cpu_row run;                  /* the innermost axis */
     char *origin[WALK_ARRAYS];
     int64_t size[WALK_ARRAYS];
+    uint64_t parameters[WALK_ARRAYS]; /* attributes, in the places of arguments after the inputs */
     int64_t rows;
     unsigned row_parts, run_parts;
     bool tiled, streamed;
@@ -31,6 +42,26 @@ struct job {
 
 static inline const struct operand *job_operand(const struct launch *launch, int i) {
     return i == 0 ? &launch->output : &launch->inputs[i - 1];
+}
+
+/* An attribute as a row takes it. */
+static uint64_t parameter_make(double value, unsigned dtype) {
+    uint64_t bits = 0;
+    float narrow = (float)value;
+    if (dtype == DTYPE_F64) {
+        memcpy(&bits, &value, sizeof value);
+    } else {
+        memcpy(&bits, &narrow, sizeof narrow);
+    }
+    return bits;
+}
+
+/* Attributes are behind the inputs: elements that repeat. */
+static inline void job_parameters(const struct job *job, struct cpu_row *run) {
+    for (int k = job->outer.arrays; k < WALK_ARRAYS; k++) {
+        run->data[k] = (char *)(uintptr_t)&job->parameters[k];
+        run->stride[k] = 0;
+    }
 }
 
 /* A row with inputs that are converted, block by block. An input with stride 0 is converted once. */
@@ -70,6 +101,7 @@ static void job_call(const struct job *job, const struct walk *outer, int64_t be
     for (int k = 0; k < outer->arrays; k++) {
         run.data[k] = outer->at[k] + begin * run.stride[k] * job->size[k];
     }
+    job_parameters(job, &run);
     job_row(job, &run);
 }
 
@@ -87,6 +119,7 @@ static void job_call_streamed(const struct job *job, const struct walk *outer, i
     }
     run.data[0] = buffer;
     run.n = step;
+    job_parameters(job, &run);
     for (; begin + step <= end; begin += step) {
         for (int k = 1; k < outer->arrays; k++) {
             run.data[k] = outer->at[k] + begin * run.stride[k] * job->size[k];
@@ -168,9 +201,10 @@ static bool job_streams(const struct launch *launch, int64_t bytes) {
 /* The cost of an element, as bytes of memory traffic: functions of real numbers cost more than moving their bytes, and more in f64, where
  * they are libm's. */
 static int64_t job_weight(unsigned opcode, enum dtype dtype) {
-#define FLOP(ID, inputs, flop) [OP_##ID] = (flop),
-    static const uint8_t flops[OP_CODE_MAX] = {OP_ELEMENTWISE(FLOP)};
-    return flops[opcode] <= 1 ? 0 : dtype == DTYPE_F64 ? 40 : flops[opcode];
+#define FLOP(ID, inputs, flop) [OP_PLACE_##ID] = (flop),
+    static const uint8_t flops[OP_PLACES_ELEMENTWISE] = {OP_ELEMENTWISE(FLOP)};
+    uint8_t flop = flops[op_place(opcode)];
+    return flop <= 1 ? 0 : dtype == DTYPE_F64 ? 40 : flop;
 }
 
 static void job_run(struct cpu *cpu, const struct launch *launch, cpu_row_function *row, struct cpu_job **begun) {
@@ -195,6 +229,9 @@ static void job_run(struct cpu *cpu, const struct launch *launch, cpu_row_functi
         job.run.stride[k] = out->rank > 0 ? operand->strides[out->rank - 1] : 1;
         bytes += job.size[k];
     }
+    for (unsigned i = 0; i < launch->attributes.n_floats; i++) {
+        job.parameters[launch->n_inputs + 1 + i] = parameter_make(launch->attributes.floats[i], launch->inputs[0].as);
+    }
     job.run.n = out->rank > 0 ? out->shape[out->rank - 1] : 1;
     int64_t elements = job.rows * job.run.n;
     job.tiled = job_runs_across(launch);
@@ -213,7 +250,7 @@ static void job_run(struct cpu *cpu, const struct launch *launch, cpu_row_functi
 
 static int elementwise_run(struct cpu *cpu, const struct launch *launch, struct cpu_job **begun, struct fault *fault) {
     const struct operand *out = &launch->output, *last = &launch->inputs[launch->n_inputs - 1];
-    cpu_row_function *row = cpu->kernels->elementwise[launch->opcode][last->as];
+    cpu_row_function *row = cpu_row_find(cpu->kernels, launch->opcode, last->as);
     bool converts = false;
     (void)fault;
     for (int k = 0; k < launch->n_inputs; k++) {
@@ -228,6 +265,11 @@ static int elementwise_run(struct cpu *cpu, const struct launch *launch, struct 
         run.data[k + 1] = launch->inputs[k].data;
         run.stride[k + 1] = launch->inputs[k].strides[0];
     }
+    uint64_t parameters[2];
+    for (unsigned i = 0; i < launch->attributes.n_floats; i++) {
+        parameters[i] = parameter_make(launch->attributes.floats[i], last->as);
+        run.data[launch->n_inputs + 1 + i] = (char *)&parameters[i];
+    }
     row(&run);
     return STATUS_OK;
 }
@@ -238,7 +280,7 @@ void cpu_launch_flat(struct device *device, const struct flat_launch *launches, 
         const struct flat_launch *launch = &launches[i];
         const struct cpu_row run = {
             launch->elements, {launch->data[0], launch->data[1], launch->data[2], launch->data[3]}, {1, 1, 1, 1}};
-        cpu->kernels->elementwise[launch->opcode][launch->dtype](&run);
+        cpu_row_find(cpu->kernels, launch->opcode, launch->dtype)(&run);
     }
 }
 
@@ -252,7 +294,14 @@ static int cast_run(struct cpu *cpu, const struct launch *launch, struct cpu_job
     return STATUS_OK;
 }
 
-CPU_KERNELS_FOUND(elementwise)
+static uint32_t elementwise_found(const struct device *device, unsigned opcode) {
+    uint32_t found = 0;
+    (void)device;
+    for (unsigned dtype = 0; dtype < DTYPE_COUNT; dtype++) {
+        found |= (uint32_t)(cpu_row_numbers[op_place(opcode)][dtype] != CPU_ROW_NONE) << dtype;
+    }
+    return found;
+}
 
 const struct cpu_kernel cpu_kernel_elementwise = {{.dtypes = elementwise_found, .converts = cpu_converts_tiles},
                                                   elementwise_run};

@@ -9,11 +9,12 @@
 
 #include "proto/ops/op.h"
 
-/* One run along the innermost axis: n elements of the output and up to three inputs. */
+/* One run along the innermost axis: n elements of the output and up to three arguments, which are inputs and then attributes. An attribute
+ * is one element of the row's dtype, or of f32 in a row of halves. */
 struct cpu_row {
     int64_t n;
     char *data[4];     /* output, inputs… */
-    int64_t stride[4]; /* in elements; the output's is 1, except of COPY and CAST */
+    int64_t stride[4]; /* in elements; the output's is 1, except of COPY and CAST. The stride of an attribute is 0 */
 };
 typedef void cpu_row_function(const struct cpu_row *row);
 
@@ -59,10 +60,29 @@ typedef void cpu_random_function(const struct cpu_random *random, int64_t begin,
 typedef void cpu_product_function(int64_t rows, int64_t columns, int64_t depth, const void *a, const void *b, void *c,
                                   int64_t c_stride);
 
-/* NULL: no such kernel. Entries of the tables are indexed by opcode and the dtype presented (of the last input). */
+/* The row functions of elementwise operations: CPU_ROW_add_f32 … */
+enum cpu_row_number {
+    CPU_ROW_NONE,
+    CPU_ROW_where_1,
+    CPU_ROW_where_2,
+    CPU_ROW_where_4,
+    CPU_ROW_where_8,
+    CPU_ROW_copy_1,
+    CPU_ROW_copy_2,
+    CPU_ROW_copy_4,
+    CPU_ROW_copy_8,
+#define CPU_ROW_NUMBER(name, inputs, parameters, dtype, result) CPU_ROW_##name##_##dtype,
+    OP_FORMULAS(CPU_ROW_NUMBER) OP_FORMULAS_HALF(CPU_ROW_NUMBER)
+#undef CPU_ROW_NUMBER
+        CPU_ROW_COUNT
+};
+
+/* NULL: no such kernel. Entries of the tables are indexed by the operation's place in its family (op_place()) and the dtype presented (of
+ * the last input); those of `elementwise` by the number of the row function, which cpu_row_find() finds: pointers are
+ * relocated when a process starts, so there is one for each function and not one for each operation and dtype. */
 struct cpu_kernels {
     const char *level; /* "avx512" */
-    cpu_row_function *(*elementwise)[DTYPE_COUNT];
+    cpu_row_function *const *elementwise;
     cpu_row_function *(*cast)[DTYPE_COUNT]; /* [from][to] */
     const struct cpu_reduction *(*reductions)[DTYPE_COUNT];
     cpu_row_function *(*linear)[DTYPE_COUNT]; /* [activation][dtype]: of a product and a bias; halves as f32 */
@@ -74,6 +94,12 @@ struct cpu_kernels {
     /* Later stores come after all that has been streamed. */
     void (*stream_end)(void);
 };
+
+/* The row function that computes an elementwise operation (not cast) in a dtype; CPU_ROW_NONE: none does. */
+extern const uint16_t cpu_row_numbers[OP_PLACES_ELEMENTWISE][DTYPE_COUNT];
+static inline cpu_row_function *cpu_row_find(const struct cpu_kernels *kernels, unsigned opcode, unsigned dtype) {
+    return kernels->elementwise[cpu_row_numbers[op_place(opcode)][dtype]];
+}
 
 /* The best level that this processor has. */
 const struct cpu_kernels *cpu_kernels_choose(void);

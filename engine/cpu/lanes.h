@@ -46,10 +46,10 @@ enum { CPU_BLOCK = 256 }; /* elements in the buffers through which f16 and bf16 
     X(I32, i32, int32_t, uint32_t, INT32_MIN, INT32_MAX)                                                               \
     X(I64, i64, int64_t, uint64_t, INT64_MIN, INT64_MAX)
 
-extern cpu_row_function *CPU_NAME(elementwise)[OP_CODE_MAX][DTYPE_COUNT];
+extern cpu_row_function *const CPU_NAME(elementwise)[CPU_ROW_COUNT];
 extern cpu_row_function *CPU_NAME(cast)[DTYPE_COUNT][DTYPE_COUNT];
-extern const struct cpu_reduction *CPU_NAME(reductions)[OP_CODE_MAX][DTYPE_COUNT];
+extern const struct cpu_reduction *CPU_NAME(reductions)[OP_PLACES_REDUCE][DTYPE_COUNT];
 extern cpu_row_function *CPU_NAME(linear)[OP_ACTIVATION_COUNT][DTYPE_COUNT];
-extern const struct cpu_softmax *CPU_NAME(softmax)[OP_CODE_MAX][DTYPE_COUNT];
-extern cpu_random_function *CPU_NAME(random)[OP_CODE_MAX][DTYPE_COUNT];
+extern const struct cpu_softmax *CPU_NAME(softmax)[OP_PLACES_SOFTMAX][DTYPE_COUNT];
+extern cpu_random_function *CPU_NAME(random)[OP_PLACES_CREATE][DTYPE_COUNT];
 cpu_product_function CPU_NAME(product_u32), CPU_NAME(product_u64), CPU_NAME(product_bool);

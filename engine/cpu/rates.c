@@ -52,7 +52,7 @@ static double rate_within(double amount, uint64_t ns, double rate) {
 
 /* An addition over more than the second-level cache holds. */
 static double measure_bytes(const struct cpu *cpu, float *room) {
-    cpu_row_function *add = cpu->kernels->elementwise[OP_ADD][DTYPE_F32];
+    cpu_row_function *add = cpu_row_find(cpu->kernels, OP_ADD, DTYPE_F32);
     const size_t bytes = PASS_FLOATS * sizeof *room;
     uint64_t best = UINT64_MAX;
     memset(room, 0, 3 * bytes); /* the pages come now */

@@ -269,7 +269,7 @@ static int reduce_run(struct cpu *cpu, const struct launch *launch, struct cpu_j
     job_init(&job, launch);
     job.base.cpu = cpu;
     const struct operand *x = &launch->inputs[0];
-    job.reduction = cpu->kernels->reductions[launch->opcode][x->as];
+    job.reduction = cpu->kernels->reductions[op_place(launch->opcode)][x->as];
     job.cast = x->as != x->dtype ? cpu->kernels->cast[x->dtype][x->as] : NULL;
     int64_t blocks = job.lines * job.columns;
     double outputs = (double)job.lines * (double)job.width;

@@ -4,16 +4,27 @@
 
 #define ROW_OF_1(name, T, R, formula) ROW1(name, T, R, formula(a))
 #define ROW_OF_2(name, T, R, formula) ROW2(name, T, R, formula(a, b))
-#define ROW(name, inputs, dtype, result)                                                                               \
+#define ROW(name, inputs, parameters, dtype, result)                                                                   \
     ROW_OF_##inputs(row_##name##_##dtype, FORMULA_TYPE_##dtype, FORMULA_TYPE_##result, formula_##name##_##dtype)
-#define ROW_HALF(name, inputs, dtype, result)                                                                          \
-    HALF_ROW(row_##name##_##dtype, dtype, inputs, row_##name##_f32, DTYPE_IS_##result)
+/* By inputs and parameters. */
+#define LOOP_OF_10 LOOP1
+#define LOOP_OF_11 LOOP2
+#define LOOP_OF_12 LOOP3
+#define LOOP_OF_20 LOOP2
+#define LOOP_OF_21 LOOP3
+#define LOOP_OF_30 LOOP3
+#define LOOP_ROW(name, inputs, parameters, dtype, result)                                                              \
+    LOOP_OF_##inputs##parameters(row_##name##_##dtype, FORMULA_TYPE_##dtype, FORMULA_TYPE_##result,                    \
+                                 formula_##name##_##dtype)
+#define ROW_HALF(name, inputs, parameters, dtype, result)                                                              \
+    HALF_ROW(row_##name##_##dtype, dtype, inputs, parameters, row_##name##_f32, DTYPE_IS_##result)
 enum { DTYPE_IS_f16, DTYPE_IS_bool, DTYPE_IS_bf16 = DTYPE_IS_f16 };
 
 /* The generated rows of pow get other names here, since pow has rows of its own below. */
 #define row_pow_f32 general_pow_f32
 #define row_pow_f64 general_pow_f64
-OP_FORMULAS(ROW)
+OP_FORMULAS_ALL(ROW)
+OP_FORMULAS_FEW(LOOP_ROW)
 OP_FORMULAS_HALF(ROW_HALF)
 #undef row_pow_f32
 #undef row_pow_f64
@@ -58,14 +69,10 @@ WHERE_ROW(where_8, uint64_t)
 /* ---- the table ---- */
 
 /* clang-format off */
-#define copy_1 CPU_NAME(copy_1)
-#define copy_2 CPU_NAME(copy_2)
-#define copy_4 CPU_NAME(copy_4)
-#define copy_8 CPU_NAME(copy_8)
-#define ENTRY(ID, DTYPE, formula) [OP_##ID][DTYPE_##DTYPE] = row_##formula,
-cpu_row_function *CPU_NAME(elementwise)[OP_CODE_MAX][DTYPE_COUNT] = {
-    OP_FORMULA_TABLE(ENTRY)
-    [OP_WHERE] = CPU_BY_SIZE(where),
-    [OP_COPY] = CPU_BY_SIZE(copy),
+#define WHERE(size) [CPU_ROW_where_##size] = where_##size, [CPU_ROW_copy_##size] = CPU_NAME(copy_##size),
+#define FUNCTION(name, inputs, parameters, dtype, result) [CPU_ROW_##name##_##dtype] = row_##name##_##dtype,
+cpu_row_function *const CPU_NAME(elementwise)[CPU_ROW_COUNT] = {
+    WHERE(1) WHERE(2) WHERE(4) WHERE(8)
+    OP_FORMULAS(FUNCTION) OP_FORMULAS_HALF(FUNCTION)
 };
 /* clang-format on */

@@ -116,9 +116,9 @@ RANDOM_FUNCTION(normal_bf16, uint16_t, float, CPU_BLOCK, NORMAL(true), STORE_BF1
 RANDOM_FUNCTION(normal_f32, float, float, CPU_BLOCK, NORMAL(false), STORE_PLAIN)
 RANDOM_FUNCTION(normal_f64, double, double, RANDOM_WIDE, normal_wide_numbers(&lanes, random, buffer), STORE_PLAIN)
 
-cpu_random_function *CPU_NAME(random)[OP_CODE_MAX][DTYPE_COUNT] = {
-    [OP_UNIFORM] =
+cpu_random_function *CPU_NAME(random)[OP_PLACES_CREATE][DTYPE_COUNT] = {
+    [OP_PLACE_UNIFORM] =
         {[DTYPE_F16] = uniform_f16, [DTYPE_BF16] = uniform_bf16, [DTYPE_F32] = uniform_f32, [DTYPE_F64] = uniform_f64},
-    [OP_NORMAL] =
+    [OP_PLACE_NORMAL] =
         {[DTYPE_F16] = normal_f16, [DTYPE_BF16] = normal_bf16, [DTYPE_F32] = normal_f32, [DTYPE_F64] = normal_f64},
 };

@@ -386,15 +386,15 @@ HALF_POSITIONS(argmin_bf16, bf16, argmin_f32)
     {[DTYPE_I64] = &name##_u64, [DTYPE_U64] = &name##_u64, [DTYPE_F16] = &name##_f16, [DTYPE_BF16] = &name##_bf16,     \
      [DTYPE_F32] = &name##_f32, [DTYPE_F64] = &name##_f64}
 
-const struct cpu_reduction *CPU_NAME(reductions)[OP_CODE_MAX][DTYPE_COUNT] = {
-    [OP_SUM] = SUMS(sum),
-    [OP_PROD] = SUMS(prod),
-    [OP_MEAN] = {[DTYPE_F16] = &mean_f16, [DTYPE_BF16] = &mean_bf16, [DTYPE_F32] = &mean_f32, [DTYPE_F64] = &mean_f64},
-    [OP_MAX] = ALL_DTYPES(max),
-    [OP_MIN] = ALL_DTYPES(min),
-    [OP_ANY] = {[DTYPE_BOOL] = &any_bool},
-    [OP_ALL] = {[DTYPE_BOOL] = &all_bool},
-    [OP_ARGMAX] = ALL_DTYPES(argmax),
-    [OP_ARGMIN] = ALL_DTYPES(argmin),
+const struct cpu_reduction *CPU_NAME(reductions)[OP_PLACES_REDUCE][DTYPE_COUNT] = {
+    [OP_PLACE_SUM] = SUMS(sum),
+    [OP_PLACE_PROD] = SUMS(prod),
+    [OP_PLACE_MEAN] = {[DTYPE_F16] = &mean_f16, [DTYPE_BF16] = &mean_bf16, [DTYPE_F32] = &mean_f32, [DTYPE_F64] = &mean_f64},
+    [OP_PLACE_MAX] = ALL_DTYPES(max),
+    [OP_PLACE_MIN] = ALL_DTYPES(min),
+    [OP_PLACE_ANY] = {[DTYPE_BOOL] = &any_bool},
+    [OP_PLACE_ALL] = {[DTYPE_BOOL] = &all_bool},
+    [OP_PLACE_ARGMAX] = ALL_DTYPES(argmax),
+    [OP_PLACE_ARGMIN] = ALL_DTYPES(argmin),
 };
 /* clang-format on */

@@ -126,8 +126,7 @@ SOFTMAX_STEPS(double, f64, exp)
         T buffer[CPU_BLOCK];                                                                                           \
         if (n > CPU_BLOCK) {                                                                                           \
             double maximum = maximum_of_##half(n, x, x_stride);                                                        \
-            softmax_write_##half(n, x, x_stride, out, out_stride, maximum,                                             \
-                                 sum_of_##half(n, x, x_stride, maximum));                                              \
+            softmax_write_##half(n, x, x_stride, out, out_stride, maximum, sum_of_##half(n, x, x_stride, maximum));    \
             return;                                                                                                    \
         }                                                                                                              \
         load_##half(n, x, x_stride, buffer);                                                                           \
@@ -160,13 +159,13 @@ SOFTMAX_ROW(bf16, uint16_t, float, f32)
 SOFTMAX_ROW(f32, float, float, f32)
 SOFTMAX_ROW(f64, double, double, f64)
 
-const struct cpu_softmax *CPU_NAME(softmax)[OP_CODE_MAX][DTYPE_COUNT] = {
-    [OP_SOFTMAX] = {[DTYPE_F16] = &table_softmax_f16,
-                    [DTYPE_BF16] = &table_softmax_bf16,
-                    [DTYPE_F32] = &table_softmax_f32,
-                    [DTYPE_F64] = &table_softmax_f64},
-    [OP_LOG_SOFTMAX] = {[DTYPE_F16] = &table_log_softmax_f16,
-                        [DTYPE_BF16] = &table_log_softmax_bf16,
-                        [DTYPE_F32] = &table_log_softmax_f32,
-                        [DTYPE_F64] = &table_log_softmax_f64},
+const struct cpu_softmax *CPU_NAME(softmax)[OP_PLACES_SOFTMAX][DTYPE_COUNT] = {
+    [OP_PLACE_SOFTMAX] = {[DTYPE_F16] = &table_softmax_f16,
+                          [DTYPE_BF16] = &table_softmax_bf16,
+                          [DTYPE_F32] = &table_softmax_f32,
+                          [DTYPE_F64] = &table_softmax_f64},
+    [OP_PLACE_LOG_SOFTMAX] = {[DTYPE_F16] = &table_log_softmax_f16,
+                              [DTYPE_BF16] = &table_log_softmax_bf16,
+                              [DTYPE_F32] = &table_log_softmax_f32,
+                              [DTYPE_F64] = &table_log_softmax_f64},
 };

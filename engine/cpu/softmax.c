@@ -72,7 +72,7 @@ static int softmax_run(struct cpu *cpu, const struct launch *launch, struct cpu_
     int64_t size = (int64_t)dtype_size((enum dtype)x->dtype);
     int last = x->rank - 1;
     struct job job = {.base = {.cpu = cpu, .run = job_part, .lane_bytes = sizeof(struct row)},
-                      .softmax = cpu->kernels->softmax[launch->opcode][x->dtype],
+                      .softmax = cpu->kernels->softmax[op_place(launch->opcode)][x->dtype],
                       .walk = {.rank = last, .arrays = 2},
                       .origin = {out->data, x->data},
                       .rows = 1,

@@ -8,7 +8,7 @@ namespace {
 
 /* f16, bf16 and f8 are widened first; narrow integers widen to int32_t by themselves, whether they have a sign or not. */
 template <typename T, typename R> struct cast {
-    enum { inputs = 1 };
+    enum { inputs = 1, parameters = 0 };
     typedef T first, second, third;
     typedef R result;
     static __device__ __forceinline__ R apply(T a, T, T) {
@@ -23,7 +23,7 @@ template <typename T> constexpr bool cast_common() {
 
 /* Everything except zero is true, also a NaN. */
 template <typename T> struct cast_truth {
-    enum { inputs = 1 };
+    enum { inputs = 1, parameters = 0 };
     typedef T first, second, third;
     typedef uint8_t result;
     static __device__ __forceinline__ uint8_t apply(T a, T, T) {

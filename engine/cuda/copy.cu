@@ -118,7 +118,7 @@ __global__ void __launch_bounds__(SPACE_THREADS)
 }
 
 template <typename T> struct copy {
-    enum { inputs = 1 };
+    enum { inputs = 1, parameters = 0 };
     typedef T first, second, third, result;
     static __device__ __forceinline__ T apply(T a, T, T) {
         return a;

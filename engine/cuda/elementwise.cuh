@@ -1,6 +1,7 @@
 /* The kernel of every elementwise operation, cast and copy: a template over the function F of one element. CUDA C++ only.
  *
- * F has F::inputs, the types F::first, F::second, F::third of its inputs, F::result, and F::apply(a, b, c). If `lanes` is more than 1, a
+ * F has F::inputs, the number F::parameters of arguments after the inputs that are attributes, the types F::first, F::second, F::third of
+ * its arguments, F::result, and F::apply(a, b, c). If `lanes` is more than 1, a
  * position of the space is that many elements, which one access reads or writes (an input that has one value for all of them is
  * read once). One thread reads all inputs of a position and then writes its result: so the output may be an input's memory. */
 #pragma once
@@ -34,6 +35,21 @@ template <class F, int lanes> struct elementwise_inputs {
 };
 
 template <class F, int lanes>
+__device__ __forceinline__ void elementwise_parameters(const double *parameter, elementwise_inputs<F, lanes> &in) {
+    if constexpr (F::parameters > 0) {
+#pragma unroll
+        for (int i = 0; i < lanes; i++) {
+            if constexpr (F::inputs == 1) {
+                in.b.lane[i] = (typename F::second)parameter[0];
+            }
+            if constexpr (F::inputs + F::parameters == 3) {
+                in.c.lane[i] = (typename F::third)parameter[F::parameters - 1];
+            }
+        }
+    }
+}
+
+template <class F, int lanes>
 __device__ __forceinline__ void elementwise_read(const struct space_arguments &arguments, const int64_t *offset,
                                                  elementwise_inputs<F, lanes> &in) {
     const int64_t *together = arguments.space.inner_stride;
@@ -44,6 +60,7 @@ __device__ __forceinline__ void elementwise_read(const struct space_arguments &a
     if constexpr (F::inputs > 2) {
         in.c = elementwise_load<typename F::third, lanes>(arguments.data[3], offset[3], together[3] != 0);
     }
+    elementwise_parameters<F, lanes>(arguments.parameter, in);
 }
 
 template <class F, int lanes>
@@ -148,6 +165,9 @@ template <typename T, typename... Others> constexpr int elementwise_size() {
     ((size = (int)sizeof(Others) > size ? (int)sizeof(Others) : size), ...);
     return size;
 }
+
+/* elementwise_few.cu: kernels in the order of OP_FORMULAS_FEW. */
+extern const struct space_kernels elementwise_few[];
 
 /* All versions, the wide ones with 16 bytes of the largest type at a time. */
 template <class F, bool flat = true> constexpr struct space_kernels elementwise_kernels() {

@@ -1,11 +1,14 @@
 #include "engine/cuda/space.h"
 
+#include <string.h>
+
 /* Rows and tiles stay below this, with room for the positions of a last, incomplete tile. */
 #define COUNT_MAX (INT32_MAX - 4096)
 
 enum {
     WARP_LOG = 5,
-    BLOCKS_PER_PROCESSOR = 32, /* four times as many as a processor runs at once, so that none is idle for long at the end */
+    BLOCKS_PER_PROCESSOR =
+        32, /* four times as many as a processor runs at once, so that none is idle for long at the end */
 };
 
 struct divisor divisor_make(uint32_t extent) {
@@ -70,6 +73,9 @@ void space_plan_init(struct space_plan *plan, const struct launch *launch) {
     const struct operand *out = &launch->output;
     *plan = (struct space_plan){
         .operands = launch->n_inputs + 1, .rank = out->rank ? out->rank : 1, .lanes = 1, .shape = {1}};
+    plan->dtype = launch->n_inputs ? launch->inputs[0].dtype : out->dtype;
+    for (unsigned i = 0; i < launch->attributes.n_floats && i < SPACE_PARAMETERS; i++)
+        plan->parameter[i] = launch->attributes.floats[i];
     for (int i = 0; i < out->rank; i++)
         plan->shape[i] = out->shape[i];
     for (int k = 0; k < plan->operands; k++) {
@@ -201,13 +207,14 @@ int space_start(const void *kernel, unsigned blocks, const void *arguments, stru
 
 static int plan_launch(const struct cuda *cuda, struct space_plan *plan, space_kernel *kernel, struct fault *fault,
                        cudaStream_t stream) {
-    struct space_arguments arguments = {.tail = plan->tail};
+    struct space_arguments arguments = {.tail = plan->tail, .dtype = plan->dtype};
     if (!space_make(plan, &arguments.space)) {
         struct space_plan second;
         space_plan_cut(plan, &second);
         int code = plan_launch(cuda, plan, kernel, fault, stream);
         return code == STATUS_OK ? plan_launch(cuda, &second, kernel, fault, stream) : code;
     }
+    memcpy(arguments.parameter, plan->parameter, sizeof arguments.parameter);
     for (int k = 0; k < plan->operands; k++)
         arguments.data[k] = plan->data[k];
     return space_start((const void *)kernel, space_blocks(cuda, arguments.space.tiles), &arguments, fault, stream);
@@ -223,7 +230,8 @@ static bool plan_is_flat(const struct space_plan *plan) {
 
 static int plan_launch_flat(const struct cuda *cuda, const struct space_plan *plan, flat_kernel *kernel,
                             struct fault *fault, cudaStream_t stream) {
-    struct flat_arguments arguments = {.positions = plan->shape[0], .tail = plan->tail};
+    struct flat_arguments arguments = {.positions = plan->shape[0], .tail = plan->tail, .dtype = plan->dtype};
+    memcpy(arguments.parameter, plan->parameter, sizeof arguments.parameter);
     for (int k = 0; k < plan->operands; k++)
         arguments.data[k] = plan->data[k];
     int64_t tiles = arguments.positions / (SPACE_THREADS * SPACE_UNROLL_WIDE) + 1;
@@ -237,5 +245,9 @@ int space_launch(const struct cuda *cuda, const struct launch *launch, const str
     bool wide = space_plan_widen(&plan, kernels->lanes);
     if (wide && kernels->flat && plan_is_flat(&plan))
         return plan_launch_flat(cuda, &plan, kernels->flat, fault, stream);
+    if (wide && !kernels->wide) {
+        space_plan_init(&plan, launch);
+        wide = false;
+    }
     return plan_launch(cuda, &plan, wide ? kernels->wide : kernels->narrow, fault, stream);
 }

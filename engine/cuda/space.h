@@ -17,6 +17,7 @@ extern "C" {
 
 enum {
     SPACE_OPERANDS = 4,
+    SPACE_PARAMETERS = 2,
     SPACE_THREADS = 256,
     SPACE_UNROLL = 4,      /* positions that a thread takes from a tile, if a position is one element */
     SPACE_UNROLL_WIDE = 2, /* the same if a position is several elements */
@@ -53,20 +54,24 @@ struct space {
 struct space_arguments {
     char *data[SPACE_OPERANDS];
     struct space space;
-    uint32_t tail; /* elements after the last position, fewer than `lanes`; if there are any, the space has one row */
+    double parameter[SPACE_PARAMETERS]; /* attributes that a formula takes */
+    uint32_t tail;  /* elements after the last position, fewer than `lanes`; if there are any, the space has one row */
+    uint32_t dtype; /* enum dtype: of the first input, for kernels that read several */
 };
 typedef void space_kernel(const struct space_arguments arguments);
 
 /* The same if all operands lie without gaps, which is nearly always so: the number of a position is its place in each operand. So the
- * kernel divides nothing, and a launch has 48 bytes of arguments instead of 448. */
+ * kernel divides nothing, and a launch has 64 bytes of arguments instead of 464. */
 struct flat_arguments {
     char *data[SPACE_OPERANDS];
     int64_t positions;
-    uint32_t tail;
+    double parameter[SPACE_PARAMETERS];
+    uint32_t tail, dtype;
 };
 typedef void flat_kernel(const struct flat_arguments arguments);
 
-/* Three versions of a kernel; `wide` and `flat` take positions of `lanes` elements. NULL: there is no such kernel. */
+/* Three versions of a kernel; `wide` and `flat` take positions of `lanes` elements. NULL: there is no such kernel, and `narrow` takes its
+ * place. */
 struct space_kernels {
     space_kernel *wide, *narrow;
     flat_kernel *flat;
@@ -75,9 +80,9 @@ struct space_kernels {
 
 /* For cuda_kernel_walk: tells of each of these kernels that exists. */
 static inline bool space_walk(const struct space_kernels *kernels, bool common, cuda_kernel_seen *seen, void *context) {
-    return !kernels->narrow ||
-           ((!kernels->flat || seen(context, common, (const void *)kernels->flat)) &&
-            seen(context, common, (const void *)kernels->wide) && seen(context, common, (const void *)kernels->narrow));
+    return !kernels->narrow || ((!kernels->flat || seen(context, common, (const void *)kernels->flat)) &&
+                                (!kernels->wide || seen(context, common, (const void *)kernels->wide)) &&
+                                seen(context, common, (const void *)kernels->narrow));
 }
 
 /* Shape and strides of all operands while they are arranged: the inner axis is the last one. */
@@ -88,6 +93,8 @@ struct space_plan {
     int64_t strides[SPACE_OPERANDS][SHAPE_RANK_MAX];
     int64_t size[SPACE_OPERANDS]; /* bytes of an element */
     char *data[SPACE_OPERANDS];
+    double parameter[SPACE_PARAMETERS];
+    uint32_t dtype;
     bool across; /* an input's neighbours lie along the axis before the inner one */
 };
 

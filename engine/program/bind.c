@@ -121,6 +121,8 @@ int bind_elementwise(struct step *step) {
     if (code == STATUS_OK) {
         struct plan plan = bind_plan(step, &out, views, n_inputs);
         plan.weight = plan_weight(&step->session->order->cost, &out, NULL) * step->info->passes;
+        plan.attributes.floats = step->request->floats; /* the parameters of its formula */
+        plan.attributes.n_floats = step->request->n_floats;
         view_merge(all, (int)n_inputs + 1);
         code = plan_push(step->stream, &plan, step->fault);
     }

@@ -42,7 +42,7 @@ static bool signature_flat(const struct signature *signature, const struct tenso
                            unsigned n_inputs) {
     const struct op_kernel *kernel = signature->facts.kernel;
     if (op_info(signature->opcode)->family != OP_FAMILY_ELEMENTWISE || signature->facts.elements == 0 ||
-        kernel->needs || kernel->accepts || kernel->workspace)
+        kernel->needs || kernel->accepts || kernel->workspace || op_info(signature->opcode)->floats)
         return false;
     for (unsigned i = 0; i < n_inputs; i++)
         if (!shape_equal(types[i], &signature->type) ||

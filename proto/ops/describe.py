@@ -18,6 +18,8 @@ DTYPE_SETS = {
     "number": INTEGERS + FLOATS,
     "stored number": INTEGERS + FLOATS + F8,
     "ordered": ["bool"] + INTEGERS + FLOATS + F8,
+    "bits": ["bool"] + INTEGERS,
+    "wide float": ["f32", "f64"],
     "any": ["bool"] + INTEGERS + FLOATS,
     "every": DTYPES,
 }
@@ -29,6 +31,7 @@ DTYPE_RULES = {
     "floating": "the dtype to which the inputs promote; f32 for integers and bool",
     "compared": "bool, computed in the dtype to which the inputs promote",
     "logical": "bool, computed in bool",
+    "tested": "bool, computed in the dtype to which the inputs promote; f32 for integers and bool",
     "accumulated": "i64 for signed integers and bool, u64 for unsigned integers, else the input's dtype",
     "position": "i64",
     "searched": "i64, computed in the dtype to which the inputs promote",
@@ -59,10 +62,11 @@ TYPES = {
     "floats": ("d", "struct op_floats"),
 }
 FIELDS = {"number", "since", "family", "inputs", "outputs", "dtype", "dtypes", "shape", "attributes", "contract", "function",
-          "prototypes", "tolerance", "work", "flop", "passes", "formula", "derivative"}
+          "prototypes", "tolerance", "work", "flop", "passes", "formula", "layouts", "derivative"}
 OUTPUT_DTYPE_RULES = ["position", "same"]
 INPUTS_MAX = 8192
 OUTPUTS_MAX = 16  # OP_OUTPUTS_NAMED in op.h
+ARGUMENTS_MAX = 3  # of a formula: inputs, and attributes
 INTS_MAX = 1024
 # How many entries of a list the function in C takes if the description does not say `most`: proto/ops/op.h has the constants.
 LIST_MAX = {"shape": 8, "axes": 8, "ints": 128, "string": 128, "floats": 128}
@@ -152,6 +156,7 @@ class Operation:
         self.passes = fields.get("passes", 4)
         self.tolerance = fields.get("tolerance", {})
         self.formula = fields.get("formula", "none")
+        self.layouts = fields.get("layouts", "few")
         given = fields.get("attributes", [])
         if isinstance(given, str):
             self.struct, members = given, [{"name": key, **value} for key, value in file.sets[given].items()]
@@ -175,8 +180,7 @@ class Operation:
             raise Wrong(f"flop is 0 to 65535 and passes are 1 to 8, not {self.flop} and {self.passes}")
         if not 0 < self.number < 65536:
             raise Wrong(f"{self.number} is no number for an operation")
-        if self.formula != "none" and (self.family != "elementwise" or len(self.inputs) > 2):
-            raise Wrong("formulas are of elementwise operations with one or two inputs")
+        self.check_formula()
         if len(self.outputs) > OUTPUTS_MAX:
             raise Wrong(f"{len(self.outputs)} outputs, {OUTPUTS_MAX} are possible")
         if any(each.variadic for each in self.outputs) and len(self.outputs) > 1:
@@ -194,6 +198,19 @@ class Operation:
             raise Wrong(f"the attributes may be more than {INTS_MAX} integers")
         if self.dtype == "attribute" and not any(each.type == "dtype" for each in self.attributes):
             raise Wrong("no attribute is a dtype")
+
+    def check_formula(self):
+        if self.formula == "none":
+            return
+        if self.family != "elementwise" or len(self.inputs) + len(self.attributes) > ARGUMENTS_MAX:
+            raise Wrong(f"formulas are of elementwise operations with up to {ARGUMENTS_MAX} inputs and attributes")
+        if any(each.type != "float" for each in self.attributes) or (self.attributes and set(self.computed()) - set(FLOATS)):
+            raise Wrong("attributes of formulas are floats, and these formulas compute in floats")
+        if self.layouts not in ("all", "few"):
+            raise Wrong(f"layouts are all or few, not {self.layouts}")
+        unknown = set(self.formula) - set(DTYPES) - set(DTYPE_SETS) - {"modular"}
+        if unknown:
+            raise Wrong(f"{sorted(unknown)[0]} is neither a dtype nor a set of dtypes")
 
     def check_names(self):
         """Checks the names, which are members of one struct and parameters of one function in C."""
@@ -260,16 +277,23 @@ class Operation:
     def computed(self):
         """The dtypes in which the operation's formulas compute."""
         accepted = DTYPE_SETS[self.dtypes]
-        return {"floating": FLOATS, "logical": ["bool"]}.get(self.dtype, accepted)
+        floats = [each for each in FLOATS if each in accepted]
+        return {"floating": floats, "tested": floats, "logical": ["bool"]}.get(self.dtype, accepted)
 
     def formulas(self):
         """(dtype, name of the formula) for each dtype in which a formula computes."""
         if self.formula == "none":
             return []
-        named = {key: value for key, value in self.formula.items() if key != "modular"}
-        if self.formula.get("modular"):
-            named = {**{dtype: f"{self.name}_u{dtype[1:]}" for dtype in INTEGERS if dtype[0] == "i"}, **named}
-        return [(dtype, named.get(dtype, f"{self.name}_{dtype}")) for dtype in self.computed()]
+        return [(dtype, self.formula_of(dtype)) for dtype in self.computed()]
+
+    def formula_of(self, dtype):
+        """The formula that computes it in a dtype: its own, or another one, which is named for the dtype or for a set of dtypes; or that
+        of unsigned integers for signed ones."""
+        if dtype in self.formula:
+            return self.formula[dtype]
+        others = [name for key, name in self.formula.items() if key in DTYPE_SETS and key not in DTYPES and dtype in DTYPE_SETS[key]]
+        modular = self.formula.get("modular") and dtype in INTEGERS and dtype[0] == "i"
+        return f"{others[0] if others else self.name}_{'u' + dtype[1:] if modular else dtype}"
 
 
 class Family:

@@ -192,6 +192,7 @@ def table(files):
         print(fold_list(f"#define {mask(name)} (", [f"UINT32_C(1) << DTYPE_{each.upper()}" for each in of], ")", " |", " \\"))
     print()
     print_formulas(operations)
+    print_places(operations)
     for name, of in sets_of(operations).items():
         print_struct(name, of)
         print()
@@ -228,16 +229,34 @@ def print_others(operations, families):
 def print_formulas(operations):
     """From these lists each device makes its kernels, so that it has no table of its own."""
     operations = [each for each in operations if each.file.formulas]
-    formulas = [(each.name, len(each.inputs), dtype, "bool" if each.dtype == "compared" else dtype)
-                for each, dtype in describe.formulas_of(operations)]
     print_macro("X(ID, inputs, flop): elementwise operations.", "OP_ELEMENTWISE",
                [(each.id, len(each.inputs), each.flop) for each in operations])
-    print_macro("X(name, inputs, dtype, dtype of the result): formula_<name>_<dtype>() of engine/device/formula.h.", "OP_FORMULAS",
-               [row for row in formulas if row[2] not in describe.HALVES])
-    print_macro("The same for dtypes that compute by the formula for f32.", "OP_FORMULAS_HALF",
-               [row for row in formulas if row[2] in describe.HALVES])
+    rows = {(layouts, half): [] for layouts in ("all", "few") for half in (False, True)}
+    for each, dtype in describe.formulas_of(operations):
+        result = "bool" if each.dtype in ("compared", "tested") else dtype
+        row = (each.name, len(each.inputs), len(each.attributes), dtype, result)
+        rows[each.layouts, dtype in describe.HALVES].append(row)
+    print_macro("X(name, inputs, parameters, dtype, dtype of the result): formula_<name>_<dtype>() of engine/device/formula.h, whose arguments are elements of the inputs and then the operation's attributes. Here the operations of which devices have kernels for every layout;",
+                "OP_FORMULAS_ALL", rows["all", False])
+    print_macro("here those of which they have kernels for few layouts.", "OP_FORMULAS_FEW", rows["few", False])
+    print("#define OP_FORMULAS(X) OP_FORMULAS_ALL(X) OP_FORMULAS_FEW(X)\n")
+    print_macro("The same lists for dtypes that compute by the formula for f32.", "OP_FORMULAS_ALL_HALF", rows["all", True])
+    print_macro("And of few layouts.", "OP_FORMULAS_FEW_HALF", rows["few", True])
+    print("#define OP_FORMULAS_HALF(X) OP_FORMULAS_ALL_HALF(X) OP_FORMULAS_FEW_HALF(X)\n")
     print_macro("X(ID, DTYPE, formula): the formula that computes an operation in a dtype.", "OP_FORMULA_TABLE",
                [(each.id, dtype.upper(), name) for each in operations for dtype, name in each.formulas()])
+
+
+def print_places(operations):
+    """Numbers by which tables of one family's operations are small."""
+    print("/* An operation's place among those of its family: op_place(). Tables are indexed by it, since opcodes are far apart. */")
+    print("enum op_place_number {")
+    for name in dict.fromkeys(each.family for each in operations):
+        among = [each for each in operations if each.family == name]
+        for i, each in enumerate(among):
+            print(f"    OP_PLACE_{each.id} = {i},")
+        print(f"    OP_PLACES_{name.upper()} = {len(among)},")
+    print("};\n")
 
 
 # ---- operations.c ----
@@ -272,6 +291,10 @@ def rows(files):
         for each in of[0].scalars + of[0].lists:
             print_attribute_row(each)
         print("};")
+    print("\nconst uint8_t op_places[OP_CODE_MAX] = {")
+    for each in operations:
+        print(f"    [OP_{each.id}] = OP_PLACE_{each.id},")
+    print("};")
     print("\nconst struct op_info op_rows[OP_CODE_MAX] = {")
     for each in operations:
         print_row(each)

@@ -43,6 +43,7 @@ enum op_dtype_rule {
     OP_DTYPE_FLOATING,
     OP_DTYPE_COMPARED,
     OP_DTYPE_LOGICAL,
+    OP_DTYPE_TESTED,
     OP_DTYPE_ACCUMULATED,
     OP_DTYPE_POSITION,
     OP_DTYPE_SEARCHED,
@@ -204,6 +205,12 @@ struct op_info {
 
 /* By opcode; a row without a name is no operation. */
 extern const struct op_info op_rows[OP_CODE_MAX];
+
+/* Its place among the operations of its family, below OP_PLACES_<FAMILY>. */
+extern const uint8_t op_places[OP_CODE_MAX];
+static inline unsigned op_place(unsigned opcode) {
+    return op_places[opcode];
+}
 
 /* The number of ids that the operation uses up. */
 static inline unsigned op_request_outputs(const struct op_request *request) {

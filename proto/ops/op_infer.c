@@ -265,6 +265,7 @@ static inline __attribute__((always_inline)) int infer_dtype(const struct op_inf
         return STATUS_OK;
     case OP_DTYPE_COMPARED:
     case OP_DTYPE_LOGICAL:
+    case OP_DTYPE_TESTED:
         *out = DTYPE_BOOL;
         return STATUS_OK;
     case OP_DTYPE_ACCUMULATED:
@@ -310,6 +311,8 @@ enum dtype op_operand_dtype(unsigned opcode, const struct tensor_type *const inp
         return dtype_promote(inputs[0]->dtype, inputs[1]->dtype);
     case OP_DTYPE_LOGICAL:
         return DTYPE_BOOL;
+    case OP_DTYPE_TESTED:
+        return dtype_to_float(own); /* of one input */
     case OP_DTYPE_PRODUCT:
         return dtype_is_f8(own) ? own : out->dtype;
     case OP_DTYPE_NONE:

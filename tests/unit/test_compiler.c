@@ -125,9 +125,13 @@ Test(compiler, template_is_made_for_an_expression) {
 }
 
 /* A kernel that calls each formula that an elementwise operation has, of the text alone. */
-#define CALL_1 "(x);\n"
-#define CALL_2 "(x, y);\n"
-#define CALL(name, inputs, dtype, result) "    *out++ = formula_" #name "_" #dtype CALL_##inputs
+#define CALL_10 "(x);\n"
+#define CALL_11 "(x, y);\n"
+#define CALL_12 "(x, y, x);\n"
+#define CALL_20 CALL_11
+#define CALL_30 CALL_12
+#define CALL(name, inputs, parameters, dtype, result)                                                                  \
+    "    *out++ = formula_" #name "_" #dtype CALL_##inputs##parameters
 static const char calls[] = "extern \"C\" __global__ void formulas(double *out, int x, int y) {\n" OP_FORMULAS(CALL) "}\n";
 
 Test(compiler, formulas_compile_without_headers) {

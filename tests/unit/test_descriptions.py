@@ -44,14 +44,39 @@ class Descriptions(unittest.TestCase):
         files = read(head + '[two]\nnumber = 2\ndtype = "compared"\nformula = { bool = "one_u8" }\n'
                      '[three]\nnumber = 3\nformula = "none"\n')
         made = printed(generate.table, files)
-        for line in ["X(ONE, 1, 1)", "X(THREE, 1, 1)", "X(one, 1, u8, u8)", "X(two, 1, f64, bool)", "X(two, 1, f16, bool)",
+        for line in ["X(ONE, 1, 1)", "X(THREE, 1, 1)", "X(one, 1, 0, u8, u8)", "X(two, 1, 0, f64, bool)", "X(two, 1, 0, f16, bool)",
                      "X(TWO, BOOL, one_u8)", "X(TWO, F16, two_f16)"]:
             self.assertEqual(made.count(f"    {line}"), 1, line)
         self.assertNotIn("three_u8", made)
-        self.assertNotIn("X(two, 1, bool", made)
+        self.assertNotIn("X(two, 1, 0, bool", made)
         with self.assertRaises(SystemExit) as caught:
             printed(generate.table, read(head + 'formula = { bool = "one_u9" }\n'))
         self.assertIn("one: there is no formula one_u9 for bool", str(caught.exception))
+
+    def test_a_formula_may_be_named_for_a_set_of_dtypes_and_take_attributes(self):
+        head = GOOD.replace('"create"', '"elementwise"').replace("inputs = []", 'inputs = ["x"]\nformula = {}')
+        made = printed(generate.table, read(head + '[two]\nnumber = 2\nformula = { integer = "one" }\n'
+                       '[three]\nnumber = 3\ndtype = "floating"\nlayouts = "all"\n'
+                       'attributes = [{ name = "slope", type = "float" }]\n'))
+        for line in ["X(TWO, I16, one_i16)", "X(TWO, F32, two_f32)", "X(three, 1, 1, f32, f32)"]:
+            self.assertEqual(made.count(f"    {line}"), 1, line)
+        self.assertNotIn("X(two, 1, 0, u8", made)
+        lists = made.split("#define ")
+        self.assertIn("X(three, 1, 1, f64", next(each for each in lists if each.startswith("OP_FORMULAS_ALL(X)")))
+        self.assertIn("X(one, 1, 0, f64", next(each for each in lists if each.startswith("OP_FORMULAS_FEW(X)")))
+        for wrong, words in [('formula = { integers = "one" }', "integers is neither a dtype nor a set of dtypes"),
+                             ('attributes = [{ name = "n", type = "int" }]', "attributes of formulas are floats"),
+                             ('attributes = [{ name = "s", type = "float" }]', "these formulas compute in floats"),
+                             ('layouts = "some"', "layouts are all or few, not some"),
+                             ('inputs = ["a", "b", "c", "d"]', "with up to 3 inputs and attributes")]:
+            with self.assertRaises(SystemExit) as raised:
+                read(head + "[two]\nnumber = 2\n" + wrong + "\n")
+            self.assertIn(words, str(raised.exception))
+
+    def test_places_count_the_operations_of_a_family(self):
+        made = printed(generate.table, read(GOOD + '[two]\nnumber = 7\n[three]\nnumber = 3\nfamily = "elementwise"\n'))
+        for line in ["OP_PLACE_ONE = 0", "OP_PLACE_TWO = 1", "OP_PLACES_CREATE = 2", "OP_PLACE_THREE = 0", "OP_PLACES_ELEMENTWISE = 1"]:
+            self.assertEqual(made.count(f"    {line},"), 1, line)
 
     def test_what_is_wrong_is_told(self):
         for text, words in [
