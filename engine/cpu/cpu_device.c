@@ -19,7 +19,7 @@ static const size_t huge_page = (size_t)2 << 20;
 #if defined(__x86_64__)
 extern const struct cpu_kernels cpu_v2_kernels, cpu_v3_kernels, cpu_v4_kernels;
 
-const struct cpu_kernels *cpu_kernels_choose(void) {
+const struct cpu_kernels *cpu_kernels_level(unsigned number) {
     __builtin_cpu_init();
     /* f16c and lzcnt came with these or earlier; clang 14 cannot test for them. */
     bool v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
@@ -27,13 +27,15 @@ const struct cpu_kernels *cpu_kernels_choose(void) {
     bool v4 = v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
               __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
               __builtin_cpu_supports("avx512vl");
-    return v4 ? &cpu_v4_kernels : v3 ? &cpu_v3_kernels : &cpu_v2_kernels;
+    const struct cpu_kernels *const levels[] = {&cpu_v4_kernels, &cpu_v3_kernels, &cpu_v2_kernels, NULL};
+    number += v4 ? 0 : v3 ? 1 : 2;
+    return levels[number < 3 ? number : 3];
 }
 #else
 extern const struct cpu_kernels cpu_native_kernels;
 
-const struct cpu_kernels *cpu_kernels_choose(void) {
-    return &cpu_native_kernels;
+const struct cpu_kernels *cpu_kernels_level(unsigned number) {
+    return number == 0 ? &cpu_native_kernels : NULL;
 }
 #endif
 
@@ -264,7 +266,7 @@ static int cpu_open(const struct device_options *options, struct device **device
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a cpu device");
     }
     unsigned threads = options->threads ? options->threads : host_cores();
-    *cpu = (struct cpu){.base.vtable = &cpu_device_vtable, .kernels = cpu_kernels_choose()};
+    *cpu = (struct cpu){.base.vtable = &cpu_device_vtable, .kernels = cpu_kernels_level(0)};
     cpu->memory_total = options->memory_total ? options->memory_total
                                               : host_memory() / 5 * 4 / (options->sharers ? options->sharers : 1);
     threads = threads < THREADS_MAX ? threads : THREADS_MAX;

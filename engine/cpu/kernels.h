@@ -101,5 +101,5 @@ static inline cpu_row_function *cpu_row_find(const struct cpu_kernels *kernels, 
     return kernels->elementwise[cpu_row_numbers[op_place(opcode)][dtype]];
 }
 
-/* The best level that this processor has. */
-const struct cpu_kernels *cpu_kernels_choose(void);
+/* The levels that this processor has, the best one first; NULL behind the last one. */
+const struct cpu_kernels *cpu_kernels_level(unsigned number);

@@ -6,6 +6,8 @@
 /* The formulas, with this backend's functions of real numbers: vector_math.h for f32, libm for f64, whose results are within 1 ulp. */
 #define FORMULA_MATH_f32(function) vector_##function
 #define FORMULA_FMA_f32(a, b, c) CPU_FMA(a, b, c)
+#define FORMULA_WIDE(function) wide_##function
+#define FORMULA_POW_f32 vector_pow
 #include "engine/device/formula.h"
 
 /* z = expression of a. The contiguous loop stands alone, since the compiler vectorises only that loop well. */

@@ -20,14 +20,23 @@
     HALF_ROW(row_##name##_##dtype, dtype, inputs, parameters, row_##name##_f32, DTYPE_IS_##result)
 enum { DTYPE_IS_f16, DTYPE_IS_bool, DTYPE_IS_bf16 = DTYPE_IS_f16 };
 
-/* The generated rows of pow get other names here, since pow has rows of its own below. */
+/* The generated rows of some operations get other names here, since they have rows of their own below. */
 #define row_pow_f32 general_pow_f32
 #define row_pow_f64 general_pow_f64
+#define row_sin_f32 general_sin_f32
+#define row_cos_f32 general_cos_f32
+#define row_tan_f32 general_tan_f32
+#define row_fmod_f32 general_fmod_f32
+#define row_remainder_f32 general_remainder_f32
 OP_FORMULAS_ALL(ROW)
 OP_FORMULAS_FEW(LOOP_ROW)
-OP_FORMULAS_HALF(ROW_HALF)
 #undef row_pow_f32
 #undef row_pow_f64
+#undef row_sin_f32
+#undef row_cos_f32
+#undef row_tan_f32
+#undef row_fmod_f32
+#undef row_remainder_f32
 
 /* x**2 is by far the most common power, and a product is its correctly rounded value. */
 #define POW_ROW(name, T)                                                                                               \
@@ -38,6 +47,45 @@ OP_FORMULAS_HALF(ROW_HALF)
     }
 POW_ROW(f32, float)
 POW_ROW(f64, double)
+
+/* Elements for which a formula that vectorises does not hold: they are seldom, and computed once more by libm. The output may be an input, so
+ * its elements are kept. */
+#define MENDED_ROW(name, inputs, seldom, exact)                                                                        \
+    static void row_##name##_f32(const struct cpu_row *row) {                                                          \
+        float a[CPU_BLOCK], b[CPU_BLOCK] = {0};                                                                        \
+        for (int64_t i = 0; i < row->n; i += CPU_BLOCK) {                                                              \
+            int64_t n = row->n - i < CPU_BLOCK ? row->n - i : CPU_BLOCK;                                               \
+            struct cpu_row block = {.n = n, .data = {row->data[0] + i * (int64_t)sizeof(float)}, .stride = {1}};       \
+            for (int k = 1; k <= inputs; k++) {                                                                        \
+                block.data[k] = row->data[k] + i * row->stride[k] * (int64_t)sizeof(float);                            \
+                block.stride[k] = row->stride[k];                                                                      \
+                row_gather(n, sizeof(float), block.data[k], block.stride[k], k == 1 ? a : b);                          \
+            }                                                                                                          \
+            int found = 0;                                                                                             \
+            for (int64_t j = 0; j < n; j++) {                                                                          \
+                found |= seldom(a[j], b[j]);                                                                           \
+            }                                                                                                          \
+            general_##name##_f32(&block);                                                                              \
+            for (int64_t j = 0; found && j < n; j++) {                                                                 \
+                if (seldom(a[j], b[j])) {                                                                              \
+                    ((float *)(void *)block.data[0])[j] = exact(a[j], b[j]);                                           \
+                }                                                                                                      \
+            }                                                                                                          \
+        }                                                                                                              \
+    }
+#define MANY_TURNS(a, b) (__builtin_fabsf(a) >= WIDE_TURNS)
+#define LARGE_QUOTIENT(a, b) (__builtin_fabsf(a) >= __builtin_fabsf(b) * WIDE_QUOTIENT)
+#define EXACT_SIN(a, b) __builtin_sinf(a)
+#define EXACT_COS(a, b) __builtin_cosf(a)
+#define EXACT_TAN(a, b) __builtin_tanf(a)
+#define EXACT_REMAINDER(a, b) (float)formula_remainder_of_wide((double)__builtin_fmodf(a, b), (double)(b))
+MENDED_ROW(sin, 1, MANY_TURNS, EXACT_SIN)
+MENDED_ROW(cos, 1, MANY_TURNS, EXACT_COS)
+MENDED_ROW(tan, 1, MANY_TURNS, EXACT_TAN)
+MENDED_ROW(fmod, 2, LARGE_QUOTIENT, __builtin_fmodf)
+MENDED_ROW(remainder, 2, LARGE_QUOTIENT, EXACT_REMAINDER)
+
+OP_FORMULAS_HALF(ROW_HALF)
 
 /* ---- where: one row for each size of elements, since it only moves them ---- */
 

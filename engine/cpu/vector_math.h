@@ -108,3 +108,278 @@ static inline void vector_cosine_sine(float u, float *cosine, float *sine) {
     *cosine = bits_float(float_bits(first) ^ ((quadrant + 1) & 2) << 30);
     *sine = bits_float(float_bits(second) ^ (quadrant & 2) << 30);
 }
+
+/* ---- functions of f32 that compute in double ----
+ *
+ * Double has bits enough that sums, quotients and reductions of the argument need no second part, so that each function is one short
+ * polynomial whose error, 2^-30 of the result or less, hardly adds to that of the last rounding. Arguments are values of f32, or
+ * made of a few of them. Loops over them vectorise: integers are 64 bits wide, as doubles are, and no instruction is
+ * needed that only AVX-512 has for them. NaN, infinities, zeros and subnormal results come out as libm has them. */
+
+#if defined(__FMA__) || defined(__aarch64__)
+#define WIDE_FMA(a, b, c) __builtin_fma(a, b, c)
+#else
+#define WIDE_FMA(a, b, c) ((a) * (b) + (c))
+#endif
+#define WIDE_ROUND 6755399441055744.0 /* 1.5 · 2^52: adding it rounds to an integer, kept in the low bits */
+
+/* 2^n for the n that is in the low bits of `shifted`, -1022 <= n <= 1023. */
+static inline double wide_power(double shifted) {
+    return bits_double((double_bits(shifted) + 1023) << 52);
+}
+
+/* e^r - 1 for |r| <= ln(2)/2. */
+static inline double wide_expm1_near(double r) {
+    double p = 0.0001989198131397769;
+    p = WIDE_FMA(p, r, 0.0013934541928270264);
+    p = WIDE_FMA(p, r, 0.0083333100242252919);
+    p = WIDE_FMA(p, r, 0.041666456809677878);
+    p = WIDE_FMA(p, r, 0.16666666682534356);
+    p = WIDE_FMA(p, r, 0.50000000142862233);
+    return WIDE_FMA(p * r, r, r);
+}
+
+/* x = n · ln(2) + r: returns r, and n in the low bits of *shifted. e^±700 is beyond f32's range by far, and squares of it are in double's. */
+static inline double wide_exp_reduce(double x, double *shifted) {
+    double clamped = x < -700 ? -700 : x > 700 ? 700 : x;
+    *shifted = WIDE_FMA(clamped, 1.4426950408889634, WIDE_ROUND);
+    double n = *shifted - WIDE_ROUND;
+    return WIDE_FMA(n, -1.9082149292705877e-10, WIDE_FMA(n, -6.93147180369123816490e-01, clamped));
+}
+
+static inline double wide_exp(double x) {
+    double shifted, r = wide_exp_reduce(x, &shifted), power = wide_power(shifted);
+    double result = WIDE_FMA(power, wide_expm1_near(r), power);
+    return x != x ? x : x < -700 ? 0 : result;
+}
+
+static inline double wide_expm1(double x) {
+    double shifted, r = wide_exp_reduce(x, &shifted), power = wide_power(shifted);
+    double result = WIDE_FMA(power, wide_expm1_near(r), power - 1);
+    return x != x || x == 0 ? x : result;
+}
+
+static inline double wide_exp2(double x) {
+    double clamped = x < -1000 ? -1000 : x > 1000 ? 1000 : x;
+    double shifted = clamped + WIDE_ROUND, power = wide_power(shifted);
+    double r = (clamped - (shifted - WIDE_ROUND)) * 0.69314718055994531;
+    double result = WIDE_FMA(power, wide_expm1_near(r), power);
+    return x != x ? x : result;
+}
+
+/* ln(1 + f) for 1 + f in [sqrt(1/2), sqrt(2)): 2 artanh(s) with s = f / (2 + f). */
+static inline double wide_log_near(double f) {
+    double s = f / (2 + f), z = s * s;
+    double p = 0.096826392108786116;
+    p = WIDE_FMA(p, z, 0.11095632799585983);
+    p = WIDE_FMA(p, z, 0.14285878334073157);
+    p = WIDE_FMA(p, z, 0.19999999393441642);
+    p = WIDE_FMA(p, z, 0.33333333333691384);
+    return WIDE_FMA(p * z, 2 * s, 2 * s);
+}
+
+/* x = 2^n · (1 + f) with 1 + f as above, for normal x > 0; returns f. */
+static inline double wide_log_reduce(double x, double *n) {
+    const uint64_t root = 0x3fe6a09e667f3bcd, one = 0x3ff0000000000000;
+    uint64_t offset = double_bits(x) - root + one;
+    *n = bits_double(offset >> 52 | 0x4330000000000000) - (4503599627370496.0 + 1023);
+    return bits_double((offset & 0xfffffffffffff) + root) - 1;
+}
+
+/* The logarithm's values where there is no reduction: for 0, infinity, and below 0. */
+static inline double wide_log_special(double x, double result) {
+    double infinity = __builtin_inf();
+    double special = x == 0 ? -infinity : x == infinity ? infinity : __builtin_nan("");
+    return x > 0 && x < infinity ? result : special;
+}
+
+static inline double wide_log2(double x) {
+    double n, f = wide_log_reduce(x, &n);
+    return wide_log_special(x, WIDE_FMA(wide_log_near(f), 1.4426950408889634, n));
+}
+
+static inline double wide_log10(double x) {
+    double n, f = wide_log_reduce(x, &n);
+    return wide_log_special(x, WIDE_FMA(n, 0.30102999566398120, wide_log_near(f) * 0.43429448190325183));
+}
+
+/* Where 1 + x is in the middle range x itself is f, so that nothing is lost. */
+static inline double wide_log1p(double x) {
+    double n, f = wide_log_reduce(1 + x, &n);
+    double result = WIDE_FMA(n, 0.69314718055994531, wide_log_near(n == 0 ? x : f));
+    return x == 0 ? x : wide_log_special(1 + x, result);
+}
+
+/* sign(x) · |x|^y = 2^(y · log2|x|), with C's special cases. */
+static inline double wide_pow(double x, double y) {
+    double magnitude = __builtin_fabs(x), log = wide_log2(magnitude);
+    double exponent = y * log;
+    double result = wide_exp2(magnitude == 1 ? 0 : exponent);
+    bool whole = __builtin_rint(y) == y, odd = whole && __builtin_rint(y * 0.5) != y * 0.5;
+    result = odd ? __builtin_copysign(result, x) : result;
+    result = x < 0 && !whole && magnitude < __builtin_inf() ? __builtin_nan("") : result;
+    result = x != x || y != y ? x + y : result;
+    return y == 0 || x == 1 ? 1 : result;
+}
+
+static inline double wide_sinh(double x) {
+    double e = wide_expm1(__builtin_fabs(x));
+    return __builtin_copysign(0.5 * (e + e / (e + 1)), x);
+}
+
+static inline double wide_cosh(double x) {
+    double e = wide_exp(__builtin_fabs(x));
+    return 0.5 * (e + 1 / e);
+}
+
+static inline double wide_asinh(double x) {
+    double a = __builtin_fabs(x), result = wide_log1p(a + a * a / (1 + __builtin_sqrt(a * a + 1)));
+    return __builtin_copysign(a < __builtin_inf() ? result : a, x);
+}
+
+static inline double wide_acosh(double x) {
+    double t = x - 1, result = wide_log1p(t + __builtin_sqrt(t * (t + 2)));
+    return x < 1 ? __builtin_nan("") : result;
+}
+
+static inline double wide_atanh(double x) {
+    double a = __builtin_fabs(x);
+    return __builtin_copysign(0.5 * wide_log1p(2 * a / (1 - a)), x);
+}
+
+/* sin(r) and cos(r) for |r| <= π/4. */
+static inline double wide_sin_near(double r) {
+    double z = r * r;
+    double p = 2.7246868722877944e-06;
+    p = WIDE_FMA(p, z, -0.00019840063040804117);
+    p = WIDE_FMA(p, z, 0.0083333318306294292);
+    p = WIDE_FMA(p, z, -0.16666666663741367);
+    return WIDE_FMA(p * z, r, r);
+}
+static inline double wide_cos_near(double r) {
+    double z = r * r;
+    double p = -2.7298407652795173e-07;
+    p = WIDE_FMA(p, z, 2.4800580601354642e-05);
+    p = WIDE_FMA(p, z, -0.0013888887635227975);
+    p = WIDE_FMA(p, z, 0.04166666666422613);
+    return WIDE_FMA(p * z, z, WIDE_FMA(z, -0.5, 1.0));
+}
+
+/* x = q · π/2 + r, and q in the low bits of *shifted. π/2 is in three parts, of which the first two have 27 bits: q times each of them is
+ * exact while |x| < WIDE_TURNS. Callers compute greater arguments in another way. */
+#define WIDE_TURNS 1e8f
+static inline double wide_turn(double x, double *shifted) {
+    *shifted = WIDE_FMA(x, 0.63661977236758134, WIDE_ROUND);
+    double q = *shifted - WIDE_ROUND;
+    return WIDE_FMA(q, -5.7211887261098318e-18,
+                    WIDE_FMA(q, -9.9209357395935172e-10, WIDE_FMA(q, -1.570796325802803, x)));
+}
+
+static inline double wide_sin(double x) {
+    double shifted, r = wide_turn(x, &shifted);
+    uint64_t q = double_bits(shifted);
+    double result = q & 1 ? wide_cos_near(r) : wide_sin_near(r);
+    return x == 0 ? x : bits_double(double_bits(result) ^ (q & 2) << 62);
+}
+
+static inline double wide_cos(double x) {
+    double shifted, r = wide_turn(x, &shifted);
+    uint64_t q = double_bits(shifted);
+    double result = q & 1 ? wide_sin_near(r) : wide_cos_near(r);
+    return bits_double(double_bits(result) ^ ((q + 1) & 2) << 62);
+}
+
+static inline double wide_tan(double x) {
+    double shifted, r = wide_turn(x, &shifted), s = wide_sin_near(r), c = wide_cos_near(r);
+    uint64_t q = double_bits(shifted);
+    double result = (q & 1 ? -c : s) / (q & 1 ? s : c);
+    return x == 0 ? x : result;
+}
+
+/* The angle in the first octant, t = less / greater, is π/8 further from 0 than (t - 1) / (t + 1) + π/8: one quotient for both cases. */
+static inline double wide_atan2(double y, double x) {
+    double ay = __builtin_fabs(y), ax = __builtin_fabs(x), infinity = __builtin_inf();
+    bool both = ay == infinity && ax == infinity;
+    double more = both ? 1 : ay > ax ? ay : ax, less = both ? 1 : ay > ax ? ax : ay;
+    bool high = less > more * 0.41421356237309505;
+    double up = high ? less - more : less, down = high ? less + more : more;
+    double t = up / (down == 0 ? 1 : down), z = t * t;
+    double p = 0.050461281676035169;
+    p = WIDE_FMA(p, z, -0.086238966696005045);
+    p = WIDE_FMA(p, z, 0.11071260444313767);
+    p = WIDE_FMA(p, z, -0.14284145548273774);
+    p = WIDE_FMA(p, z, 0.19999977153974205);
+    p = WIDE_FMA(p, z, -0.33333333278951577);
+    double angle = WIDE_FMA(p * z, t, t) + (high ? 0.78539816339744831 : 0);
+    angle = ay > ax ? 1.5707963267948966 - angle : angle;
+    angle = __builtin_copysign(1.0, x) < 0 ? 3.1415926535897931 - angle : angle;
+    return x != x || y != y ? x + y : __builtin_copysign(angle, y);
+}
+
+static inline double wide_atan(double x) {
+    return wide_atan2(x, 1);
+}
+
+/* asin of |x|, or of √((1 - |x|) / 2) if |x| > 1/2. */
+static inline double wide_asin_near(double a) {
+    double z = a > 0.5 ? (1 - a) * 0.5 : a * a, s = a > 0.5 ? __builtin_sqrt(z) : a;
+    double p = 0.031029188821619702;
+    p = WIDE_FMA(p, z, 0.01053701429069186);
+    p = WIDE_FMA(p, z, 0.023621326564543202);
+    p = WIDE_FMA(p, z, 0.030268036998068824);
+    p = WIDE_FMA(p, z, 0.044647720763410573);
+    p = WIDE_FMA(p, z, 0.074999922989797629);
+    p = WIDE_FMA(p, z, 0.16666666686394632);
+    return WIDE_FMA(p * z, s, s);
+}
+
+static inline double wide_asin(double x) {
+    double a = __builtin_fabs(x), angle = wide_asin_near(a);
+    return __builtin_copysign(a > 0.5 ? 1.5707963267948966 - 2 * angle : angle, x);
+}
+
+static inline double wide_acos(double x) {
+    double a = __builtin_fabs(x), angle = wide_asin_near(a);
+    double far = x > 0 ? 2 * angle : 3.1415926535897931 - 2 * angle;
+    return a > 0.5 ? far : 1.5707963267948966 - __builtin_copysign(angle, x);
+}
+
+/* erfc(x) · e^(x²) · (1 + 2x) is smooth, also in (x - 3) / (x + 3), in which it is a polynomial up to 10.1. Beyond 10.1 erfc is 0 in f32,
+ * and beyond 11 a product of it with its argument. */
+static inline double wide_erfc(double x) {
+    double a = __builtin_fabs(x), clamped = a > 11 ? 11 : a;
+    double u = (clamped - 3) / (clamped + 3);
+    double p = 3.457203022732106e-05;
+    p = WIDE_FMA(p, u, 0.00013072565195228656);
+    p = WIDE_FMA(p, u, -0.0001243088338505175);
+    p = WIDE_FMA(p, u, -0.00079211683993969889);
+    p = WIDE_FMA(p, u, 0.0018919070060616789);
+    p = WIDE_FMA(p, u, 0.0025337312511889234);
+    p = WIDE_FMA(p, u, -0.023770358394307637);
+    p = WIDE_FMA(p, u, 0.068307416101561463);
+    p = WIDE_FMA(p, u, -0.11927373679128898);
+    p = WIDE_FMA(p, u, 0.12964519357444015);
+    p = WIDE_FMA(p, u, -0.047562290221121351);
+    p = WIDE_FMA(p, u, -0.13562110670220087);
+    p = WIDE_FMA(p, u, 1.2530080582390988);
+    double result = p * wide_exp(-clamped * clamped) / (1 + 2 * clamped);
+    result = a > 11 ? 0 : result;
+    return x < 0 ? 2 - result : result;
+}
+
+static inline double wide_hypot(double a, double b) {
+    double infinity = __builtin_inf(), result = __builtin_sqrt(a * a + b * b);
+    return __builtin_fabs(a) == infinity || __builtin_fabs(b) == infinity ? infinity : result;
+}
+
+/* What is left of a; exact while |a / b| < WIDE_QUOTIENT, for the product is. Callers compute greater quotients in another way. */
+#define WIDE_QUOTIENT 0x1p29f
+static inline double wide_fmod(double a, double b) {
+    double rest = a - __builtin_trunc(a / b) * b;
+    rest = __builtin_fabs(b) == __builtin_inf() && a - a == 0 ? a : rest;
+    return rest == 0 ? __builtin_copysign(rest, a) : rest;
+}
+
+static inline float vector_pow(float x, float y) {
+    return (float)wide_pow((double)x, (double)y);
+}

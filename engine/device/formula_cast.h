@@ -66,6 +66,18 @@ FORMULA_FUNCTION float bits_float(uint32_t bits) {
     return x;
 }
 
+FORMULA_FUNCTION uint64_t double_bits(double x) {
+    uint64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+FORMULA_FUNCTION double bits_double(uint64_t bits) {
+    double x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
 /* f64 to f32 by "round to odd". */
 FORMULA_FUNCTION float formula_odd(double x) {
     float nearest = (float)x;

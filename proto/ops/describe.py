@@ -19,7 +19,6 @@ DTYPE_SETS = {
     "stored number": INTEGERS + FLOATS + F8,
     "ordered": ["bool"] + INTEGERS + FLOATS + F8,
     "bits": ["bool"] + INTEGERS,
-    "wide float": ["f32", "f64"],
     "any": ["bool"] + INTEGERS + FLOATS,
     "every": DTYPES,
 }

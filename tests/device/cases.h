@@ -21,7 +21,7 @@ enum dtype op_case_partner(struct suite *suite, const struct op_case *row, enum 
 OP_OTHERS(OP_CASE)
 #undef OP_CASE
 
-/* For those that are: of one input, two, three (where). */
+/* For those that are: of one input, two, three. */
 void case_elementwise_1(struct suite *suite, const struct op_case *row);
 void case_elementwise_2(struct suite *suite, const struct op_case *row);
 void case_elementwise_3(struct suite *suite, const struct op_case *row);

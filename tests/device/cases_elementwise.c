@@ -1,5 +1,14 @@
 #include "tests/device/cases.h"
 
+/* Values for the attributes of a formula. */
+static struct op_packed case_attributes(struct suite *suite, unsigned opcode) {
+    static const double values[] = {0.01, 0.25, 1, 1.7, 20};
+    struct op_packed packed = {.n_floats = (unsigned)op_info(opcode)->floats};
+    for (unsigned i = 0; i < packed.n_floats; i++)
+        packed.floats[i] = values[suite_below(suite, sizeof values / sizeof *values)];
+    return packed;
+}
+
 /* An operation with one of its inputs consumed must give what it gives otherwise, and must not touch what others hold.
  */
 static void consumed_alone_and_shared(struct suite *suite, unsigned opcode, const enum dtype *dtypes, unsigned n,
@@ -15,9 +24,11 @@ static void consumed_alone_and_shared(struct suite *suite, unsigned opcode, cons
             if (shared)
                 holder = suite_attributes(suite, OP_RESHAPE, &inputs[which],
                                           SUITE_ATTRIBUTES(reshape, .shape = SUITE_LIST(-1)));
-            struct sample result = suite_run(
-                suite, &(struct suite_call){
-                           .opcode = opcode, .n_inputs = n, .inputs = pointers, .consume = (uint16_t)(1u << which)});
+            struct sample result = suite_run(suite, &(struct suite_call){.opcode = opcode,
+                                                                         .n_inputs = n,
+                                                                         .inputs = pointers,
+                                                                         .attributes = case_attributes(suite, opcode),
+                                                                         .consume = (uint16_t)(1u << which)});
             case_settle(suite, &result);
             if (shared)
                 case_settle(suite, &holder);
@@ -47,7 +58,7 @@ static void consumed_and_broadcast(struct suite *suite, unsigned opcode, enum dt
 }
 
 static void unary_once(struct suite *suite, const struct op_case *row, struct sample *x) {
-    struct sample result = suite_unary(suite, row->opcode, x);
+    struct sample result = suite_attributes(suite, row->opcode, x, case_attributes(suite, row->opcode));
     case_settle(suite, &result);
     suite_free(suite, x);
 }
@@ -124,8 +135,9 @@ void case_elementwise_2(struct suite *suite, const struct op_case *row) {
         consumed_and_broadcast(suite, row->opcode, a);
     }
     int64_t large = SUITE_REPEAT(CASE_LARGE);
-    struct sample a = suite_sample(suite, DTYPE_F32, 1, &large, row->fill);
-    struct sample b = suite_sample(suite, DTYPE_F32, 1, &large, row->fill);
+    enum dtype dtype = op_case_takes(row, DTYPE_F32) ? DTYPE_F32 : DTYPE_I32;
+    struct sample a = suite_sample(suite, dtype, 1, &large, row->fill);
+    struct sample b = suite_sample(suite, dtype, 1, &large, row->fill);
     binary_once(suite, row->opcode, &a, &b);
 }
 
@@ -145,18 +157,21 @@ static void case_cast(struct suite *suite, const struct op_case *row) {
     }
 }
 
-static void where_once(struct suite *suite, const struct op_case *row, int rank, const int64_t *shape) {
+/* where's first input is a bool; clip's promotes with the others. */
+static void ternary_once(struct suite *suite, const struct op_case *row, int rank, const int64_t *shape) {
     int64_t narrow[VALUES_RANK_MAX];
     struct sample inputs[3];
     const struct sample *pointers[3];
-    enum dtype dtype = op_case_dtype(suite, row), dtypes[] = {DTYPE_BOOL, dtype, op_case_partner(suite, row, dtype)};
+    enum dtype dtype = op_case_dtype(suite, row);
+    enum dtype first = row->opcode == OP_WHERE ? DTYPE_BOOL : op_case_partner(suite, row, dtype);
+    enum dtype dtypes[] = {first, dtype, op_case_partner(suite, row, dtype)};
     for (int i = 0; i < 3; i++) {
         int narrow_rank = suite_narrower(suite, rank, shape, narrow);
         inputs[i] = suite_input(suite, dtypes[i], narrow_rank, narrow, row->fill);
         pointers[i] = &inputs[i];
     }
     struct sample result =
-        suite_run(suite, &(struct suite_call){.opcode = OP_WHERE, .n_inputs = 3, .inputs = pointers});
+        suite_run(suite, &(struct suite_call){.opcode = row->opcode, .n_inputs = 3, .inputs = pointers});
     case_settle(suite, &result);
     for (int i = 0; i < 3; i++)
         suite_free(suite, &inputs[i]);
@@ -164,16 +179,17 @@ static void where_once(struct suite *suite, const struct op_case *row, int rank,
 
 void case_elementwise_3(struct suite *suite, const struct op_case *row) {
     for (int i = 0; i < case_length_count; i++)
-        where_once(suite, row, 1, &case_lengths[i]);
+        ternary_once(suite, row, 1, &case_lengths[i]);
     for (int i = 0; i < SUITE_REPEAT(300); i++) {
         int64_t shape[VALUES_RANK_MAX];
-        where_once(suite, row, suite_shape(suite, 5, shape), shape);
+        ternary_once(suite, row, suite_shape(suite, 5, shape), shape);
     }
     for (enum dtype dtype = DTYPE_BOOL; dtype < DTYPE_COUNT; dtype++) {
-        enum dtype dtypes[] = {DTYPE_BOOL, dtype, dtype};
-        consumed_alone_and_shared(suite, OP_WHERE, dtypes, 3, 1, (int64_t[]){65});
+        enum dtype dtypes[] = {row->opcode == OP_WHERE ? DTYPE_BOOL : dtype, dtype, dtype};
+        if (op_case_takes(row, dtype))
+            consumed_alone_and_shared(suite, row->opcode, dtypes, 3, 1, (int64_t[]){65});
     }
-    where_once(suite, row, 1, (int64_t[]){SUITE_REPEAT(CASE_LARGE)});
+    ternary_once(suite, row, 1, (int64_t[]){SUITE_REPEAT(CASE_LARGE)});
 }
 
 const struct op_case op_case_cast = {case_cast, OP_CAST, FILL_ANY};

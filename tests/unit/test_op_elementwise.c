@@ -48,6 +48,75 @@ Test(op_elementwise, unary_operations_keep_the_shape) {
     INFER_CHECK(cases);
 }
 
+Test(op_elementwise, functions_give_floats_and_tests_bools) {
+    static const struct infer_case cases[] = {
+        {OP_SIN, "i64(3)", .result = "f32(3)"},
+        {OP_SIN, "f16(3)", .result = "f16(3)"},
+        {OP_ATAN2, "i32(2,1) i64(3)", .result = "f32(2,3)"},
+        {OP_HYPOT, "f16(2) f64()", .result = "f64(2)"},
+        {OP_ISNAN, "f16(3)", .result = "bool(3)"},
+        {OP_ISFINITE, "i64(3)", .result = "bool(3)"},
+        {OP_SIGNBIT, "bool(3)", .result = "bool(3)"},
+        {OP_FLOOR, "i16(3)", .result = "i16(3)"},
+        {OP_ROUND, "bf16(3)", .result = "bf16(3)"},
+        {OP_RECIPROCAL, "u8(3)", .result = "f32(3)"},
+        {OP_NEXTAFTER, "f32(3) f64(3)", .result = "f64(3)"},
+        {OP_LOGICAL_XOR, "f32(3) i8()", .result = "bool(3)"},
+        {OP_SIGN, "bool(3)", FAILS(DTYPE, "takes numbers, not bool")},
+        {OP_NEXTAFTER, "f16(3) f16(3)", FAILS(DTYPE, "takes f32 and f64, not f16")},
+        {OP_NEXTAFTER, "i32(3) i32(3)", FAILS(DTYPE, "i32")},
+    };
+    INFER_CHECK(cases);
+}
+
+Test(op_elementwise, bits_are_those_of_integers) {
+    static const struct infer_case cases[] = {
+        {OP_BITWISE_AND, "u8(3) i8(3)", .result = "i16(3)"},
+        {OP_BITWISE_XOR, "bool(3) bool()", .result = "bool(3)"},
+        {OP_BITWISE_OR, "bool(3) i32()", .result = "i32(3)"},
+        {OP_BITWISE_INVERT, "bool(3)", .result = "bool(3)"},
+        {OP_BITWISE_LEFT_SHIFT, "i32(3) u8()", .result = "i32(3)"},
+        {OP_BITWISE_AND, "f32(3) i8(3)", FAILS(DTYPE, "takes integers and bool, not f32")},
+        {OP_BITWISE_INVERT, "f64(3)", FAILS(DTYPE, "takes integers and bool, not f64")},
+        {OP_BITWISE_RIGHT_SHIFT, "bool(3) bool(3)", FAILS(DTYPE, "takes integers, not bool")},
+    };
+    INFER_CHECK(cases);
+}
+
+Test(op_elementwise, quotients_with_a_rest_take_numbers) {
+    static const struct infer_case cases[] = {
+        {OP_FLOOR_DIVIDE, "i32(2) i64(1)", .result = "i64(2)"},
+        {OP_REMAINDER, "u8(2) f16(2)", .result = "f16(2)"},
+        {OP_FMOD, "f32() f32(0)", .result = "f32(0)"},
+        {OP_FLOOR_DIVIDE, "bool(2) bool(2)", FAILS(DTYPE, "takes numbers, not bool")},
+    };
+    INFER_CHECK(cases);
+}
+
+Test(op_elementwise, attributes_are_counted) {
+    static const struct infer_case cases[] = {
+        {OP_LEAKY_RELU, "f32(2)", FLOATS(0.01), .result = "f32(2)"},
+        {OP_ELU, "i8(2)", FLOATS(1), .result = "f32(2)"},
+        {OP_SOFTPLUS, "f16(2)", FLOATS(1, 20), .result = "f16(2)"},
+        {OP_LEAKY_RELU, "f32(2)", FAILS(INVALID_ARGUMENT, "negative_slope")},
+        {OP_SOFTPLUS, "f32(2)", FLOATS(1), FAILS(INVALID_ARGUMENT, "threshold")},
+        {OP_ELU, "f32(2)", FLOATS(1, 2), FAILS(INVALID_ARGUMENT, "float")},
+        {OP_LEAKY_RELU, "f8e4m3(2)", FLOATS(1), FAILS(DTYPE, "f8e4m3")},
+    };
+    INFER_CHECK(cases);
+}
+
+Test(op_elementwise, clip_broadcasts_and_promotes_three) {
+    static const struct infer_case cases[] = {
+        {OP_CLIP, "f32(4,1) i8(3) f32()", .result = "f32(4,3)"},
+        {OP_CLIP, "i32(4) i64() i8()", .result = "i64(4)"},
+        {OP_CLIP, "bool(4) bool() bool()", FAILS(DTYPE, "takes numbers, not bool")},
+        {OP_CLIP, "f32(4) f32(3) f32()", FAILS(SHAPE, "cannot broadcast (4,) with (3,)")},
+        {OP_CLIP, "f32(4) f32()", FAILS(INVALID_ARGUMENT, "clip takes 3 inputs, not 2")},
+    };
+    INFER_CHECK(cases);
+}
+
 Test(op_elementwise, where_broadcasts_three_and_promotes_two) {
     static const struct infer_case cases[] = {
         {OP_WHERE, "bool(4,1) i8(3) f32()", .result = "f32(4,3)"},

@@ -46,17 +46,31 @@ static td_tensor *created(td_device *device) {
 
 static td_tensor *elementwise(td_tensor *x) {
     static td_tensor *(*const binary[])(td_tensor *, td_tensor *) = {
-        td_add,       td_subtract, td_multiply,   td_divide,  td_pow,           td_maximum,     td_minimum,    td_equal,
-        td_not_equal, td_less,     td_less_equal, td_greater, td_greater_equal, td_logical_and, td_logical_or,
+        td_add,           td_subtract,    td_multiply,     td_divide,    td_pow,        td_maximum,
+        td_minimum,       td_equal,       td_not_equal,    td_less,      td_less_equal, td_greater,
+        td_greater_equal, td_logical_and, td_logical_or,   td_atan2,     td_logaddexp,  td_hypot,
+        td_copysign,      td_nextafter,   td_floor_divide, td_remainder, td_fmod,       td_logical_xor,
+    };
+    static td_tensor *(*const bits[])(td_tensor *, td_tensor *) = {
+        td_bitwise_and, td_bitwise_or, td_bitwise_xor, td_bitwise_left_shift, td_bitwise_right_shift,
     };
     static td_tensor *(*const unary[])(td_tensor *) = {
-        td_logical_not, td_negative, td_abs, td_exp, td_log, td_sqrt, td_tanh, td_sigmoid, td_relu, td_copy, td_erf,
+        td_logical_not, td_negative, td_abs,       td_exp,      td_log,         td_sqrt,      td_tanh,       td_sigmoid,
+        td_relu,        td_copy,     td_erf,       td_sin,      td_cos,         td_tan,       td_asin,       td_acos,
+        td_atan,        td_sinh,     td_cosh,      td_asinh,    td_acosh,       td_atanh,     td_exp2,       td_expm1,
+        td_log1p,       td_log2,     td_log10,     td_erfc,     td_square,      td_rsqrt,     td_reciprocal, td_floor,
+        td_ceil,        td_trunc,    td_round,     td_positive, td_sign,        td_signbit,   td_isfinite,   td_isinf,
+        td_isnan,       td_gelu,     td_gelu_tanh, td_silu,     td_hardsigmoid, td_hardswish, td_mish,
     };
     for (size_t i = 0; i < sizeof binary / sizeof *binary; i++)
         x = td_cast(binary[i](x, x), TD_F32);
     for (size_t i = 0; i < sizeof unary / sizeof *unary; i++)
         x = td_cast(unary[i](x), TD_F32);
-    return td_where(td_less(x, x), x, x);
+    td_tensor *i = td_bitwise_invert(td_cast(x, TD_I32));
+    for (size_t k = 0; k < sizeof bits / sizeof *bits; k++)
+        i = bits[k](i, i);
+    x = td_softplus(td_elu(td_leaky_relu(td_cast(i, TD_F32), 0.01), 1), 1, 20);
+    return td_where(td_less(x, x), td_clip(x, x, x), x);
 }
 
 static td_tensor *reduced(td_tensor *x) {

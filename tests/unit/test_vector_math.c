@@ -1,0 +1,180 @@
+/* How exact the CPU device's functions of f32 are, at each vector level that this processor has: samples from the whole range of f32, in
+ * distances that are odd multiples of its last bit, and special values, compared with functions of long double. */
+#include <criterion/criterion.h>
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+#include "engine/cpu/kernels.h"
+
+enum { BLOCK = 4096, STEP = 30011, PAIRS = 100000 };
+
+static long double exact_sigmoid(long double x) {
+    return 1 / (1 + expl(-x));
+}
+static long double exact_rsqrt(long double x) {
+    return 1 / sqrtl(x);
+}
+static long double exact_gelu(long double x) {
+    return x / 2 * erfcl(-x * 0.707106781186547524400844362104849L);
+}
+static long double exact_silu(long double x) {
+    return x / (1 + expl(-x));
+}
+static long double exact_mish(long double x) {
+    long double e = expl(x < 200 ? x : 200), n = e * (e + 2);
+    return x * (n / (n + 2));
+}
+static long double exact_logaddexp(long double a, long double b) {
+    return a == b ? a + logl(2) : fmaxl(a, b) + log1pl(expl(-fabsl(a - b)));
+}
+static long double exact_remainder(long double a, long double b) {
+    long double rest = fmodl(a, b);
+    return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+}
+static long double exact_floor_divide(long double a, long double b) {
+    long double rest = fmodl(a, b), q = (a - rest) / b;
+    return isinf(a) ? (long double)NAN : b == 0 ? a / b : rest != 0 && (rest < 0) != (b < 0) ? q - 1 : q;
+}
+
+struct function {
+    enum cpu_row_number row;
+    const char *name;
+    long double (*of_1)(long double);
+    long double (*of_2)(long double, long double);
+    float ulps; /* the most that a result may differ from the exact value */
+};
+#define OF_1(name, exact, ulps)                                                                                        \
+    { CPU_ROW_##name##_f32, #name, exact, NULL, ulps }
+#define OF_2(name, exact, ulps)                                                                                        \
+    { CPU_ROW_##name##_f32, #name, NULL, exact, ulps }
+static const struct function functions[] = {
+    OF_1(exp, expl, 1.6f),
+    OF_1(log, logl, 1.6f),
+    OF_1(tanh, tanhl, 2.5f),
+    OF_1(sigmoid, exact_sigmoid, 2.5f),
+    OF_1(erf, erfl, 1.6f),
+    OF_1(sqrt, sqrtl, 0.5f),
+    OF_1(rsqrt, exact_rsqrt, 1.5f),
+    OF_1(sin, sinl, 1),
+    OF_1(cos, cosl, 1),
+    OF_1(tan, tanl, 1),
+    OF_1(asin, asinl, 0.6f),
+    OF_1(acos, acosl, 0.6f),
+    OF_1(atan, atanl, 0.6f),
+    OF_1(sinh, sinhl, 0.6f),
+    OF_1(cosh, coshl, 0.6f),
+    OF_1(asinh, asinhl, 0.6f),
+    OF_1(acosh, acoshl, 0.6f),
+    OF_1(atanh, atanhl, 0.6f),
+    OF_1(exp2, exp2l, 0.6f),
+    OF_1(expm1, expm1l, 0.6f),
+    OF_1(log1p, log1pl, 0.6f),
+    OF_1(log2, log2l, 0.6f),
+    OF_1(log10, log10l, 0.6f),
+    OF_1(erfc, erfcl, 0.6f),
+    OF_1(gelu, exact_gelu, 0.6f),
+    OF_1(silu, exact_silu, 0.6f),
+    OF_1(mish, exact_mish, 0.6f),
+    OF_2(pow, powl, 0.6f),
+    OF_2(atan2, atan2l, 0.6f),
+    OF_2(hypot, hypotl, 0.6f),
+    OF_2(logaddexp, exact_logaddexp, 0.6f),
+    OF_2(fmod, fmodl, 0),
+    OF_2(remainder, exact_remainder, 0.5f),
+    OF_2(floor_divide, exact_floor_divide, 1),
+};
+
+static const float specials[] = {0.0f,     -0.0f,   1.0f,     -1.0f,     INFINITY,       -INFINITY,    NAN,    FLT_MAX,
+                                 -FLT_MAX, FLT_MIN, -FLT_MIN, 0x1p-149f, -0x1p-149f,     0.5f,         -0.5f,  2.0f,
+                                 3.0f,     1e8f,    -1e8f,    1e30f,     0x1p24f,        -0x1p24f,     100.0f, -100.0f,
+                                 88.8f,    -88.8f,  710.0f,   -750.0f,   0x1.fffffep-1f, 0x1.000002p0f};
+enum { SPECIALS = sizeof specials / sizeof *specials };
+
+/* The distance in units in the last place of f32; at the edge of its range the largest number and infinity are neighbours. */
+static double distance(float got, long double want) {
+    if (isnan(want) || isnan(got))
+        return isnan(want) && isnan(got) ? 0 : INFINITY;
+    if ((long double)got == want)
+        return 0;
+    long double edge = 0x1p128L, at = isinf(got) ? copysignl(edge, got) : (long double)got;
+    long double exact = fabsl(want) > edge ? copysignl(edge, want) : want;
+    int exponent = exact == 0 ? -126 : ilogbl(exact);
+    exponent = exponent < -126 ? -126 : exponent > 127 ? 127 : exponent;
+    return (double)(fabsl(at - exact) / ldexpl(1, exponent - 23));
+}
+
+static void check(const struct function *function, const float *a, const float *b, int64_t n) {
+    static long double want[BLOCK];
+    static float out[BLOCK];
+    for (int64_t i = 0; i < n; i++)
+        want[i] = function->of_1 ? function->of_1(a[i]) : function->of_2(a[i], b[i]);
+    for (unsigned level = 0; cpu_kernels_level(level); level++) {
+        const struct cpu_kernels *kernels = cpu_kernels_level(level);
+        kernels->elementwise[function->row](
+            &(struct cpu_row){n, {(char *)out, (char *)(uintptr_t)a, (char *)(uintptr_t)b}, {1, 1, 1}});
+        for (int64_t i = 0; i < n; i++)
+            cr_assert(distance(out[i], want[i]) <= (double)function->ulps, "%s, %s(%a, %a): %a, not %La: %.2f units",
+                      kernels->level, function->name, (double)a[i], (double)(b ? b[i] : 0), (double)out[i], want[i],
+                      distance(out[i], want[i]));
+    }
+}
+
+static float float_of(uint32_t bits) {
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+Test(vector_math, functions_of_one_number_are_exact_over_the_whole_range, .timeout = 120) {
+    static float x[BLOCK];
+    for (size_t f = 0; f < sizeof functions / sizeof *functions; f++) {
+        if (!functions[f].of_1)
+            continue;
+        check(&functions[f], specials, NULL, SPECIALS);
+        for (uint64_t bits = f; bits <= UINT32_MAX;) {
+            int64_t n = 0;
+            for (; n < BLOCK && bits <= UINT32_MAX; n++, bits += STEP)
+                x[n] = float_of((uint32_t)bits);
+            check(&functions[f], x, NULL, n);
+        }
+    }
+}
+
+/* Near 1, and near 0 in a linear scale, where functions have their interesting places. */
+Test(vector_math, functions_of_one_number_are_exact_for_ordinary_numbers, .timeout = 120) {
+    static float x[BLOCK];
+    for (size_t f = 0; f < sizeof functions / sizeof *functions; f++)
+        for (int k = 0; functions[f].of_1 && k < 16; k++) {
+            float width = k < 8 ? 12.0f : 1.5f;
+            for (int i = 0; i < BLOCK; i++)
+                x[i] = ((float)(i * 16 + k) / (BLOCK * 8) - 1) * width;
+            check(&functions[f], x, NULL, BLOCK);
+        }
+}
+
+Test(vector_math, functions_of_two_numbers_are_exact, .timeout = 120) {
+    static float a[BLOCK], b[BLOCK];
+    uint64_t state = 1;
+    for (size_t f = 0; f < sizeof functions / sizeof *functions; f++) {
+        if (!functions[f].of_2)
+            continue;
+        for (int i = 0; i < SPECIALS; i++) {
+            for (int k = 0; k < SPECIALS; k++) {
+                a[k] = specials[i];
+                b[k] = specials[k];
+            }
+            check(&functions[f], a, b, SPECIALS);
+        }
+        for (int done = 0; done < PAIRS; done += BLOCK) {
+            for (int i = 0; i < BLOCK; i++) {
+                state = state * 6364136223846793005u + 1442695040888963407u;
+                uint32_t high = (uint32_t)(state >> 32), low = (uint32_t)(state >> 8);
+                bool ordinary = done % (2 * BLOCK) == 0;
+                a[i] = ordinary ? (float)(high >> 8) * 0x1p-20f - 8 : float_of(high);
+                b[i] = ordinary ? (float)(low >> 8) * 0x1p-20f - 8 : float_of(low);
+            }
+            check(&functions[f], a, b, BLOCK);
+        }
+    }
+}
