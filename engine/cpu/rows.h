@@ -3,8 +3,9 @@
 
 #include "engine/cpu/vector_math.h"
 
-/* The formulas, with this backend's functions of real numbers: vector_math.h for f32, libm for f64, whose results are within 1 ulp. */
+/* The formulas, with this backend's functions of real numbers: vector_math.h. */
 #define FORMULA_MATH_f32(function) vector_##function
+#define FORMULA_MATH_f64(function) double_##function
 #define FORMULA_FMA_f32(a, b, c) CPU_FMA(a, b, c)
 #define FORMULA_WIDE(function) wide_##function
 #define FORMULA_POW_f32 vector_pow

@@ -26,6 +26,8 @@ enum { DTYPE_IS_f16, DTYPE_IS_bool, DTYPE_IS_bf16 = DTYPE_IS_f16 };
 #define row_sin_f32 general_sin_f32
 #define row_cos_f32 general_cos_f32
 #define row_tan_f32 general_tan_f32
+#define row_sin_f64 general_sin_f64
+#define row_cos_f64 general_cos_f64
 #define row_fmod_f32 general_fmod_f32
 #define row_remainder_f32 general_remainder_f32
 OP_FORMULAS_ALL(ROW)
@@ -35,6 +37,8 @@ OP_FORMULAS_FEW(LOOP_ROW)
 #undef row_sin_f32
 #undef row_cos_f32
 #undef row_tan_f32
+#undef row_sin_f64
+#undef row_cos_f64
 #undef row_fmod_f32
 #undef row_remainder_f32
 
@@ -50,40 +54,45 @@ POW_ROW(f64, double)
 
 /* Elements for which a formula that vectorises does not hold: they are seldom, and computed once more by libm. The output may be an input, so
  * its elements are kept. */
-#define MENDED_ROW(name, inputs, seldom, exact)                                                                        \
-    static void row_##name##_f32(const struct cpu_row *row) {                                                          \
-        float a[CPU_BLOCK], b[CPU_BLOCK] = {0};                                                                        \
+#define MENDED_ROW(name, T, inputs, seldom, exact)                                                                     \
+    static void row_##name(const struct cpu_row *row) {                                                                \
+        T a[CPU_BLOCK], b[CPU_BLOCK] = {0};                                                                            \
         for (int64_t i = 0; i < row->n; i += CPU_BLOCK) {                                                              \
             int64_t n = row->n - i < CPU_BLOCK ? row->n - i : CPU_BLOCK;                                               \
-            struct cpu_row block = {.n = n, .data = {row->data[0] + i * (int64_t)sizeof(float)}, .stride = {1}};       \
+            struct cpu_row block = {.n = n, .data = {row->data[0] + i * (int64_t)sizeof(T)}, .stride = {1}};           \
             for (int k = 1; k <= inputs; k++) {                                                                        \
-                block.data[k] = row->data[k] + i * row->stride[k] * (int64_t)sizeof(float);                            \
+                block.data[k] = row->data[k] + i * row->stride[k] * (int64_t)sizeof(T);                                \
                 block.stride[k] = row->stride[k];                                                                      \
-                row_gather(n, sizeof(float), block.data[k], block.stride[k], k == 1 ? a : b);                          \
+                row_gather(n, sizeof(T), block.data[k], block.stride[k], k == 1 ? a : b);                              \
             }                                                                                                          \
             int found = 0;                                                                                             \
             for (int64_t j = 0; j < n; j++) {                                                                          \
                 found |= seldom(a[j], b[j]);                                                                           \
             }                                                                                                          \
-            general_##name##_f32(&block);                                                                              \
+            general_##name(&block);                                                                                    \
             for (int64_t j = 0; found && j < n; j++) {                                                                 \
                 if (seldom(a[j], b[j])) {                                                                              \
-                    ((float *)(void *)block.data[0])[j] = exact(a[j], b[j]);                                           \
+                    ((T *)(void *)block.data[0])[j] = exact(a[j], b[j]);                                               \
                 }                                                                                                      \
             }                                                                                                          \
         }                                                                                                              \
     }
 #define MANY_TURNS(a, b) (__builtin_fabsf(a) >= WIDE_TURNS)
 #define LARGE_QUOTIENT(a, b) (__builtin_fabsf(a) >= __builtin_fabsf(b) * WIDE_QUOTIENT)
+#define MANY_DOUBLE_TURNS(a, b) (__builtin_fabs(a) >= DOUBLE_TURNS)
+#define EXACT_DOUBLE_SIN(a, b) __builtin_sin(a)
+#define EXACT_DOUBLE_COS(a, b) __builtin_cos(a)
 #define EXACT_SIN(a, b) __builtin_sinf(a)
 #define EXACT_COS(a, b) __builtin_cosf(a)
 #define EXACT_TAN(a, b) __builtin_tanf(a)
 #define EXACT_REMAINDER(a, b) (float)formula_remainder_of_wide((double)__builtin_fmodf(a, b), (double)(b))
-MENDED_ROW(sin, 1, MANY_TURNS, EXACT_SIN)
-MENDED_ROW(cos, 1, MANY_TURNS, EXACT_COS)
-MENDED_ROW(tan, 1, MANY_TURNS, EXACT_TAN)
-MENDED_ROW(fmod, 2, LARGE_QUOTIENT, __builtin_fmodf)
-MENDED_ROW(remainder, 2, LARGE_QUOTIENT, EXACT_REMAINDER)
+MENDED_ROW(sin_f32, float, 1, MANY_TURNS, EXACT_SIN)
+MENDED_ROW(cos_f32, float, 1, MANY_TURNS, EXACT_COS)
+MENDED_ROW(tan_f32, float, 1, MANY_TURNS, EXACT_TAN)
+MENDED_ROW(sin_f64, double, 1, MANY_DOUBLE_TURNS, EXACT_DOUBLE_SIN)
+MENDED_ROW(cos_f64, double, 1, MANY_DOUBLE_TURNS, EXACT_DOUBLE_COS)
+MENDED_ROW(fmod_f32, float, 2, LARGE_QUOTIENT, __builtin_fmodf)
+MENDED_ROW(remainder_f32, float, 2, LARGE_QUOTIENT, EXACT_REMAINDER)
 
 OP_FORMULAS_HALF(ROW_HALF)
 

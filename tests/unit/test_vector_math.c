@@ -120,6 +120,65 @@ static void check(const struct function *function, const float *a, const float *
     }
 }
 
+/* The same for f64, which long double tells apart to 1/2048 of a unit. */
+static const struct function_f64 {
+    enum cpu_row_number row;
+    const char *name;
+    long double (*of)(long double);
+    double ulps;
+} functions_f64[] = {
+    {CPU_ROW_exp_f64, "exp", expl, 1},      {CPU_ROW_exp2_f64, "exp2", exp2l, 1.2},
+    {CPU_ROW_log_f64, "log", logl, 1},      {CPU_ROW_expm1_f64, "expm1", expm1l, 2},
+    {CPU_ROW_tanh_f64, "tanh", tanhl, 2.5}, {CPU_ROW_sin_f64, "sin", sinl, 1},
+    {CPU_ROW_cos_f64, "cos", cosl, 1},      {CPU_ROW_sigmoid_f64, "sigmoid", exact_sigmoid, 2.5},
+};
+
+static double distance_f64(double got, long double want) {
+    if (isnan(want) || isnan(got))
+        return isnan(want) && isnan(got) ? 0 : INFINITY;
+    if ((long double)got == want || got == (double)want)
+        return 0;
+    int exponent = want == 0 ? -1022 : ilogbl(want);
+    return (double)(fabsl((long double)got - want) / ldexpl(1, (exponent < -1022 ? -1022 : exponent) - 52));
+}
+
+static void check_f64(const struct function_f64 *function, const double *x, int64_t n) {
+    static double out[BLOCK];
+    for (unsigned level = 0; cpu_kernels_level(level); level++) {
+        const struct cpu_kernels *kernels = cpu_kernels_level(level);
+        kernels->elementwise[function->row](&(struct cpu_row){n, {(char *)out, (char *)(uintptr_t)x}, {1, 1}});
+        for (int64_t i = 0; i < n; i++)
+            cr_assert(distance_f64(out[i], function->of(x[i])) <= function->ulps, "%s, %s(%a): %a, not %La: %.2f units",
+                      kernels->level, function->name, x[i], out[i], function->of(x[i]),
+                      distance_f64(out[i], function->of(x[i])));
+    }
+}
+
+Test(vector_math, functions_of_f64_are_exact, .timeout = 120) {
+    static const double special[] = {0.0,     -0.0,     1.0,     -1.0,      INFINITY,   -INFINITY, NAN,
+                                     DBL_MAX, -DBL_MAX, DBL_MIN, 0x1p-1074, -0x1p-1074, 709.78,    709.79,
+                                     -745.1,  -745.2,   -708.5,  1e5,       1e6,        1e10,      -1e300,
+                                     1023.9,  1024,     -1074,   -1075.5};
+    static double x[BLOCK];
+    uint64_t state = 7;
+    for (size_t f = 0; f < sizeof functions_f64 / sizeof *functions_f64; f++) {
+        check_f64(&functions_f64[f], special, sizeof special / sizeof *special);
+        for (int round = 0; round < 24; round++) {
+            static const double widths[] = {1, 3, 30, 1e3, 1e6, 1e-3};
+            for (int i = 0; i < BLOCK; i++) {
+                state = state * 6364136223846793005u + 1442695040888963407u;
+                double unit = (double)(state >> 11) * 0x1p-53;
+                uint64_t any = state ^ state >> 29;
+                if (round < 6)
+                    memcpy(&x[i], &any, sizeof any);
+                else
+                    x[i] = (2 * unit - 1) * widths[round % 6];
+            }
+            check_f64(&functions_f64[f], x, BLOCK);
+        }
+    }
+}
+
 static float float_of(uint32_t bits) {
     float x;
     memcpy(&x, &bits, sizeof x);
