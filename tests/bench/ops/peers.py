@@ -13,8 +13,11 @@ ROUNDS, COUNT_MAX, THREADS = 5, 20000, 2
 QUICK = "--quick" in sys.argv
 FULL_NAMES = {"u8": "uint8", "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64", "f16": "float16", "bf16": "bfloat16",
               "f32": "float32", "f64": "float64"}
-UNARY = ["negative", "abs", "exp", "log", "sqrt", "tanh", "sigmoid", "relu", "erf"]
-BINARY = ["add", "subtract", "multiply", "divide", "pow", "maximum", "minimum", "equal", "less"]
+UNARY = ["negative", "abs", "exp", "log", "sqrt", "tanh", "sigmoid", "relu", "erf", "sin", "cos", "tan", "asin", "acos", "atan",
+         "sinh", "cosh", "asinh", "atanh", "exp2", "expm1", "log1p", "log2", "log10", "erfc", "square", "rsqrt", "reciprocal",
+         "floor", "round", "sign", "isnan", "gelu", "silu", "hardswish", "mish"]
+BINARY = ["add", "subtract", "multiply", "divide", "pow", "maximum", "minimum", "equal", "less", "atan2", "hypot", "logaddexp",
+          "fmod", "remainder", "floor_divide", "copysign"]
 
 
 class Missing(Exception):
@@ -107,7 +110,9 @@ class PyTorch(Library):
         import torch
         torch.set_num_threads(THREADS)
         self.module, self.version = torch, torch.__version__
-        self.OWN = {"equal": torch.eq, "erf": torch.erf}
+        functional = torch.nn.functional
+        self.OWN = {"equal": torch.eq, "erf": torch.erf,
+                    **{name: getattr(functional, name) for name in ("gelu", "silu", "hardswish", "mish")}}
         torch.set_grad_enabled(False)
 
     def array(self, shape, low, high, dtype):
@@ -143,7 +148,10 @@ class JAX(Library):
         import jax
         jax.config.update("jax_enable_x64", True)
         self.jax, self.module, self.version = jax, jax.numpy, jax.__version__
-        self.OWN = {"sigmoid": jax.nn.sigmoid, "relu": jax.nn.relu, "erf": jax.scipy.special.erf, "pow": jax.numpy.power}
+        nn, special = jax.nn, jax.scipy.special
+        self.OWN = {"sigmoid": nn.sigmoid, "relu": nn.relu, "erf": special.erf, "erfc": special.erfc, "pow": jax.numpy.power,
+                    "rsqrt": jax.lax.rsqrt, "gelu": lambda x: nn.gelu(x, approximate=False), "silu": nn.silu,
+                    "hardswish": nn.hard_swish, "mish": nn.mish}
 
     def array(self, shape, low, high, dtype):
         made = NumPy().array(shape, low, high, "f32" if dtype == "bf16" else dtype)
