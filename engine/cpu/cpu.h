@@ -54,7 +54,8 @@ CPU_KERNEL(, elementwise)
     static uint32_t table##_found(const struct device *device, unsigned opcode) {                                      \
         uint32_t found = 0;                                                                                            \
         for (int dtype = 0; dtype < DTYPE_COUNT; dtype++) {                                                            \
-            found |= (uint32_t)(((const struct cpu *)device)->kernels->table[op_place(opcode)][dtype] != NULL) << dtype;         \
+            found |= (uint32_t)(((const struct cpu *)device)->kernels->table[op_place(opcode)][dtype] != NULL)         \
+                     << dtype;                                                                                         \
         }                                                                                                              \
         return found;                                                                                                  \
     }

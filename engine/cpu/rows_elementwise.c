@@ -94,7 +94,40 @@ MENDED_ROW(cos_f64, double, 1, MANY_DOUBLE_TURNS, EXACT_DOUBLE_COS)
 MENDED_ROW(fmod_f32, float, 2, LARGE_QUOTIENT, __builtin_fmodf)
 MENDED_ROW(remainder_f32, float, 2, LARGE_QUOTIENT, EXACT_REMAINDER)
 
-OP_FORMULAS_HALF(ROW_HALF)
+/* ---- halves ---- */
+
+/* Contiguous bf16 in one loop, since their conversions are a few integer operations; f16 have instructions for theirs, which the compiler
+ * does not find in a loop. */
+#define BF16_ARGUMENT(x) half_from_bf16(x[i])
+#define BF16_OF_1(formula) formula(BF16_ARGUMENT(x))
+#define BF16_OF_2(formula) formula(BF16_ARGUMENT(x), BF16_ARGUMENT(y))
+#define BF16_AS_bf16 half_to_bf16
+#define BF16_AS_bool
+#define BF16_TYPE_bf16 uint16_t
+#define BF16_TYPE_bool uint8_t
+#define ROW_HALF_bf16(name, inputs, is_bool, R, as_result)                                                             \
+    static void row_##name##_bf16(const struct cpu_row *row) {                                                         \
+        const uint16_t *x = (const void *)row->data[1], *y = (const void *)row->data[inputs];                          \
+        R *z = (void *)row->data[0];                                                                                   \
+        const int64_t n = row->n;                                                                                      \
+        if (row->stride[1] != 1 || row->stride[inputs] != 1) {                                                         \
+            rows_through_bf16(row, inputs, 0, row_##name##_f32, is_bool);                                              \
+            return;                                                                                                    \
+        }                                                                                                              \
+        (void)y;                                                                                                       \
+        CPU_LOOP                                                                                                       \
+        for (int64_t i = 0; i < n; i++) {                                                                              \
+            z[i] = as_result(BF16_OF_##inputs(formula_##name##_f32));                                                  \
+        }                                                                                                              \
+    }
+#define ROW_HALF_f16(name, inputs, is_bool, R, as_result)                                                              \
+    HALF_ROW(row_##name##_f16, f16, inputs, 0, row_##name##_f32, is_bool)
+#define ROW_HALF_OF(name, inputs, parameters, dtype, result)                                                           \
+    ROW_HALF_##dtype(name, inputs, DTYPE_IS_##result, BF16_TYPE_##result, BF16_AS_##result)
+#define BF16_TYPE_f16 uint16_t
+#define BF16_AS_f16
+OP_FORMULAS_ALL_HALF(ROW_HALF_OF)
+OP_FORMULAS_FEW_HALF(ROW_HALF)
 
 /* ---- where: one row for each size of elements, since it only moves them ---- */
 
