@@ -26,15 +26,6 @@
 
 enum { CPU_BLOCK = 256 }; /* elements in the buffers through which f16 and bf16 compute */
 
-/* An entry for each dtype, of the name with the size of an element behind it: copy_4. */
-#define CPU_BY_SIZE(name)                                                                                              \
-    {                                                                                                                  \
-        [DTYPE_BOOL] = name##_1, [DTYPE_U8] = name##_1, [DTYPE_I8] = name##_1, [DTYPE_I16] = name##_2,                 \
-        [DTYPE_I32] = name##_4, [DTYPE_I64] = name##_8, [DTYPE_F16] = name##_2, [DTYPE_BF16] = name##_2,               \
-        [DTYPE_F32] = name##_4, [DTYPE_F64] = name##_8, [DTYPE_U16] = name##_2, [DTYPE_U32] = name##_4,                \
-        [DTYPE_F8E4M3] = name##_1, [DTYPE_F8E5M2] = name##_1, [DTYPE_U64] = name##_8                                   \
-    }
-
 /* X(NAME, name, type, unsigned type of at least 32 bits, minimum, maximum): the integer dtypes. */
 #define CPU_INTEGERS(X)                                                                                                \
     X(U8, u8, uint8_t, uint32_t, 0, UINT8_MAX)                                                                         \

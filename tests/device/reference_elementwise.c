@@ -483,9 +483,13 @@ static struct values *elementwise_test(const struct reference_request *r) {
 static void unary_scale(const struct reference_request *r, struct values *out, const struct values *x,
                         const long double *parameters) {
     values_scaled(out, 1);
-    for (int64_t k = 0; k < out->count; k++)
-        out->scale[k] =
-            r->opcode == OP_GELU_TANH ? fabsl(x->f[k]) : fabsl(parameters[0] * x->f[k] * out->f[k]); /* softplus */
+    for (int64_t k = 0; k < out->count; k++) {
+        if (r->opcode == OP_GELU_TANH)
+            out->scale[k] = fabsl(x->f[k]);
+        else /* softplus: also what e^x is rounded by where it is subnormal, divided by beta */
+            out->scale[k] = fabsl(parameters[0] * x->f[k] * out->f[k]) +
+                            value_min_normal(x->dtype == DTYPE_F64 ? DTYPE_F64 : DTYPE_F32) / fabsl(parameters[0]);
+    }
 }
 
 static struct values *elementwise_real(const struct reference_request *r) {
