@@ -163,8 +163,10 @@ static void ternary_once(struct suite *suite, const struct op_case *row, int ran
     struct sample inputs[3];
     const struct sample *pointers[3];
     enum dtype dtype = op_case_dtype(suite, row);
-    enum dtype first = row->opcode == OP_WHERE ? DTYPE_BOOL : op_case_partner(suite, row, dtype);
-    enum dtype dtypes[] = {first, dtype, op_case_partner(suite, row, dtype)};
+    bool where = row->opcode == OP_WHERE;
+    enum dtype first = where ? DTYPE_BOOL : op_case_partner(suite, row, dtype);
+    enum dtype both = where ? dtype : reference_promote(first, dtype);
+    enum dtype dtypes[] = {first, dtype, op_case_partner(suite, row, both)};
     for (int i = 0; i < 3; i++) {
         int narrow_rank = suite_narrower(suite, rank, shape, narrow);
         inputs[i] = suite_input(suite, dtypes[i], narrow_rank, narrow, row->fill);
