@@ -1,4 +1,4 @@
-/* Creation: full, arange, eye, random numbers. */
+/* Creation: full, arange, eye. */
 #include "engine/cpu/cpu.h"
 
 #include <string.h>
@@ -34,8 +34,6 @@ struct job {
     int64_t size;
     int64_t columns, diagonal; /* of eye */
     struct element element, one;
-    cpu_random_function *random;
-    struct cpu_random parameters;
 };
 
 static void job_init(struct job *job, struct cpu *cpu, const struct launch *launch) {
@@ -192,45 +190,7 @@ static int eye_run(struct cpu *cpu, const struct launch *launch, struct cpu_job 
     return STATUS_OK;
 }
 
-static bool random_part(struct cpu_job *base, struct cpu_lane *lane) {
-    const struct job *job = (const struct job *)base;
-    job->random(&job->parameters, part_begin(job, lane), part_end(job, lane), job->out);
-    return true;
-}
-
-static int random_run(struct cpu *cpu, const struct launch *launch, struct cpu_job **begun, struct fault *fault) {
-    struct job job;
-    (void)fault;
-    job_init(&job, cpu, launch);
-    job.random = cpu->kernels->random[op_place(launch->opcode)][launch->output.dtype];
-    if (launch->opcode == OP_UNIFORM) {
-        struct uniform_attributes given;
-        uniform_attributes_read(&launch->attributes, &given);
-        job.parameters = (struct cpu_random){.seed = given.seed,
-                                             .offset = (uint64_t)given.offset,
-                                             .first = given.low,
-                                             .second = given.high,
-                                             .least = given.low,
-                                             .last = given.high};
-        if (given.low < given.high) {
-            job.parameters.least = dtype_not_below((enum dtype)job.dtype, given.low);
-            job.parameters.last = dtype_below((enum dtype)job.dtype, given.high);
-        }
-    } else {
-        struct normal_attributes given;
-        normal_attributes_read(&launch->attributes, &given);
-        job.parameters = (struct cpu_random){
-            .seed = given.seed, .offset = (uint64_t)given.offset, .first = given.mean, .second = given.deviation};
-    }
-    job_run(&job, 32, random_part, begun);
-    return STATUS_OK;
-}
-
-CPU_KERNELS_FOUND(random)
-
 const struct cpu_kernel cpu_kernel_full = {.driver = full_run};
 const struct cpu_kernel cpu_kernel_arange = {.driver = arange_run};
 const struct cpu_kernel cpu_kernel_linspace = {.driver = linspace_run};
 const struct cpu_kernel cpu_kernel_eye = {.driver = eye_run};
-const struct cpu_kernel cpu_kernel_uniform = {{.dtypes = random_found}, random_run};
-const struct cpu_kernel cpu_kernel_normal = {{.dtypes = random_found}, random_run};

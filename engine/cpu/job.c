@@ -12,9 +12,9 @@ enum {
     PARTS_PER_THREAD = 4,     /* so that other threads take the parts of a thread that starts late or is delayed */
     PART_WORK_MOST = 1 << 20, /* a part then takes 0.1 to 1 ms, and 10 if the estimate is far too low */
     JOB_WORK = 8 << 20,       /* jobs of so much work or more can be left */
-    /* What the largest job needs with one lane: its own struct and a row of accumulators, */
-    SPARE_BYTES = 64 << 10,
-    SPARE_THREAD_BYTES = 68 << 10, /* and for each thread the segments of a reduction with fewer outputs than threads */
+    /* What the largest job needs without lanes: the segments of a reduction with few outputs, */
+    SPARE_BYTES = 384 << 10,
+    SPARE_THREAD_BYTES = 8 << 10, /* and a lane with its accumulators */
     WAIT_NS = 5 * 1000 * 1000,
 };
 

@@ -50,6 +50,7 @@ const struct cpu_kernels CPU_NAME(kernels) = {
     .elementwise = CPU_NAME(elementwise),
     .cast = CPU_NAME(cast),
     .reductions = CPU_NAME(reductions),
+    .scans = CPU_NAME(scans),
     .linear = CPU_NAME(linear),
     .softmax = CPU_NAME(softmax),
     .random = CPU_NAME(random),

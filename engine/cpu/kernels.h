@@ -18,11 +18,13 @@ struct cpu_row {
 };
 typedef void cpu_row_function(const struct cpu_row *row);
 
-/* Accumulators of a reduction, one for each of up to CPU_REDUCE_WIDTH outputs. Each reduction has its own format for them. */
+/* Accumulators of a reduction or scan, one for each of up to CPU_REDUCE_WIDTH outputs. Each reduction has its own format for them. */
 enum { CPU_REDUCE_WIDTH = 256 };
 struct cpu_accumulators {
     _Alignas(64) char value[CPU_REDUCE_WIDTH * 8];
     _Alignas(64) char extra[CPU_REDUCE_WIDTH * 8]; /* compensation of a sum, position of an extreme */
+    double parameter; /* the attribute: a variance's correction, a norm's order; the caller sets it before start() */
+    int64_t taken;    /* of a variance: the elements in each accumulator */
 };
 
 /* A reduction of one dtype. `position` counts the reduced elements before this call's. */
@@ -30,12 +32,54 @@ struct cpu_reduction {
     void (*start)(int64_t n, struct cpu_accumulators *accumulators);
     /* Takes n elements into accumulator 0. */
     void (*row)(int64_t n, const void *x, int64_t stride, int64_t position, struct cpu_accumulators *accumulators);
-    /* Takes one element into each of n accumulators. */
-    void (*column)(int64_t n, const void *x, int64_t stride, int64_t position, struct cpu_accumulators *accumulators);
+    /* Takes `steps` elements, `step` apart, into each of n accumulators. */
+    void (*columns)(int64_t n, const void *x, int64_t stride, int64_t steps, int64_t step, int64_t position,
+                    struct cpu_accumulators *accumulators);
     /* Merges the accumulators `from`, which have taken later elements, into n accumulators. */
     void (*merge)(int64_t n, struct cpu_accumulators *accumulators, const struct cpu_accumulators *from);
     void (*finish)(int64_t n, const struct cpu_accumulators *accumulators, int64_t count, void *out);
 };
+
+/* The reductions, in a table without gaps: its addresses are written when the program is loaded. */
+enum cpu_reduction_kind {
+    CPU_REDUCE_SUM,
+    CPU_REDUCE_PROD,
+    CPU_REDUCE_MEAN,
+    CPU_REDUCE_MAX,
+    CPU_REDUCE_MIN,
+    CPU_REDUCE_ANY,
+    CPU_REDUCE_ALL,
+    CPU_REDUCE_ARGMAX,
+    CPU_REDUCE_ARGMIN,
+    CPU_REDUCE_VAR,
+    CPU_REDUCE_STD,
+    CPU_REDUCE_COUNT_NONZERO,
+    CPU_REDUCE_LOGSUMEXP,
+    CPU_REDUCE_NORM_0, /* vector_norm by its order */
+    CPU_REDUCE_NORM_1,
+    CPU_REDUCE_NORM_2,
+    CPU_REDUCE_NORM_POWER,
+    CPU_REDUCE_NORM_MAX,
+    CPU_REDUCE_NORM_MIN,
+    CPU_REDUCE_COUNT,
+};
+
+/* The next n elements of one line of a scan, or the next element of each of n lines. */
+struct cpu_scan_row {
+    int64_t n;
+    const void *x;
+    void *out;
+    int64_t *positions; /* with the stride of `out`; of cummax and cummin alone */
+    int64_t x_stride, out_stride;
+    int64_t position; /* on the axis, of the (first) element */
+};
+/* A scan of one dtype. The accumulators keep what has been taken so far. */
+struct cpu_scan {
+    void (*start)(int64_t n, struct cpu_accumulators *accumulators);
+    void (*along)(const struct cpu_scan_row *row, struct cpu_accumulators *accumulators);
+    void (*down)(const struct cpu_scan_row *row, struct cpu_accumulators *accumulators);
+};
+enum cpu_scan_kind { CPU_SCAN_SUM, CPU_SCAN_PROD, CPU_SCAN_MAX, CPU_SCAN_MIN, CPU_SCAN_LOGSUMEXP, CPU_SCAN_COUNT };
 
 /* Softmax or its logarithm of n elements with the given strides; `out` may be x. `row` computes a whole row. A long row is computed piece
  * by piece in three steps: the greatest element, the sum of exponentials, the results. */
@@ -49,11 +93,27 @@ struct cpu_softmax {
 
 struct cpu_random {
     uint64_t seed, offset;
-    double first, second; /* low and high, or mean and deviation */
+    double first, second; /* low and high, or mean and deviation, or the scale */
     double least, last;   /* the least and the greatest value that uniform may give; both values of the dtype */
+    int64_t low;          /* of randint: the lowest integer, */
+    uint64_t range;       /* and how many there are */
+    uint64_t threshold;   /* lanes below it are chosen by bernoulli and dropped by dropout */
+    const struct philox_permutation *permutation;
+    const void *x; /* the input of dropout and bernoulli_like */
 };
 /* Writes elements begin … end - 1 of a random tensor; `out` is the tensor's first element. */
 typedef void cpu_random_function(const struct cpu_random *random, int64_t begin, int64_t end, void *out);
+enum cpu_random_kind {
+    CPU_RANDOM_UNIFORM,
+    CPU_RANDOM_NORMAL,
+    CPU_RANDOM_EXPONENTIAL,
+    CPU_RANDOM_RANDINT,
+    CPU_RANDOM_BERNOULLI,
+    CPU_RANDOM_PERMUTATION,
+    CPU_RANDOM_DROPOUT,
+    CPU_RANDOM_BERNOULLI_LIKE,
+    CPU_RANDOM_COUNT,
+};
 
 /* c[rows][columns] += a[rows][depth] · b[depth][columns], packed, c with row length c_stride: modulo 2^32 or 2^64, or
  * as truth values in uint32_t. */
@@ -77,17 +137,18 @@ enum cpu_row_number {
         CPU_ROW_COUNT
 };
 
-/* NULL: no such kernel. Entries of the tables are indexed by the operation's place in its family (op_place()) and the dtype presented (of
- * the last input); those of `elementwise` by the number of the row function, which cpu_row_find() finds: pointers are
- * relocated when a process starts, so there is one for each function and not one for each operation and dtype. */
+/* NULL: no such kernel. Entries of the tables are indexed by a kind and the dtype presented (of the last input); those of `elementwise`
+ * by the number of the row function, which cpu_row_find() finds: pointers are relocated when a process starts, so there is
+ * one for each function and not one for each operation and dtype. */
 struct cpu_kernels {
     const char *level; /* "avx512" */
     cpu_row_function *const *elementwise;
-    cpu_row_function *(*cast)[DTYPE_COUNT]; /* [from][to] */
-    const struct cpu_reduction *(*reductions)[DTYPE_COUNT];
+    cpu_row_function *(*cast)[DTYPE_COUNT];                       /* [from][to] */
+    const struct cpu_reduction *const (*reductions)[DTYPE_COUNT]; /* [enum cpu_reduction_kind][dtype] */
+    const struct cpu_scan *const (*scans)[DTYPE_COUNT];           /* [enum cpu_scan_kind][dtype] */
     cpu_row_function *(*linear)[DTYPE_COUNT]; /* [activation][dtype]: of a product and a bias; halves as f32 */
-    const struct cpu_softmax *(*softmax)[DTYPE_COUNT];
-    cpu_random_function *(*random)[DTYPE_COUNT];
+    const struct cpu_softmax *const (*softmax)[DTYPE_COUNT]; /* [whether it is the logarithm][dtype] */
+    cpu_random_function *const (*random)[DTYPE_COUNT];       /* [enum cpu_random_kind][dtype] */
     cpu_product_function *product_u32, *product_u64, *product_bool;
     /* Copies past the caches to an address aligned to 64; bytes are a multiple of 64. */
     void (*stream)(void *to, const void *from, size_t bytes);

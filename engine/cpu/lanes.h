@@ -39,8 +39,9 @@ enum { CPU_BLOCK = 256 }; /* elements in the buffers through which f16 and bf16 
 
 extern cpu_row_function *const CPU_NAME(elementwise)[CPU_ROW_COUNT];
 extern cpu_row_function *CPU_NAME(cast)[DTYPE_COUNT][DTYPE_COUNT];
-extern const struct cpu_reduction *CPU_NAME(reductions)[OP_PLACES_REDUCE][DTYPE_COUNT];
+extern const struct cpu_reduction *const CPU_NAME(reductions)[CPU_REDUCE_COUNT][DTYPE_COUNT];
+extern const struct cpu_scan *const CPU_NAME(scans)[CPU_SCAN_COUNT][DTYPE_COUNT];
 extern cpu_row_function *CPU_NAME(linear)[OP_ACTIVATION_COUNT][DTYPE_COUNT];
-extern const struct cpu_softmax *CPU_NAME(softmax)[OP_PLACES_SOFTMAX][DTYPE_COUNT];
-extern cpu_random_function *CPU_NAME(random)[OP_PLACES_CREATE][DTYPE_COUNT];
+extern const struct cpu_softmax *const CPU_NAME(softmax)[2][DTYPE_COUNT];
+extern cpu_random_function *const CPU_NAME(random)[CPU_RANDOM_COUNT][DTYPE_COUNT];
 cpu_product_function CPU_NAME(product_u32), CPU_NAME(product_u64), CPU_NAME(product_bool);

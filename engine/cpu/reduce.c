@@ -1,16 +1,23 @@
 /* Reductions: walk over kept and reduced axes, in the direction in which memory is read in order.
  *
  * "Down" (such as sums over leading axes): a block of outputs along the last kept axis is accumulated side by side, and takes one row for
- * each reduced element. "Along" (such as sums over trailing axes): one output takes runs along the last reduced axis. */
+ * each reduced element. "Along" (such as sums over trailing axes): one output takes runs along the last reduced axis. Few outputs of many
+ * elements are cut into segments, which are merged in order. How many there are depends on the shape alone: so results are the same at
+ * any number of threads. */
+#include <math.h>
+
 #include "engine/cpu/cpu.h"
 #include "engine/cpu/walk.h"
 
 enum {
-    SEGMENTS_MAX = 16,   /* into which the reduced elements are cut if there are too few outputs to share out */
-    SHORT_RUN = 16,      /* reductions with runs up to this length rather go down */
-    PIECE = 1 << 17,     /* elements between two looks whether to stop: 0.1 to 1 ms */
-    CONVERT_BLOCK = 512, /* elements that are converted at a time */
-    OUTPUT_WORK = 64,    /* the cost of an output besides its elements */
+    SEGMENTS_MAX = 16,        /* of one block of outputs; */
+    SEGMENTED_BLOCKS = 4,     /* there are segments if there are no more blocks than these, */
+    SEGMENT_WORK = 256 << 10, /* and enough work for each */
+    NARROW = 64,              /* outputs of a block if wider blocks would be too few for the threads */
+    SHORT_RUN = 16,           /* reductions with runs up to this length rather go down */
+    PIECE = 1 << 17,          /* elements between two looks whether to stop: 0.1 to 1 ms */
+    CONVERT_BLOCK = 512,      /* elements that are converted at a time */
+    OUTPUT_WORK = 64,         /* the cost of an output besides its elements */
 };
 
 struct job {
@@ -18,15 +25,17 @@ struct job {
     const struct cpu_reduction *reduction;
     cpu_row_function *cast; /* of an input that is converted as it is read; else NULL */
     struct walk kept;       /* over lines of outputs: the kept axes, if `down` without the last one */
-    struct walk reduced;    /* over steps: the reduced axes, if not `down` without the last one */
+    struct walk reduced;    /* over steps: the reduced axes without the last one */
     char *in, *out;
     int64_t in_size, out_size;
     int64_t width, width_stride; /* outputs in a line; 1 if not `down` */
-    int64_t run, run_stride;     /* elements in a step; 1 if `down` */
+    int64_t run, run_stride;     /* elements in a step */
     int64_t lines, steps;
+    int64_t block_width;
     int64_t columns; /* blocks of outputs in a line */
     int64_t count;   /* elements reduced into one */
     bool down;
+    double parameter;               /* of the reduction */
     unsigned segments;              /* into which the elements of each block are cut; 0: they are not cut */
     int64_t first;                  /* the first block whose segments are in this job */
     struct cpu_accumulators *place; /* by block and segment; NULL: in the job's room */
@@ -36,45 +45,47 @@ static struct cpu_accumulators *job_accumulators(const struct job *job) {
     return job->place ? job->place : job->base.room;
 }
 
-/* The number of units of a block of outputs. A unit is an element; if `down`, a row with one element for each output. */
-static int64_t job_units(const struct job *job) {
-    return job->down ? job->steps : job->count;
+static void job_start(const struct job *job, int64_t n, struct cpu_accumulators *accumulators) {
+    accumulators->parameter = job->parameter;
+    job->reduction->start(n, accumulators);
 }
 
-/* Takes the elements of a row, or if `down` one element for each output; converts them block by block if necessary. */
-static void job_take(const struct job *job, char *at, int64_t n, int64_t stride, int64_t position,
+/* Takes `units` elements that follow one another on the last reduced axis, if `down` for each of n outputs; converts them block by block if
+ * necessary. */
+static void job_take(const struct job *job, char *at, int64_t n, int64_t units, int64_t position,
                      struct cpu_accumulators *accumulators) {
     _Alignas(64) char buffer[CONVERT_BLOCK * sizeof(int64_t)];
-    void (*take)(int64_t, const void *, int64_t, int64_t, struct cpu_accumulators *) =
-        job->down ? job->reduction->column : job->reduction->row;
-    if (!job->cast) {
-        take(n, at, stride, position, accumulators);
-        return;
-    }
-    for (int64_t i = 0; i < n; i += CONVERT_BLOCK) { /* if `down`, n is one block at most */
-        int64_t block = n - i < CONVERT_BLOCK ? n - i : CONVERT_BLOCK;
-        job->cast(&(struct cpu_row){block, {buffer, at + i * stride * job->in_size}, {1, stride}});
-        take(block, buffer, 1, job->down ? position : position + i, accumulators);
+    const struct cpu_reduction *reduction = job->reduction;
+    if (!job->cast && job->down) {
+        reduction->columns(n, at, job->width_stride, units, job->run_stride, position, accumulators);
+    } else if (!job->cast) {
+        reduction->row(units, at, job->run_stride, position, accumulators);
+    } else if (job->down) { /* n is one block at most */
+        for (int64_t i = 0; i < units; i++) {
+            job->cast(&(struct cpu_row){n, {buffer, at + i * job->run_stride * job->in_size}, {1, job->width_stride}});
+            reduction->columns(n, buffer, 1, 1, 0, position + i, accumulators);
+        }
+    } else {
+        for (int64_t i = 0; i < units; i += CONVERT_BLOCK) {
+            int64_t block = units - i < CONVERT_BLOCK ? units - i : CONVERT_BLOCK;
+            job->cast(
+                &(struct cpu_row){block, {buffer, at + i * job->run_stride * job->in_size}, {1, job->run_stride}});
+            reduction->row(block, buffer, 1, position + i, accumulators);
+        }
     }
 }
 
-/* Takes units begin … end - 1 (at least one) into the accumulators of the n outputs whose elements begin at `at`. */
+/* Takes elements begin … end - 1 (at least one) into the accumulators of each of the n outputs, whose elements begin at `at`. */
 static void job_accumulate(const struct job *job, char *at, int64_t n, int64_t begin, int64_t end,
                            struct cpu_accumulators *accumulators) {
     struct walk walk = job->reduced;
-    int64_t skip = job->down ? 0 : begin % job->run;
-    walk_seek(&walk, &at, job->down ? begin : begin / job->run);
+    int64_t skip = begin % job->run;
+    walk_seek(&walk, &at, begin / job->run);
     while (begin < end) {
-        int64_t units = 1;
-        if (job->down) {
-            job_take(job, walk.at[0], n, job->width_stride, begin, accumulators);
-        } else {
-            units = job->run - skip < end - begin ? job->run - skip : end - begin;
-            job_take(job, walk.at[0] + skip * job->run_stride * job->in_size, units, job->run_stride, begin,
-                     accumulators);
-            skip = 0;
-        }
+        int64_t units = job->run - skip < end - begin ? job->run - skip : end - begin;
+        job_take(job, walk.at[0] + skip * job->run_stride * job->in_size, n, units, begin, accumulators);
         begin += units;
+        skip = 0;
         walk_advance(&walk, 1);
     }
 }
@@ -96,18 +107,18 @@ static bool job_pieces(struct job *job, char *at, int64_t n, int64_t *position, 
 
 /* Finds a block of outputs in the present line of `kept`: where its elements begin, where its results go; returns how many. */
 static int64_t job_block(const struct job *job, const struct walk *kept, int64_t block, char **at, char **out) {
-    int64_t line = block / job->columns, first = block % job->columns * CPU_REDUCE_WIDTH, left = job->width - first;
+    int64_t line = block / job->columns, first = block % job->columns * job->block_width, left = job->width - first;
     *at = kept->at[0] + first * job->width_stride * job->in_size;
     *out = job->out + (line * job->width + first) * job->out_size;
-    return left < CPU_REDUCE_WIDTH ? left : CPU_REDUCE_WIDTH;
+    return left < job->block_width ? left : job->block_width;
 }
 
-/* The blocks of a part. lane->position counts the units of all its blocks. */
+/* The blocks of a part. lane->position counts the elements of one output of each of its blocks. */
 static bool job_part(struct cpu_job *base, struct cpu_lane *lane) {
     struct job *job = (struct job *)base;
     struct cpu_accumulators here, *accumulators = lane->state ? lane->state : &here;
     struct walk kept = job->kept;
-    int64_t blocks = job->lines * job->columns, units = job_units(job);
+    int64_t blocks = job->lines * job->columns, units = job->count;
     int64_t first = cpu_part_begin(blocks, lane->part, base->parts);
     int64_t end = cpu_part_begin(blocks, lane->part + 1, base->parts);
     int64_t block = first + (units > 0 ? lane->position / units : 0);
@@ -117,7 +128,7 @@ static bool job_part(struct cpu_job *base, struct cpu_lane *lane) {
     while (block < end) {
         int64_t n = job_block(job, &kept, block, &at, &out);
         if (position == 0) {
-            job->reduction->start(n, accumulators);
+            job_start(job, n, accumulators);
         }
         if (!job_pieces(job, at, n, &position, units, accumulators)) {
             lane->position = (block - first) * units + position;
@@ -132,19 +143,19 @@ static bool job_part(struct cpu_job *base, struct cpu_lane *lane) {
     return true;
 }
 
-/* If there are fewer blocks than threads: a part is one segment of a block. */
+/* If there are few blocks: a part is one segment of a block. */
 static bool job_segment(struct cpu_job *base, struct cpu_lane *lane) {
     struct job *job = (struct job *)base;
     struct walk kept = job->kept;
     int64_t block = job->first + lane->part / job->segments, segment = lane->part % job->segments;
-    int64_t begin = cpu_part_begin(job_units(job), segment, job->segments);
-    int64_t end = cpu_part_begin(job_units(job), segment + 1, job->segments);
+    int64_t begin = cpu_part_begin(job->count, segment, job->segments);
+    int64_t end = cpu_part_begin(job->count, segment + 1, job->segments);
     int64_t position = begin + lane->position;
     char *at, *out;
     walk_seek(&kept, &job->in, block / job->columns);
     int64_t n = job_block(job, &kept, block, &at, &out);
     if (lane->position == 0) {
-        job->reduction->start(n, &job_accumulators(job)[lane->part]);
+        job_start(job, n, &job_accumulators(job)[lane->part]);
     }
     bool ended = job_pieces(job, at, n, &position, end, &job_accumulators(job)[lane->part]);
     lane->position = position - begin;
@@ -208,6 +219,7 @@ static void job_init_empty(struct job *job, const struct launch *launch) {
                         .out = out->data,
                         .out_size = (int64_t)dtype_size((enum dtype)out->dtype),
                         .width = 1,
+                        .block_width = 1,
                         .run = 1,
                         .lines = 1,
                         .columns = 1};
@@ -215,6 +227,11 @@ static void job_init_empty(struct job *job, const struct launch *launch) {
         job->lines *= out->shape[i];
     }
     job->kept = (struct walk){.arrays = 1, .rank = 1, .shape = {job->lines}};
+}
+
+static void job_cut(struct job *job, int64_t block_width) {
+    job->block_width = block_width;
+    job->columns = (job->width + block_width - 1) / block_width;
 }
 
 static void job_init(struct job *job, const struct launch *launch) {
@@ -231,19 +248,18 @@ static void job_init(struct job *job, const struct launch *launch) {
                         .down = job_goes_down(x, k),
                         .width = 1,
                         .run = 1};
-    bool along = !job->down && k < x->rank;
     if (job->down) {
         job->width = x->shape[k - 1];
         job->width_stride = x->strides[k - 1];
     }
-    if (along) {
+    if (k < x->rank) {
         job->run = x->shape[x->rank - 1];
         job->run_stride = x->strides[x->rank - 1];
     }
     job->lines = job_walk(&job->kept, x, 0, job->down ? k - 1 : k, job->in_size);
-    job->steps = job_walk(&job->reduced, x, k, along ? x->rank - 1 : x->rank, job->in_size);
+    job->steps = job_walk(&job->reduced, x, k, k < x->rank ? x->rank - 1 : k, job->in_size);
     job->count = job->steps * job->run;
-    job->columns = (job->width + CPU_REDUCE_WIDTH - 1) / CPU_REDUCE_WIDTH;
+    job_cut(job, CPU_REDUCE_WIDTH);
 }
 
 /* If the job can be left, the segments of all blocks run as one job; else one block after another, with accumulators on the stack. */
@@ -263,33 +279,100 @@ static void job_run_segments(struct job *job, int64_t blocks, double work, struc
     }
 }
 
+/* Into how many segments each block is cut. */
+static unsigned job_segments(const struct job *job, int64_t blocks, double work) {
+    if (blocks > SEGMENTED_BLOCKS) {
+        return 1;
+    }
+    double most = work / (double)blocks / SEGMENT_WORK;
+    most = most < SEGMENTS_MAX ? most : SEGMENTS_MAX;
+    most = most < (double)job->count ? most : (double)job->count;
+    return most < 2 ? 1 : (unsigned)most;
+}
+
+/* The kernels' place in the table. */
+static enum cpu_reduction_kind norm_kind(double ord) {
+    return ord == 0           ? CPU_REDUCE_NORM_0
+           : ord == 1         ? CPU_REDUCE_NORM_1
+           : ord == 2         ? CPU_REDUCE_NORM_2
+           : ord == HUGE_VAL  ? CPU_REDUCE_NORM_MAX
+           : ord == -HUGE_VAL ? CPU_REDUCE_NORM_MIN
+                              : CPU_REDUCE_NORM_POWER;
+}
+
+static enum cpu_reduction_kind reduction_kind(unsigned opcode, double parameter) {
+    switch (opcode) {
+    case OP_PROD:
+        return CPU_REDUCE_PROD;
+    case OP_MEAN:
+        return CPU_REDUCE_MEAN;
+    case OP_MAX:
+        return CPU_REDUCE_MAX;
+    case OP_MIN:
+        return CPU_REDUCE_MIN;
+    case OP_ANY:
+        return CPU_REDUCE_ANY;
+    case OP_ALL:
+        return CPU_REDUCE_ALL;
+    case OP_ARGMAX:
+        return CPU_REDUCE_ARGMAX;
+    case OP_ARGMIN:
+        return CPU_REDUCE_ARGMIN;
+    case OP_VAR:
+        return CPU_REDUCE_VAR;
+    case OP_STD:
+        return CPU_REDUCE_STD;
+    case OP_COUNT_NONZERO:
+        return CPU_REDUCE_COUNT_NONZERO;
+    case OP_LOGSUMEXP:
+        return CPU_REDUCE_LOGSUMEXP;
+    case OP_VECTOR_NORM:
+        return norm_kind(parameter);
+    default:
+        return CPU_REDUCE_SUM;
+    }
+}
+
 static int reduce_run(struct cpu *cpu, const struct launch *launch, struct cpu_job **begun, struct fault *fault) {
     struct job job;
     (void)fault;
     job_init(&job, launch);
     job.base.cpu = cpu;
     const struct operand *x = &launch->inputs[0];
-    job.reduction = cpu->kernels->reductions[op_place(launch->opcode)][x->as];
+    job.parameter = launch->attributes.n_floats ? launch->attributes.floats[0] : 0;
+    job.reduction = cpu->kernels->reductions[reduction_kind(launch->opcode, job.parameter)][x->as];
     job.cast = x->as != x->dtype ? cpu->kernels->cast[x->dtype][x->as] : NULL;
     int64_t blocks = job.lines * job.columns;
     double outputs = (double)job.lines * (double)job.width;
     double work = outputs * ((double)job.count * (double)(job.in_size < 4 ? 4 : job.in_size) + OUTPUT_WORK);
-    unsigned parts = cpu_parts(cpu, work);
-    if (blocks >= 2 * (int64_t)parts || blocks >= cpu->team.threads || parts == 1) {
-        job.base.run = job_part;
-        job.base.lane_bytes = sizeof(struct cpu_accumulators);
-        job.base.parts = blocks < parts ? (unsigned)blocks : parts;
-        cpu_job_begin(&job.base, sizeof job, work, begun);
+    job.segments = job_segments(&job, blocks, work);
+    if (job.segments > 1) {
+        job_run_segments(&job, blocks, work, begun);
         return STATUS_OK;
     }
-    job.segments = parts < SEGMENTS_MAX ? parts : SEGMENTS_MAX;
-    job_run_segments(&job, blocks, work, begun);
+    unsigned parts = cpu_parts(cpu, work);
+    if (job.width > NARROW && blocks < (int64_t)parts) {
+        job_cut(&job, NARROW);
+        blocks = job.lines * job.columns;
+    }
+    job.base.run = job_part;
+    job.base.lane_bytes = sizeof(struct cpu_accumulators);
+    job.base.parts = blocks < parts ? (unsigned)blocks : parts;
+    cpu_job_begin(&job.base, sizeof job, work, begun);
     return STATUS_OK;
 }
 
-CPU_KERNELS_FOUND(reductions)
+static uint32_t reductions_found(const struct device *device, unsigned opcode) {
+    uint32_t found = 0;
+    for (int dtype = 0; dtype < DTYPE_COUNT; dtype++) {
+        const struct cpu_kernels *kernels = ((const struct cpu *)device)->kernels;
+        found |= (uint32_t)(kernels->reductions[reduction_kind(opcode, 2)][dtype] != NULL) << dtype;
+    }
+    return found;
+}
 
-#define REDUCTION {{.dtypes = reductions_found, .converts = cpu_converts_tiles}, reduce_run}
+#define REDUCTION                                                                                                      \
+    { {.dtypes = reductions_found, .converts = cpu_converts_tiles}, reduce_run }
 const struct cpu_kernel cpu_kernel_sum = REDUCTION;
 const struct cpu_kernel cpu_kernel_prod = REDUCTION;
 const struct cpu_kernel cpu_kernel_mean = REDUCTION;
@@ -299,3 +382,8 @@ const struct cpu_kernel cpu_kernel_any = REDUCTION;
 const struct cpu_kernel cpu_kernel_all = REDUCTION;
 const struct cpu_kernel cpu_kernel_argmax = REDUCTION;
 const struct cpu_kernel cpu_kernel_argmin = REDUCTION;
+const struct cpu_kernel cpu_kernel_var = REDUCTION;
+const struct cpu_kernel cpu_kernel_std = REDUCTION;
+const struct cpu_kernel cpu_kernel_count_nonzero = REDUCTION;
+const struct cpu_kernel cpu_kernel_logsumexp = REDUCTION;
+const struct cpu_kernel cpu_kernel_vector_norm = REDUCTION;

@@ -30,7 +30,10 @@ LOAD_PLAIN(f64, double)
 #define load_bf16 half_load_bf16
 #define store_bf16 half_store_bf16
 
-enum { LANES = 16 }; /* blocks are filled up to a multiple of this: short rows then have no scalar rest */
+enum {
+    LANES = 16,  /* blocks are filled up to a multiple of this: short rows then have no scalar rest */
+    HELD = 4096, /* elements of a row that stay in a buffer from the first pass to the last */
+};
 
 static inline int64_t padded(int64_t n) {
     return (n + LANES - 1) / LANES * LANES;
@@ -96,14 +99,15 @@ SOFTMAX_STEPS(double, f64, exp)
     }                                                                                                                  \
     static void softmax_write_##half(int64_t n, const void *x, int64_t x_stride, void *out, int64_t out_stride,        \
                                      double maximum, double total) {                                                   \
-        T buffer[CPU_BLOCK], sum = (T)total;                                                                           \
+        const T share = (T)(1 / total);                                                                                \
+        T buffer[CPU_BLOCK];                                                                                           \
         for (int64_t i = 0; i < n; i += CPU_BLOCK) {                                                                   \
             int64_t block = n - i < CPU_BLOCK ? n - i : CPU_BLOCK;                                                     \
             load_##half(block, (const E *)x + i * x_stride, x_stride, buffer);                                         \
             exponentials_##name(block, (T)maximum, buffer);                                                            \
             CPU_LOOP                                                                                                   \
             for (int64_t k = 0; k < padded(block); k++) {                                                              \
-                buffer[k] /= sum;                                                                                      \
+                buffer[k] *= share;                                                                                    \
             }                                                                                                          \
             store_##half(block, buffer, (E *)out + i * out_stride, out_stride);                                        \
         }                                                                                                              \
@@ -121,25 +125,25 @@ SOFTMAX_STEPS(double, f64, exp)
             store_##half(block, buffer, (E *)out + i * out_stride, out_stride);                                        \
         }                                                                                                              \
     }                                                                                                                  \
-    /* A single block is read once, and its exponentials are taken once. */                                            \
+    /* A row that fits is read once, and its exponentials are taken once. */                                           \
     static void softmax_##half(int64_t n, const void *x, int64_t x_stride, void *out, int64_t out_stride) {            \
-        T buffer[CPU_BLOCK];                                                                                           \
-        if (n > CPU_BLOCK) {                                                                                           \
+        T buffer[HELD];                                                                                                \
+        if (n > HELD) {                                                                                                \
             double maximum = maximum_of_##half(n, x, x_stride);                                                        \
             softmax_write_##half(n, x, x_stride, out, out_stride, maximum, sum_of_##half(n, x, x_stride, maximum));    \
             return;                                                                                                    \
         }                                                                                                              \
         load_##half(n, x, x_stride, buffer);                                                                           \
-        T sum = (T)exponentials_##name(n, maximum_##name(n, buffer), buffer);                                          \
+        const T share = (T)(1 / exponentials_##name(n, maximum_##name(n, buffer), buffer));                            \
         CPU_LOOP                                                                                                       \
         for (int64_t k = 0; k < padded(n); k++) {                                                                      \
-            buffer[k] /= sum;                                                                                          \
+            buffer[k] *= share;                                                                                        \
         }                                                                                                              \
         store_##half(n, buffer, out, out_stride);                                                                      \
     }                                                                                                                  \
     static void log_softmax_##half(int64_t n, const void *x, int64_t x_stride, void *out, int64_t out_stride) {        \
-        T buffer[CPU_BLOCK];                                                                                           \
-        if (n > CPU_BLOCK) {                                                                                           \
+        T buffer[HELD];                                                                                                \
+        if (n > HELD) {                                                                                                \
             double maximum = maximum_of_##half(n, x, x_stride);                                                        \
             log_softmax_write_##half(n, x, x_stride, out, out_stride, maximum,                                         \
                                      sum_of_##half(n, x, x_stride, maximum));                                          \
@@ -159,13 +163,13 @@ SOFTMAX_ROW(bf16, uint16_t, float, f32)
 SOFTMAX_ROW(f32, float, float, f32)
 SOFTMAX_ROW(f64, double, double, f64)
 
-const struct cpu_softmax *CPU_NAME(softmax)[OP_PLACES_SOFTMAX][DTYPE_COUNT] = {
-    [OP_PLACE_SOFTMAX] = {[DTYPE_F16] = &table_softmax_f16,
-                          [DTYPE_BF16] = &table_softmax_bf16,
-                          [DTYPE_F32] = &table_softmax_f32,
-                          [DTYPE_F64] = &table_softmax_f64},
-    [OP_PLACE_LOG_SOFTMAX] = {[DTYPE_F16] = &table_log_softmax_f16,
-                              [DTYPE_BF16] = &table_log_softmax_bf16,
-                              [DTYPE_F32] = &table_log_softmax_f32,
-                              [DTYPE_F64] = &table_log_softmax_f64},
+const struct cpu_softmax *const CPU_NAME(softmax)[2][DTYPE_COUNT] = {
+    {[DTYPE_F16] = &table_softmax_f16,
+     [DTYPE_BF16] = &table_softmax_bf16,
+     [DTYPE_F32] = &table_softmax_f32,
+     [DTYPE_F64] = &table_softmax_f64},
+    {[DTYPE_F16] = &table_log_softmax_f16,
+     [DTYPE_BF16] = &table_log_softmax_bf16,
+     [DTYPE_F32] = &table_log_softmax_f32,
+     [DTYPE_F64] = &table_log_softmax_f64},
 };

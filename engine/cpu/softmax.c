@@ -72,7 +72,7 @@ static int softmax_run(struct cpu *cpu, const struct launch *launch, struct cpu_
     int64_t size = (int64_t)dtype_size((enum dtype)x->dtype);
     int last = x->rank - 1;
     struct job job = {.base = {.cpu = cpu, .run = job_part, .lane_bytes = sizeof(struct row)},
-                      .softmax = cpu->kernels->softmax[op_place(launch->opcode)][x->dtype],
+                      .softmax = cpu->kernels->softmax[launch->opcode == OP_LOG_SOFTMAX][x->dtype],
                       .walk = {.rank = last, .arrays = 2},
                       .origin = {out->data, x->data},
                       .rows = 1,
@@ -95,7 +95,14 @@ static int softmax_run(struct cpu *cpu, const struct launch *launch, struct cpu_
     return STATUS_OK;
 }
 
-CPU_KERNELS_FOUND(softmax)
+static uint32_t softmax_found(const struct device *device, unsigned opcode) {
+    uint32_t found = 0;
+    for (int dtype = 0; dtype < DTYPE_COUNT; dtype++) {
+        const struct cpu_kernels *kernels = ((const struct cpu *)device)->kernels;
+        found |= (uint32_t)(kernels->softmax[opcode == OP_LOG_SOFTMAX][dtype] != NULL) << dtype;
+    }
+    return found;
+}
 
 const struct cpu_kernel cpu_kernel_softmax = {{.dtypes = softmax_found}, softmax_run};
 const struct cpu_kernel cpu_kernel_log_softmax = {{.dtypes = softmax_found}, softmax_run};

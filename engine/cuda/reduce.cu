@@ -1,5 +1,7 @@
 /* Reductions: how a launch is shared out over the device. The kernels are in reduce.cuh; reduce_whole.cuh has CUB's for whole tensors. They
- * are instantiated in reduce_sum.cu, reduce_extreme.cu and reduce_position.cu. */
+ * are instantiated in reduce_*.cu. */
+#include <math.h>
+
 #include "engine/cuda/cuda.h"
 #include "engine/cuda/reduce.cuh"
 
@@ -25,11 +27,20 @@ static const struct reduce_kernel *reduce_kernel_of(unsigned opcode, unsigned dt
         const struct reduce_kernel *kernels;
         bool floating, bools; /* of all dtypes in the table, only these */
     } rows[] = {
-        {OP_SUM, reduce_sums, false, false},         {OP_PROD, reduce_products, false, false},
-        {OP_MEAN, reduce_sums, true, false},         {OP_MAX, reduce_extremes, false, false},
-        {OP_MIN, reduce_extremes, false, false},     {OP_ANY, reduce_extremes, false, true},
-        {OP_ALL, reduce_extremes, false, true},      {OP_ARGMAX, reduce_positions, false, false},
+        {OP_SUM, reduce_sums, false, false},
+        {OP_PROD, reduce_products, false, false},
+        {OP_MEAN, reduce_sums, true, false},
+        {OP_MAX, reduce_extremes, false, false},
+        {OP_MIN, reduce_extremes, false, false},
+        {OP_ANY, reduce_extremes, false, true},
+        {OP_ALL, reduce_extremes, false, true},
+        {OP_ARGMAX, reduce_positions, false, false},
         {OP_ARGMIN, reduce_positions, false, false},
+        {OP_VAR, reduce_variances, true, false},
+        {OP_STD, reduce_variances, true, false},
+        {OP_COUNT_NONZERO, reduce_counts, false, false},
+        {OP_LOGSUMEXP, reduce_exponentials, true, false},
+        {OP_VECTOR_NORM, reduce_norms, true, false},
     };
     for (unsigned i = 0; i < sizeof rows / sizeof *rows; i++) {
         if (rows[i].opcode == opcode && dtype < DTYPE_COUNT) {
@@ -42,10 +53,13 @@ static const struct reduce_kernel *reduce_kernel_of(unsigned opcode, unsigned dt
 }
 
 static bool reduce_walk(cuda_kernel_seen *seen, void *context) {
-    const struct reduce_kernel *const tables[] = {reduce_sums, reduce_extremes, reduce_positions, reduce_products};
+    const struct reduce_kernel *const tables[] = {reduce_sums,     reduce_extremes,    reduce_positions,
+                                                  reduce_products, reduce_variances,   reduce_norms,
+                                                  reduce_counts,   reduce_exponentials};
     for (const struct reduce_kernel *kernels : tables) {
         for (int dtype = 0; dtype < DTYPE_COUNT; dtype++) {
-            bool common = cuda_dtype_common((enum dtype)dtype) && kernels != reduce_products;
+            bool common = cuda_dtype_common((enum dtype)dtype) &&
+                          (kernels == reduce_sums || kernels == reduce_extremes || kernels == reduce_positions);
             if (kernels[dtype].walk && !kernels[dtype].walk(seen, context, common)) {
                 return false;
             }
@@ -238,9 +252,9 @@ static bool plan_beside(const struct reduce_plan *plan, int64_t size) {
 }
 
 /* Returns the number of tiles. */
-static int64_t plan_columns(struct reduce_plan *plan, const struct cuda *cuda, int64_t size) {
+static int64_t plan_columns(struct reduce_plan *plan, const struct cuda *cuda, int64_t size, bool beside) {
     int64_t count = plan->run * plan->steps, columns;
-    plan->beside = plan_beside(plan, size);
+    plan->beside = beside && plan_beside(plan, size);
     columns = plan->beside ? REDUCE_COLUMNS : 1;
     int wide = power_of_two(plan->kept.shape[plan->kept.rank - 1] / columns, 32);
     int rows = power_of_two(ceiling(count, REDUCE_UNROLL), REDUCE_THREADS / wide);
@@ -270,15 +284,31 @@ static int plan_grid(const struct cuda *cuda, int64_t tiles) {
     return (int)(tiles < most ? tiles : most);
 }
 
+static double plan_divisor(unsigned opcode, double count, double correction) {
+    if (opcode == OP_VAR || opcode == OP_STD) {
+        return count > correction ? count - correction : 0;
+    }
+    return opcode == OP_MEAN ? count : 1;
+}
+
+/* The bits of which one is set if an element is not 0: of floats all but the sign. */
+static uint64_t plan_mask(enum dtype dtype) {
+    uint64_t sign = dtype_kind(dtype) == DTYPE_KIND_FLOAT ? UINT64_C(1) << (8 * dtype_size(dtype) - 1) : 0;
+    return ~sign;
+}
+
 static void plan_init(struct reduce_plan *plan, const struct cuda *cuda, const struct launch *launch,
                       const struct reduce_kernel *kernel) {
     memset(plan, 0, sizeof *plan);
     plan_axes(plan, launch);
     plan->lowest = launch->opcode == OP_MIN || launch->opcode == OP_ALL || launch->opcode == OP_ARGMIN;
-    plan->divisor = launch->opcode == OP_MEAN ? (double)plan->run * (double)plan->steps : 1;
+    plan->parameter = launch->attributes.n_floats ? launch->attributes.floats[0] : 0;
+    plan->divisor = plan_divisor(launch->opcode, (double)plan->run * (double)plan->steps, plan->parameter);
+    plan->root = launch->opcode == OP_STD;
+    plan->mask = plan_mask((enum dtype)launch->inputs[0].dtype);
     plan->down = plan_goes_down(plan);
     int64_t size = (int64_t)dtype_size((enum dtype)launch->inputs[0].dtype);
-    int64_t tiles = plan->down ? plan_columns(plan, cuda, size) : plan_rows(plan, cuda, kernel->vector);
+    int64_t tiles = plan->down ? plan_columns(plan, cuda, size, kernel->beside) : plan_rows(plan, cuda, kernel->vector);
     plan->grid = plan_grid(cuda, tiles);
     plan->merge_lanes = power_of_two(plan->parts, MERGE_LANES_MAX);
     plan->merge_grid = plan_grid(cuda, ceiling(plan->outputs, REDUCE_THREADS / plan->merge_lanes));
@@ -293,24 +323,31 @@ template <class T> static __global__ void reduce_fill(T *out, int64_t n, T value
     }
 }
 
-/* The bits of the neutral element: zero, one, or for the mean not a number. */
-static uint64_t neutral_bits(unsigned opcode, unsigned dtype) {
-    static const uint64_t ones[] = {0x3c00, 0x3f80, 0x3f800000, UINT64_C(0x3ff0000000000000)};
-    static const uint64_t nans[] = {0x7e00, 0x7fc0, 0x7fc00000, UINT64_C(0x7ff8000000000000)};
-    if (opcode == OP_MEAN) {
-        return nans[dtype - DTYPE_F16];
-    }
-    if (opcode == OP_PROD || opcode == OP_ALL) {
-        return dtype_kind((enum dtype)dtype) == DTYPE_KIND_FLOAT ? ones[dtype - DTYPE_F16] : 1;
-    }
-    return 0;
+/* The bits of the result of no elements: a number of this kind. `parameter` is the operation's. */
+static uint64_t nothing_bits(unsigned opcode, unsigned dtype, double parameter) {
+    enum { ZERO, ONE, NOT_A_NUMBER, INFINITE, LOWEST };
+    static const uint64_t floats[][4] = {
+        {0, 0, 0, 0},
+        {0x3c00, 0x3f80, 0x3f800000, UINT64_C(0x3ff0000000000000)},
+        {0x7e00, 0x7fc0, 0x7fc00000, UINT64_C(0x7ff8000000000000)},
+        {0x7c00, 0x7f80, 0x7f800000, UINT64_C(0x7ff0000000000000)},
+        {0xfc00, 0xff80, 0xff800000, UINT64_C(0xfff0000000000000)},
+    };
+    int kind = opcode == OP_PROD || opcode == OP_ALL       ? ONE
+               : opcode == OP_MEAN                         ? NOT_A_NUMBER
+               : opcode == OP_VAR || opcode == OP_STD      ? (parameter < 0 ? ZERO : NOT_A_NUMBER)
+               : opcode == OP_VECTOR_NORM && parameter < 0 ? INFINITE
+               : opcode == OP_LOGSUMEXP                    ? LOWEST
+                                                           : ZERO;
+    return dtype_kind((enum dtype)dtype) == DTYPE_KIND_FLOAT ? floats[kind][dtype - DTYPE_F16] : kind == ONE;
 }
 
 /* The results of an empty input, which has no memory. */
 static int reduce_nothing(const struct cuda *cuda, const struct launch *launch, cudaStream_t stream,
                           struct fault *fault) {
     const struct operand *out = &launch->output;
-    uint64_t bits = neutral_bits(launch->opcode, out->dtype);
+    double parameter = launch->attributes.n_floats ? launch->attributes.floats[0] : 0;
+    uint64_t bits = nothing_bits(launch->opcode, out->dtype, parameter);
     int64_t n = 1;
     for (int i = 0; i < out->rank; i++) {
         n *= out->shape[i];
@@ -401,7 +438,8 @@ static int reduce_run(struct cuda *cuda, struct cuda_stream *stream, const struc
 
 CUDA_KERNELS_FOUND(reduce_found, reduce_has)
 
-#define REDUCTION {{.dtypes = reduce_found, .workspace = reduce_workspace}, reduce_run, reduce_walk}
+#define REDUCTION                                                                                                      \
+    { {.dtypes = reduce_found, .workspace = reduce_workspace}, reduce_run, reduce_walk }
 const struct cuda_kernel cuda_kernel_sum = REDUCTION;
 const struct cuda_kernel cuda_kernel_prod = REDUCTION;
 const struct cuda_kernel cuda_kernel_mean = REDUCTION;
@@ -411,3 +449,8 @@ const struct cuda_kernel cuda_kernel_any = REDUCTION;
 const struct cuda_kernel cuda_kernel_all = REDUCTION;
 const struct cuda_kernel cuda_kernel_argmax = REDUCTION;
 const struct cuda_kernel cuda_kernel_argmin = REDUCTION;
+const struct cuda_kernel cuda_kernel_var = REDUCTION;
+const struct cuda_kernel cuda_kernel_std = REDUCTION;
+const struct cuda_kernel cuda_kernel_count_nonzero = REDUCTION;
+const struct cuda_kernel cuda_kernel_logsumexp = REDUCTION;
+const struct cuda_kernel cuda_kernel_vector_norm = REDUCTION;

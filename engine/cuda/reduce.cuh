@@ -46,12 +46,16 @@ struct reduce_axes {
 struct reduce_plan {
     const void *in;
     void *out;
-    void *partials;                    /* [outputs][parts] accumulators, or CUB's; NULL where there is one part */
-    struct reduce_axes kept, kept_out; /* the kept axes, in the input and in the output; an output's number counts over them */
-    struct reduce_axes stepped;        /* the reduced axes without the run */
+    void *partials; /* [outputs][parts] accumulators, or CUB's; NULL where there is one part */
+    struct reduce_axes kept,
+        kept_out;               /* the kept axes, in the input and in the output; an output's number counts over them */
+    struct reduce_axes stepped; /* the reduced axes without the run */
     int64_t outputs, steps, run, run_stride;
     int64_t parts, part_steps, part_run; /* a part is so many steps of the whole run, or all steps of so much of it */
-    double divisor;                      /* by which the mean divides the sum */
+    double divisor;                      /* by which the mean divides the sum, or the variance the squares */
+    double parameter;                    /* the order of a norm */
+    bool root;                           /* the root of the variance */
+    uint64_t mask;                       /* the bits of an element that are 0 if it is */
     bool lowest;                         /* finds the least element, not the greatest */
     bool down;                           /* goes by columns */
     bool beside;                         /* takes REDUCE_COLUMNS columns at a time */
@@ -67,14 +71,22 @@ struct reduce_kernel {
     cudaError_t (*whole)(const struct reduce_plan *plan, void *memory, size_t *bytes, cudaStream_t stream);
     int accumulator; /* bytes */
     int vector;      /* elements in one load */
+    bool beside;     /* has a kernel that takes REDUCE_COLUMNS columns at a time */
     /* Tells of these kernels (cuda_kernel_walk), without CUB's. */
     bool (*walk)(bool (*seen)(void *context, bool common, const void *kernel), void *context, bool common);
 };
 /* By dtype; `launch` is NULL where there is no kernel. */
 extern const struct reduce_kernel reduce_sums[DTYPE_COUNT], reduce_products[DTYPE_COUNT];
 extern const struct reduce_kernel reduce_extremes[DTYPE_COUNT], reduce_positions[DTYPE_COUNT];
+extern const struct reduce_kernel reduce_variances[DTYPE_COUNT], reduce_norms[DTYPE_COUNT];
+extern const struct reduce_kernel reduce_counts[DTYPE_COUNT], reduce_exponentials[DTYPE_COUNT];
 
 /* ---- elements ---- */
+
+/* Blocks that a processor is to hold of a reduction's kernels. Fewer for reductions that compute so much that they need more registers. */
+template <class Op> struct reduce_occupancy {
+    enum { rows = REDUCE_ROWS_BLOCKS, columns = REDUCE_COLUMNS_BLOCKS };
+};
 
 /* The type in which an element is computed. */
 template <class T> struct reduce_compute { typedef int32_t type; };
@@ -94,6 +106,34 @@ __device__ inline float reduce_load(__half x) {
 }
 __device__ inline float reduce_load(__nv_bfloat16 x) {
     return __bfloat162float(x);
+}
+
+/* Rounds a result once. */
+__device__ inline void sum_store(double x, float *out) {
+    *out = (float)x;
+}
+__device__ inline void sum_store(double x, double *out) {
+    *out = x;
+}
+__device__ inline void sum_store(double x, __half *out) {
+    *out = __double2half(x);
+}
+__device__ inline void sum_store(double x, __nv_bfloat16 *out) {
+    *out = __double2bfloat16(x);
+}
+
+/* A sum in f64 and the rounding errors that it has made (Knuth's TwoSum). Infinities and NaN make the error NaN: the sum is right by itself
+ * then. */
+struct sum_carried {
+    double value, error;
+};
+__device__ inline void sum_add(sum_carried &a, double x) {
+    double before = a.value, after = before + x, part = after - before;
+    a.error += (before - (after - part)) + (x - part);
+    a.value = after;
+}
+__device__ inline double sum_result(const sum_carried &a) {
+    return a.error - a.error == 0 ? a.value + a.error : a.value;
 }
 
 /* Elements of one load: 16 bytes, but 8 elements at most, so that the code for bytes does not grow too large. */
@@ -246,7 +286,7 @@ __device__ inline void reduce_strided(const Op &op, typename Op::A &a, const typ
 }
 
 template <class Op>
-__global__ void __launch_bounds__(REDUCE_THREADS, REDUCE_ROWS_BLOCKS)
+__global__ void __launch_bounds__(REDUCE_THREADS, reduce_occupancy<Op>::rows)
     reduce_rows(const __grid_constant__ reduce_plan plan, const Op op) {
     typedef typename Op::A A;
     __shared__ A shared[REDUCE_THREADS / 32];
@@ -333,7 +373,7 @@ __device__ inline void reduce_stack(const Op &op, typename Op::A *a, int lanes, 
 }
 
 template <class Op, int COLUMNS>
-__global__ void __launch_bounds__(REDUCE_THREADS, REDUCE_COLUMNS_BLOCKS)
+__global__ void __launch_bounds__(REDUCE_THREADS, reduce_occupancy<Op>::columns)
     reduce_columns(const __grid_constant__ reduce_plan plan, const Op op) {
     typedef typename Op::A A;
     __shared__ A shared[REDUCE_THREADS * COLUMNS];
@@ -406,13 +446,23 @@ __global__ void __launch_bounds__(REDUCE_THREADS)
 
 /* ---- launchers ---- */
 
-template <class Op> static cudaError_t reduce_launch(const struct reduce_plan *plan, cudaStream_t stream) {
-    const Op op(*plan);
+template <class Op>
+static bool reduce_launch_beside(const struct reduce_plan *plan, const Op &op, cudaStream_t stream) {
     if (plan->down && plan->beside) {
         reduce_columns<Op, REDUCE_COLUMNS><<<plan->grid, REDUCE_THREADS, 0, stream>>>(*plan, op);
-    } else if (plan->down) {
+    }
+    return plan->down && plan->beside;
+}
+
+template <class Op, bool BESIDE> static cudaError_t reduce_launch(const struct reduce_plan *plan, cudaStream_t stream) {
+    const Op op(*plan);
+    bool launched = false;
+    if constexpr (BESIDE) {
+        launched = reduce_launch_beside<Op>(plan, op, stream);
+    }
+    if (!launched && plan->down) {
         reduce_columns<Op, 1><<<plan->grid, REDUCE_THREADS, 0, stream>>>(*plan, op);
-    } else {
+    } else if (!launched) {
         reduce_rows<Op><<<plan->grid, REDUCE_THREADS, 0, stream>>>(*plan, op);
     }
     cudaError_t error = cudaGetLastError();
@@ -423,19 +473,28 @@ template <class Op> static cudaError_t reduce_launch(const struct reduce_plan *p
     return error;
 }
 
-template <class Op>
+template <class Op, bool BESIDE>
 static bool reduce_walk(bool (*seen)(void *context, bool common, const void *kernel), void *context, bool common) {
+    if constexpr (BESIDE) {
+        if (!seen(context, common, (const void *)reduce_columns<Op, REDUCE_COLUMNS>)) {
+            return false;
+        }
+    }
     return seen(context, common, (const void *)reduce_rows<Op>) &&
-           seen(context, common, (const void *)reduce_columns<Op, REDUCE_COLUMNS>) &&
            seen(context, common, (const void *)reduce_columns<Op, 1>) &&
            seen(context, common, (const void *)reduce_partials<Op>);
 }
 
-#define REDUCE_KERNEL(Op)                                                                                              \
-    { reduce_launch<Op>, reduce_whole<Op>, (int)sizeof(Op::A), (int)reduce_vector<Op::T>::n, reduce_walk<Op> }
+#define REDUCE_ROW(Op, whole, beside)                                                                                  \
+    {                                                                                                                  \
+        reduce_launch<Op, beside>, whole, (int)sizeof(Op::A), (int)reduce_vector<Op::T>::n, beside,                    \
+            reduce_walk<Op, beside>                                                                                    \
+    }
+#define REDUCE_KERNEL(Op) REDUCE_ROW(Op, reduce_whole<Op>, true)
 /* Without CUB's kernels, which take as long to compile as all others: for dtypes and operations that are rare with large
  * tensors. */
-#define REDUCE_KERNEL_OWN(Op)                                                                                          \
-    { reduce_launch<Op>, nullptr, (int)sizeof(Op::A), (int)reduce_vector<Op::T>::n, reduce_walk<Op> }
+#define REDUCE_KERNEL_OWN(Op) REDUCE_ROW(Op, nullptr, true)
+/* And without the kernel that takes several columns at a time. */
+#define REDUCE_KERNEL_PLAIN(Op) REDUCE_ROW(Op, nullptr, false)
 #define REDUCE_NONE                                                                                                    \
-    { nullptr, nullptr, 0, 0, nullptr }
+    { nullptr, nullptr, 0, 0, false, nullptr }

@@ -6,19 +6,6 @@
 
 static_assert(sizeof(long long) == sizeof(int64_t), "i64");
 
-__device__ inline void sum_store(double x, float *out) {
-    *out = (float)x;
-}
-__device__ inline void sum_store(double x, double *out) {
-    *out = x;
-}
-__device__ inline void sum_store(double x, __half *out) {
-    *out = __double2half(x);
-}
-__device__ inline void sum_store(double x, __nv_bfloat16 *out) {
-    *out = __double2bfloat16(x);
-}
-
 /* The sum of a few elements as a tree. */
 template <class C, int N> __device__ inline C sum_tree(C *x) {
 #pragma unroll
@@ -79,10 +66,6 @@ template <class Element> struct sum_float {
     }
 };
 
-struct sum_carried {
-    double value, error;
-};
-
 struct sum_double {
     typedef double T;
     typedef double R;
@@ -93,24 +76,18 @@ struct sum_double {
     __host__ __device__ A neutral() const {
         return {0, 0};
     }
-    /* Knuth's TwoSum. Infinities and NaN make the error NaN: finish ignores it then, the sum is right by itself. */
-    __device__ void add(A &a, double x) const {
-        double before = a.value, after = before + x, part = after - before;
-        a.error += (before - (after - part)) + (x - part);
-        a.value = after;
-    }
     template <int N> __device__ void take(A &a, const T (&x)[N], int64_t, int64_t) const {
 #pragma unroll
         for (int i = 0; i < N; i++) {
-            add(a, x[i]);
+            sum_add(a, x[i]);
         }
     }
     __device__ void merge(A &a, const A &b) const {
-        add(a, b.value);
+        sum_add(a, b.value);
         a.error += b.error;
     }
     __device__ R finish(const A &a) const {
-        return (a.error - a.error == 0 ? a.value + a.error : a.value) / divisor;
+        return sum_result(a) / divisor;
     }
 };
 

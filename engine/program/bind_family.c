@@ -51,12 +51,44 @@ int bind_reduce(struct step *step) {
         memcpy(out.shape, in.shape, sizeof out.shape);
         layout_contiguous(out.rank, out.shape, out.strides);
         struct plan plan = bind_plan(step, &out, &in, 1);
+        plan.attributes.floats = step->request->floats;
+        plan.attributes.n_floats = step->request->n_floats;
         plan.weight = plan_weight(&step->session->order->cost, &out, &in) * step->info->passes +
                       (uint64_t)((double)view_elements(&out) * step->session->order->cost.rates.row_ns);
         code = plan_push(step->stream, &plan, step->fault);
     }
     view_finish(&in);
     return code;
+}
+
+/* Moves the axis of all views behind the others, which are merged where all views allow that. All have one shape, but that the axis of the
+ * outputs may be longer. */
+static void views_line_up(struct view *const views[], int n, int axis) {
+    struct layout_space space;
+    int64_t extents[LAYOUT_OPERANDS_MAX];
+    for (int k = 0; k < n; k++) {
+        view_axes_last(views[k], 1u << axis);
+        extents[k] = views[k]->shape[views[k]->rank - 1];
+    }
+    space_from_view(&space, views[0]);
+    space.operands = n;
+    for (int k = 1; k < n; k++)
+        memcpy(space.strides[k], views[k]->strides, sizeof space.strides[k]);
+    if (layout_merge(&space, 0, space.rank - 1) == 0) { /* rank 2 at least */
+        space.shape[1] = space.shape[0];
+        space.shape[0] = 1;
+        for (int k = 0; k < n; k++) {
+            space.strides[k][1] = space.strides[k][0];
+            space.strides[k][0] = 0;
+        }
+        space.rank = 2;
+    }
+    for (int k = 0; k < n; k++) {
+        views[k]->rank = space.rank;
+        memcpy(views[k]->shape, space.shape, sizeof space.shape);
+        memcpy(views[k]->strides, space.strides[k], sizeof space.strides[k]);
+        views[k]->shape[space.rank - 1] = extents[k];
+    }
 }
 
 int bind_softmax(struct step *step) {
@@ -69,28 +101,51 @@ int bind_softmax(struct step *step) {
         code = shape_axis(attributes.axis, in.rank, &axis, step->fault);
     if (code == STATUS_OK) {
         view_init(&out, step->output);
-        view_axes_last(&in, 1u << axis);
-        view_axes_last(&out, 1u << axis);
-        struct layout_space space;
-        space_from_view(&space, &in);
-        space.operands = 2;
-        memcpy(space.strides[1], out.strides, sizeof space.strides[1]);
-        if (layout_merge(&space, 0, space.rank - 1) == 0) { /* rank 2 at least */
-            space.shape[1] = space.shape[0];
-            space.shape[0] = 1;
-            for (int k = 0; k < 2; k++) {
-                space.strides[k][1] = space.strides[k][0];
-                space.strides[k][0] = 0;
-            }
-            space.rank = 2;
-        }
-        in.rank = out.rank = space.rank;
-        memcpy(in.shape, space.shape, sizeof in.shape);
-        memcpy(out.shape, space.shape, sizeof out.shape);
-        memcpy(in.strides, space.strides[0], sizeof in.strides);
-        memcpy(out.strides, space.strides[1], sizeof out.strides);
+        views_line_up((struct view *const[]){&in, &out}, 2, axis);
         struct plan plan = bind_plan(step, &out, &in, 1);
         plan.weight = plan_weight(&step->session->order->cost, &out, &in) * step->info->passes;
+        code = plan_push(step->stream, &plan, step->fault);
+    }
+    view_finish(&in);
+    return code;
+}
+
+/* Nothing but the initial elements. */
+static int scan_initial(struct step *step) {
+    struct view out;
+    view_init(&out, step->output);
+    view_merge((struct view *const[]){&out}, 1);
+    int64_t value = step->request->opcode == OP_CUMULATIVE_PROD;
+    struct full_attributes attributes = {.dtype = out.dtype, .value = {value, (double)value}};
+    struct op_packed packed;
+    full_attributes_write(&attributes, &packed);
+    struct plan plan = bind_plan(step, &out, NULL, 0);
+    plan.opcode = OP_FULL;
+    plan.attributes = (struct op_attributes){packed.ints, packed.floats, packed.n_ints, packed.n_floats};
+    plan.weight = plan_weight(&step->session->order->cost, &out, NULL);
+    return plan_push(step->stream, &plan, step->fault);
+}
+
+int bind_scan(struct step *step) {
+    struct view in, outs[2];
+    struct view *const all[] = {&in, &outs[0], &outs[1]};
+    unsigned n_outputs = step->n_outputs;
+    int axis = 0;
+    struct scan_attributes attributes; /* those of others begin with the axis, too */
+    if (type_elements(&step->inputs[0]->type) == 0)
+        return scan_initial(step);
+    scan_attributes_read(&step->request->attributes, &attributes);
+    int code = bind_input(step, 0, &in);
+    if (code == STATUS_OK)
+        code = shape_axis(attributes.axis, in.rank, &axis, step->fault);
+    if (code == STATUS_OK) {
+        for (unsigned i = 0; i < n_outputs; i++)
+            view_init(&outs[i], step->outputs[i]);
+        views_line_up(all, (int)n_outputs + 1, axis);
+        struct plan plan = bind_plan(step, &outs[0], &in, 1);
+        plan.further = n_outputs - 1;
+        plan.outputs[0] = n_outputs > 1 ? &outs[1] : NULL;
+        plan.weight = plan_weight(&step->session->order->cost, &outs[0], &in) * step->info->passes;
         code = plan_push(step->stream, &plan, step->fault);
     }
     view_finish(&in);
@@ -226,6 +281,24 @@ int bind_matmul(struct step *step) {
         code = plan_push(step->stream, &plan, step->fault);
     }
     bind_finish_views(views, made);
+    return code;
+}
+
+/* ---- elements that meet random numbers ---- */
+
+int bind_draw(struct step *step) {
+    struct view out, in;
+    view_init(&in, step->inputs[0]);
+    int code = view_make_contiguous(&step->session->ledger, step->stream, &in, in.dtype, step->fault);
+    if (code == STATUS_OK) {
+        view_init(&out, step->output);
+        view_merge((struct view *const[]){&out, &in}, 2);
+        struct plan plan = bind_plan(step, &out, &in, 1);
+        plan.attributes = step->request->attributes;
+        plan.weight = plan_weight(&step->session->order->cost, &out, &in) * step->info->passes;
+        code = plan_push(step->stream, &plan, step->fault);
+    }
+    view_finish(&in);
     return code;
 }
 

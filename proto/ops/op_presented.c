@@ -2,7 +2,7 @@
 
 _Static_assert(DTYPE_COUNT <= 32, "a bit for each dtype");
 
-enum { PRESENTED_INPUTS_MAX = 4 };
+enum { PRESENTED_INPUTS_MAX = 4, PRESENTED_INTS_MAX = 6 /* where the count varies */ };
 
 /* The dtypes of the inputs of a try: all the same, or inputs with a role of their own, such as indices, have the dtype of that role. */
 enum presented_inputs { PRESENTED_ALIKE, PRESENTED_ROLES, PRESENTED_WAYS };
@@ -48,9 +48,9 @@ static enum dtype presented_with(const struct presented_try *this, const int64_t
  * axes and bools. */
 static uint32_t presented_try(const struct presented_try *this) {
     const int64_t dtype = (int64_t)this->dtype;
-    const int64_t ints[][OP_PACKED_INTS] = {{dtype, 0, 1, 1}, {1, dtype, 1, 1}, {0}};
+    const int64_t ints[][OP_PACKED_INTS] = {{dtype, 0, 1, 1, 2, 1}, {1, dtype, 1, 1}, {0}};
     int exact = this->info->ints;
-    for (unsigned n = exact == OP_VARIES ? 0 : (unsigned)exact; n <= 4 && n <= OP_PACKED_INTS; n++) {
+    for (unsigned n = exact == OP_VARIES ? 0 : (unsigned)exact; n <= PRESENTED_INTS_MAX; n++) {
         for (size_t i = 0; i < sizeof ints / sizeof *ints; i++) {
             enum dtype presented = presented_with(this, ints[i], n);
             if (dtype_valid((int)presented))

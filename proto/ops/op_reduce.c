@@ -1,6 +1,8 @@
 /* Rules of reductions and softmax. */
 #include "proto/ops/op_rules.h"
 
+#include <math.h>
+
 int op_reduced_axes(const struct op_ints *axes, int rank, uint32_t *mask, struct fault *fault) {
     uint32_t found = 0;
     for (unsigned i = 0; i < axes->count; i++) {
@@ -36,6 +38,25 @@ int op_rule_reduce(const struct op_call *call, struct tensor_type *out, struct f
         }
     }
     return STATUS_OK;
+}
+
+int op_rule_variance(const struct op_call *call, struct tensor_type *out, struct fault *fault) {
+    struct variance_attributes attributes;
+    variance_attributes_read(call->attributes, &attributes);
+    if (!isfinite(attributes.correction)) {
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "the correction is %g, not a finite number",
+                         attributes.correction);
+    }
+    return op_rule_reduce(call, out, fault); /* the axes and keepdims are where a sum has them */
+}
+
+int op_rule_vector_norm(const struct op_call *call, struct tensor_type *out, struct fault *fault) {
+    struct vector_norm_attributes attributes;
+    vector_norm_attributes_read(call->attributes, &attributes);
+    if (isnan(attributes.ord)) {
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "there is no norm of order NaN");
+    }
+    return op_rule_reduce(call, out, fault);
 }
 
 /* max, min and their positions need at least one element: the result may be empty, but no element of it may come from no elements. */

@@ -101,62 +101,6 @@ static void case_create(struct suite *suite, const struct op_case *row) {
     }
 }
 
-/* Of either operation: low and high, or the mean and the deviation. */
-static struct op_packed random_attributes(unsigned opcode, enum dtype dtype, uint64_t seed, int64_t offset, int rank,
-                                          const int64_t *shape, double first, double second) {
-    struct op_ints extents = {(unsigned)rank, shape};
-    if (opcode == OP_NORMAL)
-        return SUITE_ATTRIBUTES(normal, .dtype = dtype, .seed = seed, .offset = offset, .mean = first,
-                                .deviation = second, .shape = extents);
-    return SUITE_ATTRIBUTES(uniform, .dtype = dtype, .seed = seed, .offset = offset, .low = first, .high = second,
-                            .shape = extents);
-}
-
-/* The mean and the spread of many numbers, in units of what chance allows. */
-static void random_moments(struct suite *suite, unsigned opcode, enum dtype dtype) {
-    int64_t n = SUITE_REPEAT(200000);
-    double mean = 0, square = 0;
-    struct op_packed attributes = random_attributes(opcode, dtype, 77, 0, 1, &n, opcode == OP_NORMAL ? 3 : -1, 2);
-    struct sample x = suite_run(suite, &(struct suite_call){.opcode = opcode, .attributes = attributes});
-    suite_adopt(suite, &x);
-    for (int64_t k = 0; k < n; k++)
-        mean += (double)x.values->f[k] / (double)n;
-    for (int64_t k = 0; k < n; k++)
-        square += ((double)x.values->f[k] - mean) * ((double)x.values->f[k] - mean) / (double)n;
-    double want_mean = opcode == OP_NORMAL ? 3 : 0.5, deviation = opcode == OP_NORMAL ? 2 : 3 / sqrt(12);
-    double slack = dtype == DTYPE_BF16 ? 0.02 : 0; /* 8 bits */
-    if (fabs(mean - want_mean) > 5 * deviation / sqrt((double)n) + slack ||
-        fabs(sqrt(square) - deviation) > 5 * deviation / sqrt((double)n) + slack)
-        suite_fail(suite, "%s %s: mean %g, expected %g; deviation %g, expected %g", value_name(dtype),
-                   op_info(opcode)->name, mean, want_mean, sqrt(square), deviation);
-    suite_free(suite, &x);
-}
-
-static void case_random(struct suite *suite, const struct op_case *row) {
-    for (enum dtype dtype = DTYPE_F16; dtype <= DTYPE_F64; dtype++) {
-        for (int i = 0; i < SUITE_REPEAT(40); i++) {
-            int64_t shape[VALUES_RANK_MAX];
-            uint64_t seed = suite_random(suite);
-            int64_t offset = suite_chance(suite, 50) ? 0 : suite_below(suite, 1 << 20);
-            int rank = suite_shape(suite, 5, shape);
-            create_once(
-                suite, row->opcode,
-                random_attributes(row->opcode, dtype, seed, offset, rank, shape, i % 2 ? -1.25 : 0, i % 2 ? 3.5 : 1));
-        }
-        /* Bounds that are no values of the dtype, narrow ones, and the widest. */
-        double most = dtype == DTYPE_F64 ? 0x1p1022 : (double)value_max(dtype);
-        double bounds[][2] = {{0.7, 0.8},     {-0.8, -0.7},   {-1e-3, 1.1e-3}, {0.99, 1.0},
-                              {1.0, 1.00999}, {-1.01, 0.999}, {-most, most},   {0.1, 0.1}};
-        for (size_t i = 0; i < sizeof bounds / sizeof *bounds && row->opcode == OP_UNIFORM; i++)
-            create_once(suite, OP_UNIFORM,
-                        SUITE_ATTRIBUTES(uniform, .dtype = dtype, .seed = i, .low = bounds[i][0], .high = bounds[i][1],
-                                         .shape = SUITE_LIST(5000)));
-        int64_t large = SUITE_REPEAT(1 << 18) + 3;
-        create_once(suite, row->opcode, random_attributes(row->opcode, dtype, 5, 3, 1, &large, 0, 1));
-        random_moments(suite, row->opcode, dtype);
-    }
-}
-
 /* Freed memory is given to others, and what others hold stays as it is. */
 static void case_free(struct suite *suite, const struct op_case *row) {
     struct sample kept = suite_sample(suite, DTYPE_I32, 1, (int64_t[]){1000}, row->fill);
@@ -200,5 +144,3 @@ const struct op_case op_case_full = {case_create, OP_FULL, FILL_ANY};
 const struct op_case op_case_arange = {case_create, OP_ARANGE, FILL_ANY};
 const struct op_case op_case_linspace = {case_create, OP_LINSPACE, FILL_ANY};
 const struct op_case op_case_eye = {case_create, OP_EYE, FILL_ANY};
-const struct op_case op_case_uniform = {case_random, OP_UNIFORM, FILL_ANY};
-const struct op_case op_case_normal = {case_random, OP_NORMAL, FILL_ANY};

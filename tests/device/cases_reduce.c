@@ -1,3 +1,5 @@
+#include <math.h>
+
 #include "tests/device/cases.h"
 
 /* A random set of axes in random order, some counted from the end; none: all of them. */
@@ -22,10 +24,20 @@ static bool reduces_nothing(const struct op_case *row, int rank, const int64_t *
     return false;
 }
 
+/* The attributes of this and of other reductions: those with a float, one of the given ones, have the same integers. */
+static struct op_packed reduce_attributes(struct suite *suite, const struct op_case *row,
+                                          const struct reduction_attributes *attributes) {
+    static const double corrections[] = {0, 1, 0.5, -1}, ords[] = {2, 1, 0, 3, 0.5, -1, INFINITY, -INFINITY};
+    struct op_packed packed;
+    reduction_attributes_write(attributes, &packed);
+    packed.n_floats = (unsigned)op_info(row->opcode)->floats_min;
+    packed.floats[0] = row->opcode == OP_VECTOR_NORM ? ords[suite_below(suite, 8)] : corrections[suite_below(suite, 4)];
+    return packed;
+}
+
 static void reduce_once(struct suite *suite, const struct op_case *row, struct sample *x,
                         struct reduction_attributes attributes) {
-    struct op_packed packed;
-    reduction_attributes_write(&attributes, &packed);
+    struct op_packed packed = reduce_attributes(suite, row, &attributes);
     struct sample result = suite_attributes(suite, row->opcode, x, packed);
     case_settle(suite, &result);
     suite_free(suite, x);
@@ -52,7 +64,8 @@ static void reduce_large(struct suite *suite, const struct op_case *row, enum dt
     struct sample x = suite_sample(suite, dtype, 2, square, row->fill);
     for (int axis = 0; axis < 2; axis++) {
         struct sample result =
-            suite_attributes(suite, row->opcode, &x, SUITE_ATTRIBUTES(reduction, .axes = SUITE_LIST(axis)));
+            suite_attributes(suite, row->opcode, &x,
+                             reduce_attributes(suite, row, &(struct reduction_attributes){.axes = SUITE_LIST(axis)}));
         case_settle(suite, &result);
     }
     reduce_once(suite, row, &x, (struct reduction_attributes){.keepdims = false});
@@ -73,6 +86,22 @@ static void reduce_specials(struct suite *suite, const struct op_case *row, enum
     }
 }
 
+/* Elements far from zero, whose squares would cancel; and ascending ones, over a wide range. */
+static void reduce_far(struct suite *suite, const struct op_case *row, enum dtype dtype) {
+    for (int down = 0; down < 2; down++) {
+        struct values *far = values_create(dtype, 2, (int64_t[]){70, 70}), *wide = values_copy(far);
+        suite_fill(suite, far, FILL_ORDINARY);
+        for (int64_t k = 0; k < far->count; k++) {
+            far->f[k] = value_round(dtype, far->f[k] + 3000);
+            wide->f[k] = value_round(dtype, (long double)(down ? k / 70 : k % 70) * 13 - 400);
+        }
+        struct sample x = suite_upload(suite, far);
+        reduce_once(suite, row, &x, (struct reduction_attributes){.axes = SUITE_LIST(!down)});
+        x = suite_upload(suite, wide);
+        reduce_once(suite, row, &x, (struct reduction_attributes){.axes = SUITE_LIST(!down)});
+    }
+}
+
 static void case_reduce(struct suite *suite, const struct op_case *row) {
     for (enum dtype dtype = DTYPE_BOOL; dtype < DTYPE_COUNT; dtype++) {
         if (!op_case_takes(row, dtype))
@@ -80,6 +109,8 @@ static void case_reduce(struct suite *suite, const struct op_case *row) {
         reduce_lengths(suite, row, dtype);
         if (value_is_float(dtype))
             reduce_specials(suite, row, dtype);
+        if (value_is_float(dtype) && row->opcode != OP_PROD)
+            reduce_far(suite, row, dtype);
         for (int i = 0; i < SUITE_REPEAT(40); i++) {
             int64_t shape[VALUES_RANK_MAX], axes[VALUES_RANK_MAX];
             int rank = suite_shape(suite, 5, shape);
@@ -169,5 +200,10 @@ const struct op_case op_case_any = {case_reduce, OP_ANY, FILL_COUNT};
 const struct op_case op_case_all = {case_reduce, OP_ALL, FILL_COUNT};
 const struct op_case op_case_argmax = {case_arg, OP_ARGMAX, FILL_ANY};
 const struct op_case op_case_argmin = {case_arg, OP_ARGMIN, FILL_ANY};
+const struct op_case op_case_var = {case_reduce, OP_VAR, FILL_ORDINARY};
+const struct op_case op_case_std = {case_reduce, OP_STD, FILL_ORDINARY};
+const struct op_case op_case_count_nonzero = {case_reduce, OP_COUNT_NONZERO, FILL_ANY};
+const struct op_case op_case_logsumexp = {case_reduce, OP_LOGSUMEXP, FILL_ORDINARY};
+const struct op_case op_case_vector_norm = {case_reduce, OP_VECTOR_NORM, FILL_ORDINARY};
 const struct op_case op_case_softmax = {case_softmax, OP_SOFTMAX, FILL_ORDINARY};
 const struct op_case op_case_log_softmax = {case_softmax, OP_LOG_SOFTMAX, FILL_ORDINARY};

@@ -93,6 +93,10 @@ struct values *reference_create(const struct reference_request *r) {
         return create_linspace(r);
     case OP_UNIFORM:
     case OP_NORMAL:
+    case OP_EXPONENTIAL:
+    case OP_RANDINT:
+    case OP_BERNOULLI:
+    case OP_PERMUTATION:
         return reference_random(r);
     default:
         reference_lacks(r->opcode);

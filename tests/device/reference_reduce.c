@@ -32,12 +32,17 @@ static enum dtype reduce_dtype(unsigned opcode, enum dtype x) {
     case OP_PROD:
         return value_is_float(x) ? x : value_is_unsigned(x) ? DTYPE_U64 : DTYPE_I64;
     case OP_MEAN:
+    case OP_VAR:
+    case OP_STD:
+    case OP_LOGSUMEXP:
+    case OP_VECTOR_NORM:
         return value_is_float(x) ? x : DTYPE_F32;
     case OP_ANY:
     case OP_ALL:
         return DTYPE_BOOL;
     case OP_ARGMAX:
     case OP_ARGMIN:
+    case OP_COUNT_NONZERO:
         return DTYPE_I64;
     case OP_MAX:
     case OP_MIN:
@@ -81,6 +86,9 @@ static void reduce_element(struct reduction *reduction, int64_t k, int64_t at) {
         break;
     case OP_ANY:
         out->i[at] |= value != 0;
+        break;
+    case OP_COUNT_NONZERO:
+        out->i[at] += value != 0;
         break;
     case OP_ALL:
         out->i[at] &= value != 0;
@@ -135,8 +143,76 @@ static void reduce_walk(struct reduction *reduction) {
     }
 }
 
+/* ---- results of all elements of an output at once ---- */
+
+static void whole_variance(const long double *x, int64_t n, double correction, bool root, long double *value,
+                           long double *scale) {
+    long double mean = 0, squares = 0;
+    for (int64_t i = 0; i < n; i++)
+        mean += x[i] / (long double)n;
+    for (int64_t i = 0; i < n; i++)
+        squares += (x[i] - mean) * (x[i] - mean);
+    long double divisor = (long double)n > correction ? (long double)n - correction : 0, deviation;
+    *value = squares / divisor;
+    deviation = sqrtl(*value);
+    /* The distances have the rounding errors of the mean and of f64. */
+    *scale = root ? deviation + fabsl(mean) : *value + fabsl(mean) * deviation + mean * mean * 0x1p-50L;
+    if (root)
+        *value = deviation;
+}
+
+static void whole_logsumexp(const long double *x, int64_t n, long double *value, long double *scale) {
+    long double highest = -INFINITY, sum = 0;
+    for (int64_t i = 0; i < n; i++)
+        highest = isnan(x[i]) || x[i] > highest ? x[i] : highest;
+    for (int64_t i = 0; i < n; i++)
+        sum += x[i] == highest ? 1 : expl(x[i] - highest);
+    *value = n == 0 || highest == -INFINITY ? -INFINITY : highest + logl(sum);
+    *scale = fabsl(highest) + fabsl(logl(sum)) + 1;
+}
+
+static void whole_norm(const long double *x, int64_t n, double ord, long double *value, long double *scale) {
+    long double sum = ord == -INFINITY ? INFINITY : 0;
+    for (int64_t i = 0; i < n && !isnan(sum); i++) {
+        long double magnitude = fabsl(x[i]);
+        if (isinf(ord))
+            sum = isnan(magnitude) || (ord > 0 ? magnitude > sum : magnitude < sum) ? magnitude : sum;
+        else
+            sum += ord == 0 ? magnitude != 0 : powl(magnitude, ord);
+    }
+    *value = isinf(ord) || ord == 0 || ord == 1 ? sum : powl(sum, 1 / (long double)ord);
+    *scale = isinf(ord) ? 0 : *value;
+}
+
+static bool reduce_is_whole(unsigned opcode) {
+    return opcode == OP_VAR || opcode == OP_STD || opcode == OP_LOGSUMEXP || opcode == OP_VECTOR_NORM;
+}
+
+/* `given` has the attribute's value in its only float. */
+static void reduce_whole(const struct reduction *reduction, double given) {
+    int64_t index[VALUES_RANK_MAX] = {0}, n = reduction->terms;
+    const struct values *x = reduction->x;
+    struct values *out = reduction->out, *all = values_create(DTYPE_F64, 1, (int64_t[]){out->count * n});
+    for (int64_t k = 0; k < x->count; k++) {
+        int64_t at = values_offset(x->rank, index, reduction->strides);
+        all->f[at * n + reduction->seen[at]++] = x->f ? x->f[k] : value_number(x->dtype, x->i[k]);
+        values_next(x->rank, x->shape, index);
+    }
+    for (int64_t k = 0; k < out->count; k++) {
+        const long double *own = all->f + k * n;
+        if (reduction->opcode == OP_LOGSUMEXP)
+            whole_logsumexp(own, n, &out->f[k], &out->scale[k]);
+        else if (reduction->opcode == OP_VECTOR_NORM)
+            whole_norm(own, n, given, &out->f[k], &out->scale[k]);
+        else
+            whole_variance(own, n, given, reduction->opcode == OP_STD, &out->f[k], &out->scale[k]);
+        out->f[k] = value_round(out->dtype, out->f[k]);
+    }
+    values_destroy(all);
+}
+
 static bool reduce_accumulates(unsigned opcode, const struct values *out) {
-    return out->f && (opcode == OP_SUM || opcode == OP_PROD || opcode == OP_MEAN);
+    return out->f && (opcode == OP_SUM || opcode == OP_PROD || opcode == OP_MEAN || reduce_is_whole(opcode));
 }
 
 struct values *reference_reduce(const struct reference_request *r) {
@@ -146,7 +222,8 @@ struct values *reference_reduce(const struct reference_request *r) {
     int64_t kept[VALUES_RANK_MAX], full[VALUES_RANK_MAX], own[VALUES_RANK_MAX];
     int rank = 0;
     struct reduction_attributes given;
-    reduction_attributes_read(&r->attributes, &given);
+    reduction_attributes_read(&r->attributes,
+                              &given); /* where others have floats as well, these have the same integers */
     if ((positions && given.axes.count > 1) || !reduce_axes(&given.axes, x->rank, reduced))
         return NULL;
     for (int i = 0; i < x->rank; i++) {
@@ -171,8 +248,12 @@ struct values *reference_reduce(const struct reference_request *r) {
     struct values *seen = values_create(DTYPE_I64, 1, &reduction.out->count);
     struct values *total = values_create(DTYPE_F64, 1, &reduction.out->count);
     reduce_begin(&reduction, total->f, seen->i);
-    reduce_walk(&reduction);
-    reduce_end(&reduction);
+    if (reduce_is_whole(r->opcode)) {
+        reduce_whole(&reduction, r->attributes.n_floats ? r->attributes.floats[0] : 0);
+    } else {
+        reduce_walk(&reduction);
+        reduce_end(&reduction);
+    }
     values_destroy(seen);
     values_destroy(total);
     return reduction.out;

@@ -195,14 +195,15 @@ Test(refusals, f8_is_not_computed_in) {
                 continue;
             uint64_t ids[] = {x.id, x.id, x.id}, result;
             struct failure failure = {0};
-            int64_t create[] = {dtype, 0, 0, 5}, first[OP_PACKED_INTS] = {0};
+            int64_t create[OP_PACKED_INTS] = {dtype, 0, 0, 5, 6}, first[OP_PACKED_INTS] = {0};
             bool creates = info->family == OP_FAMILY_CREATE;
             struct op_request request = {.opcode = opcode,
                                          .n_inputs = (unsigned)info->inputs_min,
                                          .inputs = ids,
                                          .n_ints = info->ints != OP_VARIES ? (unsigned)info->ints
-                                                   : creates               ? 4
-                                                                           : 1,
+                                                   : !creates              ? 1
+                                                   : info->ints_min > 4    ? info->ints_min
+                                                                           : 4,
                                          .ints = creates ? create : first,
                                          .n_floats = (unsigned)info->floats,
                                          .floats = (double[OP_PACKED_FLOATS]){0, 1, 1},

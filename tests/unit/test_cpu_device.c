@@ -389,3 +389,58 @@ Test(cpu_device, without_memory_a_launch_that_is_abandoned_makes_room) {
     free(x);
     device_close(device);
 }
+
+/* ---- any number of threads ---- */
+
+enum { ROWS = 60, COLUMNS = 5000 };
+
+/* Runs an operation on a (ROWS, COLUMNS) matrix of f64, whose rows are kept, or whose columns, or (`kept` 2) nothing. */
+static void run_with_threads(unsigned threads, uint16_t opcode, int kept, double *x, double *result) {
+    const int64_t shape[][2] = {{ROWS, COLUMNS}, {COLUMNS, ROWS}, {ROWS * COLUMNS}};
+    const int64_t strides[][2] = {{COLUMNS, 1}, {1, COLUMNS}, {1}};
+    static const double none = 0;
+    bool scan = opcode == OP_CUMULATIVE_SUM;
+    struct device_options options = {.memory_total = 1 << 20, .threads = threads};
+    struct device *device;
+    struct device_begun *begun = NULL;
+    struct fault fault;
+    cr_assert_eq(device_open("cpu", &options, &device, &fault), STATUS_OK, "%s", fault.message);
+    struct launch *launch = calloc(1, sizeof *launch + sizeof *launch->inputs);
+    launch->opcode = opcode;
+    launch->n_inputs = 1;
+    launch->attributes.floats = &none;
+    launch->attributes.n_floats = opcode == OP_VAR;
+    launch->inputs[0] = (struct operand){x, shape[kept], strides[kept], DTYPE_F64, DTYPE_F64, kept == 2 ? 1 : 2};
+    launch->output = launch->inputs[0];
+    launch->output.data = result;
+    launch->output.rank = scan ? 2 : kept == 2 ? 0 : 1;
+    do
+        cr_assert_eq(device->vtable->launch_part(device, launch, &(struct device_turn){0}, &begun, &fault), STATUS_OK);
+    while (begun);
+    free(launch);
+    device_close(device);
+}
+
+Test(cpu_device, results_are_the_same_at_any_number_of_threads) {
+    static const uint16_t opcodes[] = {OP_SUM, OP_PROD, OP_MEAN, OP_VAR, OP_LOGSUMEXP, OP_CUMULATIVE_SUM};
+    double *x = malloc(ROWS * COLUMNS * sizeof *x), *results[2];
+    for (int i = 0; i < 2; i++)
+        results[i] = malloc(ROWS * COLUMNS * sizeof *x);
+    srand(5);
+    for (int i = 0; i < ROWS * COLUMNS; i++)
+        x[i] = 0.75 + rand() / 2.0 / RAND_MAX;
+    for (size_t i = 0; i < sizeof opcodes / sizeof *opcodes; i++)
+        for (int kept = 0; kept < (opcodes[i] == OP_CUMULATIVE_SUM ? 2 : 3); kept++) {
+            memset(results[0], 0, ROWS * COLUMNS * sizeof *x);
+            memset(results[1], 0, ROWS * COLUMNS * sizeof *x);
+            run_with_threads(1, opcodes[i], kept, x, results[0]);
+            for (unsigned threads = 2; threads < 12; threads += 3) {
+                run_with_threads(threads, opcodes[i], kept, x, results[1]);
+                cr_assert_eq(memcmp(results[0], results[1], ROWS * COLUMNS * sizeof *x), 0, "%s, %d, %u threads",
+                             op_info(opcodes[i])->name, kept, threads);
+            }
+        }
+    for (int i = 0; i < 2; i++)
+        free(results[i]);
+    free(x);
+}

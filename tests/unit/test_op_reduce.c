@@ -1,6 +1,7 @@
 #include "tests/unit/infer.h"
 
 #include <criterion/criterion.h>
+#include <math.h>
 
 Test(op_reduce, axes_and_keepdims) {
     static const struct infer_case cases[] = {
@@ -80,6 +81,21 @@ Test(op_reduce, softmax_takes_floats_and_an_axis) {
         {OP_ARGMAX, "f8e5m2(2,3)", INTS(0), FAILS(DTYPE, "takes no f8e5m2: cast")},
         {OP_SOFTMAX, "f32(2,3)", INTS(2), FAILS(INVALID_ARGUMENT, "axis 2")},
         {OP_SOFTMAX, "f32()", INTS(0), FAILS(INVALID_ARGUMENT, "rank 0")},
+    };
+    INFER_CHECK(cases);
+}
+
+Test(op_reduce, variances_and_norms_have_a_number_more) {
+    static const struct infer_case cases[] = {
+        {OP_VAR, "f32(2,3)", INTS(0, 0), FLOATS(1), .result = "f32(3)"},
+        {OP_STD, "i32(2,3)", INTS(1, 1), FLOATS(0), .result = "f32(2,1)"},
+        {OP_VAR, "f32(2,3)", INTS(0), FLOATS(INFINITY), FAILS(INVALID_ARGUMENT, "correction is inf")},
+        {OP_VAR, "f32(2,3)", INTS(0), FAILS(INVALID_ARGUMENT, NULL)},
+        {OP_VECTOR_NORM, "bf16(2,3)", INTS(0), FLOATS(-INFINITY), .result = "bf16()"},
+        {OP_VECTOR_NORM, "f64(2,3)", INTS(0), FLOATS(NAN), FAILS(INVALID_ARGUMENT, "order NaN")},
+        {OP_VECTOR_NORM, "f64(2,3)", INTS(0, 2), FLOATS(2), FAILS(INVALID_ARGUMENT, "axis 2")},
+        {OP_COUNT_NONZERO, "f16(2,3)", INTS(0, -1), .result = "i64(2)"},
+        {OP_LOGSUMEXP, "u8(0,3)", INTS(0, 0), .result = "f32(3)"},
     };
     INFER_CHECK(cases);
 }

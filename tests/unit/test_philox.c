@@ -42,3 +42,24 @@ Test(philox, units_reach_zero_and_stay_below_one) {
     cr_assert_eq(philox_unit_double(0, 0), 0.0);
     cr_assert_eq(philox_unit_double(UINT32_MAX, UINT32_MAX), 1.0 - 0x1p-53);
 }
+
+Test(philox, a_threshold_counts_lanes) {
+    cr_assert_eq(philox_threshold(0), 0);
+    cr_assert_eq(philox_threshold(0x1p-40), 1);
+    cr_assert_eq(philox_threshold(0x1p-32), 1);
+    cr_assert_eq(philox_threshold(0.5), UINT64_C(1) << 31);
+    cr_assert_eq(philox_threshold(1), UINT64_C(1) << 32);
+}
+
+Test(philox, a_permutation_has_each_number_once) {
+    for (uint64_t n = 1; n < 300; n = n * 3 / 2 + 1) {
+        struct philox_permutation permutation;
+        bool seen[300] = {false};
+        philox_permutation_init(&permutation, n, n);
+        for (uint64_t i = 0; i < n; i++) {
+            uint64_t at = philox_permuted(&permutation, i);
+            cr_assert(at < n && !seen[at]);
+            seen[at] = true;
+        }
+    }
+}

@@ -37,11 +37,17 @@ static td_tensor *created(td_device *device) {
         td_eye(device, TD_F32, 4, 4, 0),
         td_uniform(device, TD_F32, TD_SHAPE(4, 4), 1, 0, 1),
         td_normal(device, TD_F32, TD_SHAPE(4, 4), 1, 0, 1),
+        td_exponential(device, TD_F32, TD_SHAPE(4, 4), 1, 2),
+        td_randint(device, TD_I32, TD_SHAPE(4, 4), 1, 0, 7),
+        td_bernoulli(device, TD_F32, TD_SHAPE(4, 4), 1, 0.5),
+        td_bernoulli_like(td_uniform(device, TD_F32, TD_SHAPE(4, 4), 1, 0, 1), 2),
+        td_multinomial(td_uniform(device, TD_F32, TD_SHAPE(4, 4), 1, 0, 1), 4, 0, 2),
+        td_reshape(td_permutation(device, TD_I64, 16, 3), TD_SHAPE(4, 4)),
     };
     td_tensor *sum = all[0];
     for (size_t i = 1; i < sizeof all / sizeof *all; i++)
-        sum = td_add(sum, all[i]);
-    return sum;
+        sum = td_add(sum, td_cast(all[i], TD_F32));
+    return td_dropout(sum, 0.5, 3);
 }
 
 static td_tensor *elementwise(td_tensor *x) {
@@ -75,11 +81,13 @@ static td_tensor *elementwise(td_tensor *x) {
 
 static td_tensor *reduced(td_tensor *x) {
     static td_tensor *(*const reductions[])(td_tensor *, int, const int64_t *, int) = {
-        td_sum, td_prod, td_mean, td_max, td_min, td_any, td_all,
+        td_sum, td_prod, td_mean, td_max, td_min, td_any, td_all, td_count_nonzero, td_logsumexp,
     };
     td_tensor *sum = x;
     for (size_t i = 0; i < sizeof reductions / sizeof *reductions; i++)
         sum = td_add(sum, td_cast(reductions[i](x, TD_AXES(0), 1), TD_F32));
+    sum = td_add(sum, td_add(td_var(x, TD_AXES(0), 1, 1), td_std(x, TD_AXES(0), 1, 1)));
+    sum = td_add(sum, td_vector_norm(x, TD_AXES(0, 1), 2, 1));
     td_tensor *places = td_add(td_argmax(x, TD_AXES(1), 0), td_argmin(x, TD_AXES(1), 0));
     td_tensor *best, *at;
     td_topk(x, 1, 1, 1, &best, &at);
@@ -96,6 +104,15 @@ static td_tensor *solved(td_device *device, td_tensor *x) {
         x = td_add(x, outputs[i]);
     x = td_solve(td_cholesky(eye, 0), td_triangular_solve(eye, td_inv(eye), 0, 0));
     return td_add(td_lstsq(eye, x), td_det(eye));
+}
+
+static td_tensor *scanned(td_tensor *x) {
+    td_tensor *y = td_add(td_cumulative_sum(x, 0, 0), td_slice(td_cumulative_prod(x, 1, 1), 1, 1, 5, 1));
+    td_tensor *values, *at;
+    td_cummax(td_logcumsumexp(y, 0), 1, &values, &at);
+    y = td_add(values, td_cast(at, TD_F32));
+    td_cummin(y, 0, &values, &at);
+    return td_add(values, td_cast(at, TD_F32));
 }
 
 static td_tensor *moved(td_device *device, td_tensor *x) {
@@ -153,7 +170,7 @@ static td_tensor *operations(td_device *device, float *values, size_t n) {
     td_tensor *x = td_upload(device, TD_F32, TD_SHAPE(4, 4), values);
     td_tensor *large = td_upload(device, TD_F32, TD_SHAPE((int64_t)n), values);
     td_tensor *kept =
-        td_keep(composed(device, moved(device, solved(device, reduced(elementwise(td_add(x, created(device))))))));
+        td_keep(composed(device, moved(device, solved(device, scanned(reduced(elementwise(td_add(x, created(device)))))))));
     td_tensor *sum = td_add(many(device, kept), td_max(large, TD_ALL_AXES, 0));
     td_release(large);
     return sum;

@@ -69,6 +69,10 @@ static inline emulated_launch<Kernel> emulate(dim3 grid, dim3 block, size_t shar
 #define __syncthreads_or(x) ((int)block_barrier((x) != 0, EMULATED_HERE))
 #define __shfl_down_sync(mask, value, distance, width)                                                                 \
     emulated_shuffle(mask, value, emulated_down((int)(distance), width), EMULATED_HERE)
+#define __shfl_up_sync(mask, value, distance, width)                                                                   \
+    emulated_shuffle(mask, value, emulated_up((int)(distance), width), EMULATED_HERE)
+#define __shfl_sync(mask, value, lane, width)                                                                          \
+    emulated_shuffle(mask, value, emulated_lane() / (width) * (width) + (lane) % (width), EMULATED_HERE)
 #define __shfl_xor_sync(mask, value, distance, width)                                                                  \
     emulated_shuffle(mask, value, emulated_across(distance, width), EMULATED_HERE)
 
@@ -80,6 +84,10 @@ static inline int emulated_lane() {
 static inline int emulated_down(int distance, int width) {
     int lane = emulated_lane();
     return lane % width + distance < width ? lane + distance : lane;
+}
+static inline int emulated_up(int distance, int width) {
+    int lane = emulated_lane();
+    return lane % width >= distance ? lane - distance : lane;
 }
 static inline int emulated_across(int distance, int width) {
     int lane = emulated_lane();
@@ -117,6 +125,10 @@ template <class T> static inline T atomicMin(T *at, T value) {
 
 static inline double __dsub_rn(double a, double b) {
     return a - b;
+}
+
+static inline double __dmul_rn(double a, double b) {
+    return a * b;
 }
 
 static inline void sincospif(float x, float *sine, float *cosine) {
