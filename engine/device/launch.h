@@ -4,7 +4,7 @@
  *
  * Launches have normal forms, so that kernels stay simple. Nothing empty is launched: every operand has at least one element. Only
  * reductions may have an empty input, and then the result is the neutral element (the shape rule refuses max, min, argmax and
- * argmin of nothing). The further rules stand at each family's name in enum op_family (proto/ops/operations.h, generated from the
+ * argmin of nothing); and so may gradients that are sums over a batch. The further rules stand at each family's name in enum op_family (proto/ops/operations.h, generated from the
  * descriptions).
  *
  * dtypes: inputs as op_operand_dtype() says, output as op_infer() says. The operands of a product have one dtype, or a and b have f8 of
@@ -58,7 +58,7 @@ struct launch {
     struct op_attributes attributes; /* those that the kernel needs, for NAME_attributes_read() */
     void *workspace; /* as many bytes as op_kernel.workspace says, of any content, aligned to 64; NULL: none */
     struct operand output;
-    struct operand inputs[]; /* [n_inputs], at most 3; then the outputs after the first */
+    struct operand inputs[]; /* [n_inputs], at most 5; then the outputs after the first */
 };
 
 /* A small elementwise operation, cast excepted, on contiguous operands of its own dtypes: what a launch is for most of them, in

@@ -60,8 +60,9 @@ static bool signature_large(const struct signature *signature, const struct tens
     const struct op_info *info = op_info(signature->opcode);
     if (info->family == OP_FAMILY_KERNEL)
         return false;
+    bool products = info->work == OP_WORK_PRODUCTS || info->work >= OP_WORK_CONVOLUTION;
     return (double)signature->facts.elements >= large_elements ||
-           op_work(info, types, &signature->type) >= (info->work == OP_WORK_PRODUCTS ? large_products : large_elements);
+           op_work(info, types, &signature->type) >= (products ? large_products : large_elements);
 }
 
 bool signature_make(struct signatures *signatures, unsigned opcode, const struct tensor_type *const types[],
@@ -76,7 +77,11 @@ bool signature_make(struct signatures *signatures, unsigned opcode, const struct
     room->facts.kernel = signatures->device->vtable->operations[opcode];
     room->type_id = 0;
     room->type = outputs[0];
-    room->facts.elements = type_elements(&room->type);
+    room->facts.elements = 0;
+    for (unsigned i = 0; i < n_outputs; i++) {
+        int64_t elements = type_elements(&outputs[i]);
+        room->facts.elements = elements > room->facts.elements ? elements : room->facts.elements;
+    }
     if (signature_supported(signatures, room, types, n_inputs, fault) != STATUS_OK)
         return false;
     room->facts.flat = signature_flat(room, types, n_inputs);

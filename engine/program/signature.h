@@ -10,7 +10,7 @@ enum { SIGNATURE_INPUTS = 3, SIGNATURE_INTS = 8, SIGNATURE_FLOATS = 2 };
 /* What bind has to know of an operation besides its types. */
 struct signature_facts {
     const struct op_kernel *kernel; /* NULL: it needs none */
-    int64_t elements;               /* of its first result */
+    int64_t elements;               /* of its largest result */
     bool large;                     /* it may take long, and so may have to be stopped */
     /* Its family is elementwise, and all operands have one shape and the dtypes that the kernel wants: where they are contiguous, the
      * kernel sees one axis. */

@@ -108,7 +108,7 @@ static inline int plan_check_time(const struct stream *stream, uint64_t weight, 
 /* A launch on its way, with shapes and strides where the views have them. */
 union plan_form {
     struct launch launch;
-    uint8_t bytes[sizeof(struct launch) + (3 + PLAN_OUTPUTS_MAX - 1) * sizeof(struct operand)];
+    uint8_t bytes[sizeof(struct launch) + (PLAN_INPUTS_MAX + PLAN_OUTPUTS_MAX - 1) * sizeof(struct operand)];
 };
 
 static void form_operand(struct operand *operand, const struct view *view) {

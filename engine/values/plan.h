@@ -5,14 +5,14 @@
 #include "engine/order/cost.h"
 #include "engine/values/view.h"
 
-enum { PLAN_OUTPUTS_MAX = 5 };
+enum { PLAN_INPUTS_MAX = 5, PLAN_OUTPUTS_MAX = 5 };
 
 /* The parts of a launch. `out`, `inputs` and `outputs` (the outputs after the first) have shapes and strides as the kernel sees them. */
 struct plan {
     unsigned opcode, n_inputs;
     struct ledger *ledger; /* to which its workspace is charged */
     unsigned further;      /* outputs after the first */
-    struct view *out, *inputs[3], *outputs[PLAN_OUTPUTS_MAX - 1];
+    struct view *out, *inputs[PLAN_INPUTS_MAX], *outputs[PLAN_OUTPUTS_MAX - 1];
     struct op_attributes attributes; /* as launch.h has them */
     struct report *report;
     uint64_t weight;

@@ -44,6 +44,9 @@ WORKS = {
     "input": "element of the input",
     "products": "element of the result, times the extent of the axis that it sums over",
     "cubes": "element of the first input, times the lesser extent of its last two axes",
+    "convolution": "element of the result, times the elements of the weight for one output channel",
+    "convolution of x": "element of x, times the elements of the weight for one of its channels",
+    "convolution of gradient": "element of the gradient, times the elements of the result for one of its channels",
 }
 # Types of attributes: columns on the wire (i, f: one integer, one float; l, d: a list of integers, a list of floats), and the type in C.
 TYPES = {
@@ -171,7 +174,7 @@ class Operation:
             raise Wrong(f"{self.dtypes} is no set of dtypes")
         if self.work not in WORKS:
             raise Wrong(f"{self.work} is nothing that work grows with: {', '.join(WORKS)} are")
-        if self.work == "products" and len(self.inputs) < 2:
+        if self.work.startswith(("products", "convolution")) and len(self.inputs) < 2:
             raise Wrong("products have two inputs")
         if self.work == "input" and not self.inputs:
             raise Wrong("its work grows with the input, and it has none")
@@ -186,8 +189,11 @@ class Operation:
             raise Wrong("only one output may be variadic, and then it is the only one")
         if self.tolerance and "reason" not in self.tolerance:
             raise Wrong("the tolerance has no reason")
-        if any(each.variadic or each.optional for each in self.inputs[:-1]):
-            raise Wrong("only the last input may be optional or variadic")
+        if any(each.variadic for each in self.inputs[:-1]):
+            raise Wrong("only the last input may be variadic")
+        optional = [each.optional for each in self.inputs]
+        if optional != sorted(optional):
+            raise Wrong("only the last inputs may be optional")
         if self.function == "by hand" and not self.prototypes:
             raise Wrong("functions by hand need prototypes")
         self.check_names()

@@ -315,7 +315,7 @@ def print_row(each):
     print(f'        .name = "{each.name}", .family = OP_FAMILY_{each.family.upper()}, .dtype = OP_DTYPE_{each.dtype.upper()},')
     print(f"        .dtypes = {mask(each.dtypes)}, .shape = op_rule_{each.shape},")
     print(f"        .inputs_min = {each.inputs_min}, .inputs_max = {'OP_INPUTS_MAX' if each.variadic else len(each.inputs)}, .n_outputs = {len(each.outputs)},")
-    print(f"        .work = OP_WORK_{each.work.upper()}, .flop = {each.flop}, .passes = {each.passes},")
+    print(f"        .work = OP_WORK_{each.work.upper().replace(' ', '_')}, .flop = {each.flop}, .passes = {each.passes},")
     if len(each.outputs) > 1:
         print(f"        .further = {each.name}_further,")
     if each.outputs and each.outputs[0].variadic:
@@ -451,8 +451,9 @@ def print_enqueue(each, entry):
         print(f"        return {refused(each)};")
         entry += [".n_inputs = (unsigned)count", f".inputs = {names[0]}"]
     elif names:
-        optional = each.inputs[-1].optional
-        count = f"{names[-1]} ? {len(names)} : {len(names) - 1}" if optional else str(len(names))
+        count = str(each.inputs_min)
+        for i in range(each.inputs_min, len(names)):
+            count = f"{names[i]} ? {i + 1} : {count}"
         print(f"    td_tensor *inputs[] = {{{', '.join(names)}}};")
         entry += [f".n_inputs = {count}", ".inputs = inputs"]
     print(fold_list("    struct batch_entry entry = {", entry, "};"))

@@ -58,6 +58,11 @@ enum op_work {
     OP_WORK_INPUT,    /* elements of the first input */
     OP_WORK_PRODUCTS, /* elements of the result, times the extent of the first input's last axis, over which it sums */
     OP_WORK_CUBES,    /* elements of the first input, times the lesser extent of its last two axes */
+    /* Products of a convolution: elements of what has the weight's first axis as channels, times the weight's elements for each of these.
+     * The former is the result, the first input, or the second input; and then the result is the weight. */
+    OP_WORK_CONVOLUTION,
+    OP_WORK_CONVOLUTION_OF_X,
+    OP_WORK_CONVOLUTION_OF_GRADIENT,
 };
 
 enum op_attribute_type {

@@ -83,25 +83,34 @@ static bool presented_needs_no_kernel(const struct op_info *info) {
            info->family == OP_FAMILY_KERNEL;
 }
 
+/* Operations whose inputs have to have more axes than a try gives them, or whose outputs vary. The dtypes alone tell: operands promote to
+ * one that the operation takes. */
+static uint32_t presented_untried(const struct op_info *info) {
+    unsigned last = (unsigned)info->inputs_min - 1;
+    bool index = last < 32 && info->index_inputs >> last & 1;
+    return info->dtype != OP_DTYPE_PROMOTED ? 0 : index ? UINT32_C(1) << DTYPE_I64 : info->dtypes;
+}
+
 uint32_t op_presented(unsigned opcode) {
     const struct op_info *info = op_info(opcode);
     uint32_t found = 0;
-    if (!info || info->inputs_min > PRESENTED_INPUTS_MAX || presented_needs_no_kernel(info))
+    if (!info || presented_needs_no_kernel(info))
         return 0;
-    for (int dtype = DTYPE_INVALID + 1; dtype < DTYPE_COUNT; dtype++)
+    for (int dtype = DTYPE_INVALID + 1; dtype < DTYPE_COUNT && info->inputs_min <= PRESENTED_INPUTS_MAX; dtype++)
         found |= presented_for(opcode, info, (enum dtype)dtype, PRESENTED_WAYS);
-    return found;
+    return found ? found : presented_untried(info);
 }
 
 uint32_t op_taken(unsigned opcode) {
     const struct op_info *info = op_info(opcode);
     uint32_t taken = 0;
-    if (!info || info->inputs_min > PRESENTED_INPUTS_MAX)
+    if (!info)
         return 0;
     /* A single input can only be tried with this dtype itself: otherwise no input would have it. */
     int ways = info->inputs_min == 1 ? 1 : PRESENTED_WAYS;
+    bool tried = info->inputs_min <= PRESENTED_INPUTS_MAX;
     for (int dtype = DTYPE_INVALID + 1; dtype < DTYPE_COUNT; dtype++)
-        if (presented_needs_no_kernel(info) || presented_for(opcode, info, (enum dtype)dtype, ways))
+        if (presented_needs_no_kernel(info) || (tried && presented_for(opcode, info, (enum dtype)dtype, ways)))
             taken |= UINT32_C(1) << dtype;
-    return taken;
+    return taken || presented_needs_no_kernel(info) ? taken : presented_untried(info) ? info->dtypes : 0;
 }

@@ -182,6 +182,14 @@ Test(refusals, each_is_the_failure_of_one_operation) {
     suite_close(&suite);
 }
 
+/* How many integers the attributes have at least: each list but the last one has its count. */
+static unsigned ints_least(const struct op_info *info) {
+    unsigned lists = 0;
+    for (unsigned i = 0; i < info->n_attributes; i++)
+        lists += info->attributes[i].type >= OP_ATTRIBUTE_SHAPE;
+    return info->ints_min + (lists > 1 ? lists - 1 : 0);
+}
+
 /* Whatever the suite does not run with the f8 formats refuses them, as inputs and as the result, and asks for a cast. */
 Test(refusals, f8_is_not_computed_in) {
     struct suite suite;
@@ -201,7 +209,7 @@ Test(refusals, f8_is_not_computed_in) {
                                          .n_inputs = (unsigned)info->inputs_min,
                                          .inputs = ids,
                                          .n_ints = info->ints != OP_VARIES ? (unsigned)info->ints
-                                                   : !creates              ? 1
+                                                   : !creates              ? ints_least(info)
                                                    : info->ints_min > 4    ? info->ints_min
                                                                            : 4,
                                          .ints = creates ? create : first,

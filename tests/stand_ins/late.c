@@ -132,7 +132,7 @@ static bool late_begin(struct late *late, int opcode) {
 
 static void late_run(struct late *late, const struct launch *launch) {
     struct {
-        _Alignas(struct launch) uint8_t bytes[sizeof(struct launch) + (3 + PLAN_OUTPUTS_MAX - 1) * sizeof(struct operand)];
+        _Alignas(struct launch) uint8_t bytes[sizeof(struct launch) + (PLAN_INPUTS_MAX + PLAN_OUTPUTS_MAX - 1) * sizeof(struct operand)];
     } room;
     struct launch *real = (struct launch *)room.bytes;
     struct fault fault;

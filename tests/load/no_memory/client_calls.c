@@ -154,6 +154,20 @@ static td_tensor *composed(td_device *device, td_tensor *x) {
     return td_add(td_add(y, rows[3]), td_add(grids[0], grids[1]));
 }
 
+/* A convolution, its transpose and its gradients, of an image of 4 by 4; 4 by 4 again in the end. */
+static td_tensor *convolved(td_tensor *x) {
+    td_tensor *image = td_reshape(x, TD_SHAPE(1, 1, 4, 4)), *kernel = td_reshape(x, TD_SHAPE(4, 1, 2, 2));
+    td_tensor *y = td_conv(image, kernel, td_slice(td_reshape(x, TD_SHAPE(16)), 0, 0, 4, 1), TD_SHAPE(1), TD_SHAPE(0),
+                           TD_SHAPE(1), 1, TD_LAYOUT_CHANNELS_FIRST);
+    td_tensor *back = td_conv_transpose(y, kernel, NULL, TD_SHAPE(1), TD_SHAPE(0), TD_SHAPE(0), TD_SHAPE(1), 1,
+                                        TD_LAYOUT_CHANNELS_FIRST);
+    td_tensor *to_x = td_conv_grad_input(y, kernel, TD_SHAPE(1, 1, 4, 4), TD_SHAPE(1), TD_SHAPE(0), TD_SHAPE(1), 1,
+                                         TD_LAYOUT_CHANNELS_FIRST);
+    td_tensor *to_kernel = td_conv_grad_weight(image, y, TD_SHAPE(4, 1, 2, 2), TD_SHAPE(1), TD_SHAPE(0), TD_SHAPE(1), 1,
+                                               TD_LAYOUT_CHANNELS_FIRST);
+    return td_reshape(td_add(td_add(back, to_x), td_reshape(to_kernel, TD_SHAPE(1, 1, 4, 4))), TD_SHAPE(4, 4));
+}
+
 /* Batches, slabs of handles and columns grow. */
 static td_tensor *many(td_device *device, td_tensor *sum) {
     char label[TD_LABEL_MAX];
@@ -170,7 +184,7 @@ static td_tensor *operations(td_device *device, float *values, size_t n) {
     td_tensor *x = td_upload(device, TD_F32, TD_SHAPE(4, 4), values);
     td_tensor *large = td_upload(device, TD_F32, TD_SHAPE((int64_t)n), values);
     td_tensor *kept =
-        td_keep(composed(device, moved(device, solved(device, scanned(reduced(elementwise(td_add(x, created(device)))))))));
+        td_keep(composed(device, convolved(moved(device, solved(device, scanned(reduced(elementwise(td_add(x, created(device))))))))));
     td_tensor *sum = td_add(many(device, kept), td_max(large, TD_ALL_AXES, 0));
     td_release(large);
     return sum;
