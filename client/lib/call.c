@@ -289,6 +289,21 @@ int call_enqueue_several(td_device *device, struct batch_entry *call, unsigned n
     return code ? call_none(n_outputs, outputs) : 0;
 }
 
+int call_enqueue_taking(struct batch_entry *call, unsigned n_outputs, td_tensor **outputs, unsigned n_consumed,
+                        td_tensor *const *consumed) {
+    call->n_outputs = n_outputs;
+    struct tensor_type *results = malloc(n_outputs * sizeof *results);
+    if (!results) {
+        call_refuse(call->opcode, STATUS_NO_HOST_MEMORY, "no memory for %u outputs", n_outputs);
+        return td_last_error()->code;
+    }
+    td_device *device = call_device(NULL, call);
+    const struct tensor_type *types = device ? call_infer(call, results) : NULL;
+    int code = types ? append(device, call, n_outputs, types, outputs, n_consumed, consumed) : td_last_error()->code;
+    free(results);
+    return code;
+}
+
 int call_append(td_device *device, struct batch_entry *call, unsigned n_outputs, const struct tensor_type *results,
                 td_tensor **outputs, unsigned n_consumed, td_tensor *const *consumed) {
     call->n_outputs = n_outputs;

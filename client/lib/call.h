@@ -15,6 +15,10 @@ int call_enqueue_several(td_device *device, struct batch_entry *call, unsigned n
  * operation releases the inputs in `consumed`. */
 int call_append(td_device *device, struct batch_entry *call, unsigned n_outputs, const struct tensor_type *results,
                 td_tensor **outputs, unsigned n_consumed, td_tensor *const *consumed);
+/* The same for an operation that releases some of its inputs. Returns 0 with the handles of its outputs in `outputs`, or the error's
+ * code, and then it has released nothing. */
+int call_enqueue_taking(struct batch_entry *call, unsigned n_outputs, td_tensor **outputs, unsigned n_consumed,
+                        td_tensor *const *consumed);
 /* Sets the outputs of a call that has been refused to NULL, and returns the code. */
 int call_none(unsigned n_outputs, td_tensor **const outputs[]);
 /* Refuses a call before it enqueues anything: stores the error with the thread's label. Returns NULL. */

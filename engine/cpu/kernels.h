@@ -115,6 +115,37 @@ enum cpu_random_kind {
     CPU_RANDOM_COUNT,
 };
 
+/* Pooling of n places of a row. `greatest` keeps the greatest elements so far and their positions, negative where there is none yet; `add` adds
+ * elements up; `scatter` adds each to an element of its own, unless its position is not below `extent`. */
+struct cpu_pooling {
+    void (*greatest)(int64_t n, const void *x, int64_t stride, int32_t position, int32_t step, void *values,
+                     int32_t *positions);
+    void (*add)(int64_t n, const void *x, int64_t x_stride, void *sum, int64_t sum_stride);
+    void (*scatter)(int64_t n, const void *x, const int64_t *positions, int64_t extent, void *out);
+};
+
+/* Passes over n elements of a row of a normalisation, with a stride; but with a weight for each element (`along`, and where `weight` is not
+ * NULL) it is 1. Sums are in f64.
+ * squares: of the distances from the mean. dots: Σ of gradient · weight; *with_x: of these times the distances. back: gradient · weight · scale -
+ * shift - distance · slope. collect: adds gradient · distance · scale to the weights, and the gradient to the biases. */
+struct cpu_normalisation {
+    double (*sum)(int64_t n, const void *x, int64_t stride);
+    double (*squares)(int64_t n, const void *x, int64_t stride, double mean);
+    void (*write)(int64_t n, const void *x, int64_t stride, double mean, double scale, double shift, void *out);
+    void (*write_along)(int64_t n, const void *x, double mean, double scale, const void *weight, const void *bias,
+                        void *out);
+    double (*dots)(int64_t n, const void *gradient, const void *x, int64_t stride, double mean, const void *weight,
+                   double *with_x);
+    void (*back)(int64_t n, const void *gradient, const void *x, int64_t stride, double mean, const void *weight,
+                 double scale, double shift, double slope, void *out);
+    void (*collect)(int64_t n, const void *gradient, const void *x, double mean, double scale, double *weights,
+                    double *biases);
+};
+
+/* A step of an optimiser for n elements, which follow one another in all arrays; the factors are struct optimiser_f32 or optimiser_f64
+ * (engine/device/optimiser.h). */
+typedef void cpu_optimiser_function(int64_t n, const void *const *in, void *const *out, const void *factors);
+
 /* c[rows][columns] += a[rows][depth] · b[depth][columns], packed, c with row length c_stride: modulo 2^32 or 2^64, or
  * as truth values in uint32_t. */
 typedef void cpu_product_function(int64_t rows, int64_t columns, int64_t depth, const void *a, const void *b, void *c,
@@ -149,6 +180,9 @@ struct cpu_kernels {
     cpu_row_function *(*linear)[DTYPE_COUNT]; /* [activation][dtype]: of a product and a bias; halves as f32 */
     const struct cpu_softmax *const (*softmax)[DTYPE_COUNT]; /* [whether it is the logarithm][dtype] */
     cpu_random_function *const (*random)[DTYPE_COUNT];       /* [enum cpu_random_kind][dtype] */
+    const struct cpu_pooling *pooling;                       /* f32, f64 */
+    const struct cpu_normalisation *normalisation;
+    cpu_optimiser_function *const *optimiser; /* by enum optimiser_way, of f32 and then of f64 */
     cpu_product_function *product_u32, *product_u64, *product_bool;
     /* Copies past the caches to an address aligned to 64; bytes are a multiple of 64. */
     void (*stream)(void *to, const void *from, size_t bytes);

@@ -44,4 +44,7 @@ extern const struct cpu_scan *const CPU_NAME(scans)[CPU_SCAN_COUNT][DTYPE_COUNT]
 extern cpu_row_function *CPU_NAME(linear)[OP_ACTIVATION_COUNT][DTYPE_COUNT];
 extern const struct cpu_softmax *const CPU_NAME(softmax)[2][DTYPE_COUNT];
 extern cpu_random_function *const CPU_NAME(random)[CPU_RANDOM_COUNT][DTYPE_COUNT];
+extern const struct cpu_pooling CPU_NAME(pooling)[2];
+extern const struct cpu_normalisation CPU_NAME(normalisation)[2];
+extern cpu_optimiser_function *const CPU_NAME(optimiser)[];
 cpu_product_function CPU_NAME(product_u32), CPU_NAME(product_u64), CPU_NAME(product_bool);

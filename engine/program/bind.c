@@ -260,6 +260,8 @@ static int bind_outputs(struct step *step) {
         step->lends && (family == OP_FAMILY_SCATTER ? scatter_in_place(step)
                                                     : family == OP_FAMILY_ELEMENTWISE &&
                                                           step->request->opcode != OP_COPY && output_in_place(step));
+    if (family == OP_FAMILY_OPTIMISER) /* bind_optimiser() takes it, for one parameter after the other */
+        return STATUS_OK;
     return in_place ? plan_wait_memory(step->stream, step->output->storage, step->fault) : outputs_allocate(step);
 }
 
@@ -376,7 +378,8 @@ static int bind_poison_prepare(struct step *step, bool is_long, struct poison **
     *poison = NULL;
     enum op_family family = step->info->family;
     bool take = family == OP_FAMILY_TAKE || family == OP_FAMILY_SCATTER, launch = family == OP_FAMILY_KERNEL;
-    if (take || launch || is_long || family == OP_FAMILY_DECOMPOSE) {
+    bool checks = family == OP_FAMILY_DECOMPOSE || family == OP_FAMILY_LOSS;
+    if (take || launch || is_long || checks) {
         int axis = -1; /* one_hot has none */
         if (take && request->opcode != OP_ONE_HOT)
             shape_axis(request->ints[0], step->inputs[0]->type.rank, &axis, NULL); /* the rule has checked it */

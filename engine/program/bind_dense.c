@@ -6,6 +6,7 @@ void dense_begin(struct dense *dense, struct step *step) {
     dense->step = step;
     dense->n_inputs = step->request->n_inputs;
     dense->n_outputs = step->n_outputs;
+    dense->own_dtypes = false;
     dense->merge = NULL;
     for (unsigned i = 0; i < dense->n_inputs; i++)
         view_init(&dense->in[i], step->inputs[i]);
@@ -32,7 +33,9 @@ static int dense_inputs(struct dense *dense) {
     struct step *step = dense->step;
     int code = STATUS_OK;
     for (unsigned i = 0; i < dense->n_inputs && code == STATUS_OK; i++) {
-        enum dtype dtype = op_operand_dtype(step->request->opcode, step->types, i, &step->output->type);
+        enum dtype dtype = dense->own_dtypes
+                               ? dense->in[i].dtype
+                               : op_operand_dtype(step->request->opcode, step->types, i, &step->output->type);
         code =
             view_make_contiguous(&step->session->ledger, step->stream, &dense->in[i], dense_dtype(dtype), step->fault);
     }
@@ -105,4 +108,23 @@ int dense_push(struct dense *dense, uint64_t weight) {
     bind_finish_views(dense->in, dense->n_inputs);
     bind_finish_views(dense->out, dense->n_outputs);
     return code;
+}
+
+/* ---- families whose operands are as they are ---- */
+
+static int bind_whole(struct step *step) {
+    struct dense dense;
+    uint64_t weight = 0;
+    dense_begin(&dense, step);
+    for (unsigned i = 0; i < dense.n_inputs; i++)
+        weight += plan_weight(&step->session->order->cost, &dense.in[i], i ? NULL : &dense.out[0]);
+    return dense_push(&dense, weight * step->info->passes / 2);
+}
+
+int bind_normalisation(struct step *step) {
+    return bind_whole(step);
+}
+
+int bind_loss(struct step *step) {
+    return bind_whole(step);
 }

@@ -10,6 +10,7 @@ struct dense {
     struct step *step;
     unsigned n_inputs, n_outputs;
     struct view in[PLAN_INPUTS_MAX], out[PLAN_OUTPUTS_MAX];
+    bool own_dtypes; /* of the inputs: they do not promote */
     /* Called when the inputs are contiguous, to merge axes; NULL: nothing is left to do. */
     void (*merge)(struct dense *dense);
 };

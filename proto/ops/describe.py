@@ -73,7 +73,7 @@ INTS_MAX = 1024
 # How many entries of a list the function in C takes if the description does not say `most`: proto/ops/op.h has the constants.
 LIST_MAX = {"shape": 8, "axes": 8, "ints": 128, "string": 128, "floats": 128}
 # The room in struct op_packed.
-PACKED_INTS, PACKED_FLOATS = 32, 4
+PACKED_INTS, PACKED_FLOATS = 32, 6
 
 
 class Wrong(Exception):
@@ -164,7 +164,7 @@ class Operation:
             self.struct, members = given, [{"name": key, **value} for key, value in file.sets[given].items()]
         else:
             self.struct, members = name, given
-        self.attributes = [Attribute(member, file.enums) for member in members]
+        self.attributes = [Attribute(member, file.known_enums) for member in members]
         self.check()
 
     def check(self):
@@ -314,7 +314,8 @@ class Family:
 class File:
     """Operations of one kind, in the order of the file."""
 
-    def __init__(self, path):
+    def __init__(self, path, enums=()):
+        """`enums` are those of other files, which its attributes may have, too."""
         with open(path, "rb") as source:
             table = tomllib.load(source)
         self.path = path
@@ -325,6 +326,7 @@ class File:
         self.sets = table.pop("attributes", {})
         self.families = {name: Family(path, name, fields) for name, fields in table.pop("family", {}).items()}
         self.enums = {name: Enum(name, given) for name, given in table.pop("enum", {}).items()}
+        self.known_enums = {**dict(enums), **self.enums}
         self.operations = []
         for name, fields in table.items():
             try:
@@ -337,7 +339,10 @@ class File:
 
 def read(paths, among=()):
     """Reads all files, in the order given; numbers and names are unique. Families may also be in the files `among`."""
-    files = [File(path) for path in paths]
+    files, enums = [], {}
+    for path in paths:
+        files.append(File(path, enums))
+        enums.update(files[-1].enums)
     families = families_of(files + [File(path) for path in among])
     numbers, names = {}, {}
     for operation in operations_of(files):

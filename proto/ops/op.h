@@ -27,7 +27,7 @@ enum {
     OP_INTS_MAX = 1024,
     OP_FLOATS_MAX = 1024,
     OP_PACKED_INTS = 32, /* slice of rank 8 takes 24 */
-    OP_PACKED_FLOATS = 4,
+    OP_PACKED_FLOATS = 6,
     OP_LIST_MAX = 128,    /* entries that a function in C takes in a list of integers or floats */
     OP_STRING_MAX = 1023, /* bytes */
     OP_VARIES = -1,       /* the count varies, and the rule itself checks it */

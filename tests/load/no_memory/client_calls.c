@@ -168,6 +168,45 @@ static td_tensor *convolved(td_tensor *x) {
     return td_reshape(td_add(td_add(back, to_x), td_reshape(to_kernel, TD_SHAPE(1, 1, 4, 4))), TD_SHAPE(4, 4));
 }
 
+/* Pooling, normalisation and their gradients. */
+static td_tensor *normalised(td_tensor *x) {
+    td_tensor *image = td_reshape(x, TD_SHAPE(1, 2, 2, 4)), *two = td_slice(td_reshape(x, TD_SHAPE(16)), 0, 0, 2, 1);
+    td_tensor *greatest, *at, *y, *mean, *variance, *to_x, *to_weight, *to_bias;
+    td_max_pool(image, TD_SHAPE(2), TD_SCALAR, TD_SCALAR, TD_SCALAR, 0, TD_LAYOUT_CHANNELS_FIRST, &greatest, &at);
+    td_tensor *pooled =
+        td_add(greatest, td_avg_pool(image, TD_SHAPE(2), TD_SCALAR, TD_SCALAR, 0, 1, TD_LAYOUT_CHANNELS_FIRST));
+    pooled = td_add(pooled, td_adaptive_avg_pool(image, TD_SHAPE(1, 2), TD_LAYOUT_CHANNELS_FIRST));
+    image = td_add(td_max_pool_grad(pooled, at, TD_SHAPE(1, 2, 2, 4), TD_SHAPE(2), TD_SCALAR, TD_SCALAR, TD_SCALAR, 0,
+                                    TD_LAYOUT_CHANNELS_FIRST),
+                   td_avg_pool_grad(pooled, TD_SHAPE(1, 2, 2, 4), TD_SHAPE(2), TD_SCALAR, TD_SCALAR, 0, 1,
+                                    TD_LAYOUT_CHANNELS_FIRST));
+    image = td_add(image, td_adaptive_avg_pool_grad(pooled, TD_SHAPE(1, 2, 2, 4), TD_LAYOUT_CHANNELS_FIRST));
+    td_batch_norm(image, two, two, two, NULL, 1, 1e-5, 0.1, &y, &mean, &variance);
+    y = td_batch_norm_inference(y, mean, variance, NULL, NULL, 1, 1e-5);
+    td_batch_norm_grad(y, image, two, 1, 1e-5, &to_x, &to_weight, &to_bias);
+    y = td_group_norm(td_layer_norm(to_x, NULL, NULL, 1, 1e-5), to_weight, to_bias, 2, 1e-5);
+    td_group_norm_grad(y, image, two, 1, 1e-5, &to_x, &to_weight, &to_bias);
+    td_layer_norm_grad(td_rms_norm(to_x, NULL, 1, 1e-5), image, NULL, 1, 1e-5, &to_x, &to_weight, &to_bias);
+    td_rms_norm_grad(to_x, image, to_weight, 1, 1e-5, &y, &to_weight);
+    return td_reshape(y, TD_SHAPE(4, 4));
+}
+
+/* A loss, its gradient, and steps of each optimiser; the tensors that a step replaces are copies. */
+static td_tensor *optimised(td_device *device, td_tensor *x) {
+    td_tensor *targets = td_full_int(device, TD_I64, TD_SHAPE(4), 1), *step[3];
+    td_tensor *gradient = td_cross_entropy_grad(td_cross_entropy(x, targets, 0.1, -100), x, targets, 0.1, -100);
+    for (int i = 0; i < 3; i++)
+        if (!(step[i] = td_copy(x)))
+            return NULL;
+    if (!gradient || td_sgd(1, &step[0], &gradient, &step[1], 0.1, 0.9, 0, 0) ||
+        td_adam(1, &step[0], &gradient, &step[1], &step[2], 1, 0.1, 0.9, 0.999, 1e-8, 0) ||
+        td_adamw(1, &step[0], &gradient, &step[1], &step[2], 1, 0.1, 0.9, 0.999, 1e-8, 0) ||
+        td_rmsprop(1, &step[0], &gradient, &step[1], 0.1, 0.9, 1e-8, 0) ||
+        td_adagrad(1, &step[0], &gradient, &step[1], 0.1, 1e-8, 0) || td_moving_average(1, &step[2], &step[0], 0.5))
+        return NULL;
+    return step[2];
+}
+
 /* Batches, slabs of handles and columns grow. */
 static td_tensor *many(td_device *device, td_tensor *sum) {
     char label[TD_LABEL_MAX];
@@ -183,8 +222,10 @@ static td_tensor *many(td_device *device, td_tensor *sum) {
 static td_tensor *operations(td_device *device, float *values, size_t n) {
     td_tensor *x = td_upload(device, TD_F32, TD_SHAPE(4, 4), values);
     td_tensor *large = td_upload(device, TD_F32, TD_SHAPE((int64_t)n), values);
-    td_tensor *kept =
-        td_keep(composed(device, convolved(moved(device, solved(device, scanned(reduced(elementwise(td_add(x, created(device))))))))));
+    td_tensor *kept = td_keep(composed(
+        device,
+        optimised(device, normalised(convolved(moved(
+                              device, solved(device, scanned(reduced(elementwise(td_add(x, created(device))))))))))));
     td_tensor *sum = td_add(many(device, kept), td_max(large, TD_ALL_AXES, 0));
     td_release(large);
     return sum;

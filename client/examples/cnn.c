@@ -1,0 +1,509 @@
+/* Trains a small convolutional network through a tensord daemon, on CIFAR-10 or on Fashion-MNIST:
+ *
+ *     conv 3→6 (5×5), relu, max-pool 2 · conv 6→16 (5×5, padding 3), relu · conv 16→16 (5×5), relu, max-pool 2 ·
+ *     conv 16→16 (3×3), relu, max-pool 2 · flatten to 64 · linear 120, relu, 84, relu, 10 · cross-entropy · Adam
+ *
+ * Images are 32×32 with three channels; those of Fashion-MNIST get a border, and three equal channels. They are uploaded once, as bytes.
+ * Forward, backward and optimiser run on the device: a step enqueues some ninety operations and returns at once. */
+#include <getopt.h>
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include "client/tensord.h"
+
+enum { SIDE = 32, CHANNELS = 3, CLASSES = 10, STEPS_AHEAD = 4, TEST_BATCH = 500, BAR = 30 };
+enum { MNIST_SIDE = 28, MNIST_BORDER = (SIDE - MNIST_SIDE) / 2 };
+enum { CIFAR_FILES = 5, CIFAR_IMAGES = 10000, CIFAR_BYTES = CHANNELS * SIDE * SIDE };
+
+/* ---- errors: the program ends, and the daemon frees what it has left on the device ---- */
+
+static _Noreturn void die(const char *what, const char *why) {
+    fprintf(stderr, "\ncnn: %s: %s\n", what, why);
+    exit(EXIT_FAILURE);
+}
+
+/* Operations need no check: one that fails returns NULL or poisons its result, and so does every operation that uses it. */
+static void check(int code) {
+    if (code != TD_OK)
+        die(td_strerror(code), td_last_error()->message);
+}
+
+static void *allocate(size_t bytes) {
+    void *memory = calloc(1, bytes);
+    if (!memory)
+        die("images", "no memory");
+    return memory;
+}
+
+/* ---- numbers that are the same everywhere, for the first parameters and for images that are made up ---- */
+
+static uint32_t generator = 1;
+
+static uint32_t next_number(void) {
+    generator = generator * 1664525u + 1013904223u;
+    return generator >> 8;
+}
+
+/* ---- images: bytes (count, channels, 32, 32), and their classes ---- */
+
+struct images {
+    uint8_t *pixels, *classes;
+    int64_t count, channels;
+};
+
+static gzFile open_file(const char *folder, const char *name, bool wanted) {
+    char path[4096];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    gzFile file = gzopen(path, "rb"); /* it reads files that are not compressed, too */
+    if (!file && wanted)
+        die(path, "cannot be opened: --data names the folder of CIFAR-10's binary files, or of Fashion-MNIST");
+    return file;
+}
+
+static void read_bytes(gzFile file, const char *name, void *to, size_t bytes) {
+    if (gzread(file, to, (unsigned)bytes) != (int)bytes)
+        die(name, "is cut short, or cannot be read");
+}
+
+/* CIFAR-10: records of a class and of the planes of the three channels. */
+static void read_cifar(gzFile file, const char *name, struct images *images) {
+    images->channels = CHANNELS;
+    for (int i = 0; i < CIFAR_IMAGES; i++, images->count++) {
+        read_bytes(file, name, &images->classes[images->count], 1);
+        read_bytes(file, name, &images->pixels[images->count * CIFAR_BYTES], CIFAR_BYTES);
+    }
+    gzclose(file);
+}
+
+static struct images images_cifar(const char *folder, gzFile first, bool training) {
+    size_t most = (size_t)(training ? CIFAR_FILES : 1) * CIFAR_IMAGES;
+    struct images images = {.pixels = allocate(most * CIFAR_BYTES), .classes = allocate(most)};
+    char name[32] = "test_batch.bin";
+    for (int i = 1; i <= (training ? CIFAR_FILES : 1); i++) {
+        if (training)
+            snprintf(name, sizeof name, "data_batch_%d.bin", i);
+        read_cifar(i == 1 ? first : open_file(folder, name, true), name, &images);
+    }
+    return images;
+}
+
+/* Fashion-MNIST: a header of 16 bytes and images, one of 8 bytes and classes. */
+static struct images images_mnist(const char *folder, bool training) {
+    struct images images = {.count = training ? 60000 : 10000, .channels = 1};
+    char name[64];
+    uint8_t header[16];
+    images.pixels = allocate((size_t)images.count * SIDE * SIDE);
+    images.classes = allocate((size_t)images.count);
+    snprintf(name, sizeof name, "%s-images-idx3-ubyte.gz", training ? "train" : "t10k");
+    gzFile file = open_file(folder, name, true);
+    read_bytes(file, name, header, 16);
+    for (int64_t row = 0; row < images.count * MNIST_SIDE; row++) {
+        int64_t image = row / MNIST_SIDE, y = row % MNIST_SIDE + MNIST_BORDER;
+        read_bytes(file, name, images.pixels + (image * SIDE + y) * SIDE + MNIST_BORDER, MNIST_SIDE);
+    }
+    gzclose(file);
+    snprintf(name, sizeof name, "%s-labels-idx1-ubyte.gz", training ? "train" : "t10k");
+    file = open_file(folder, name, true);
+    read_bytes(file, name, header, 8);
+    read_bytes(file, name, images.classes, (size_t)images.count);
+    gzclose(file);
+    return images;
+}
+
+/* Stripes whose direction and width are the class's, with noise. */
+static struct images images_made_up(int64_t count) {
+    struct images images = {.count = count, .channels = CHANNELS};
+    images.pixels = allocate((size_t)count * CIFAR_BYTES);
+    images.classes = allocate((size_t)count);
+    for (int64_t i = 0; i < count; i++) {
+        uint32_t class = images.classes[i] = (uint8_t)(next_number() % CLASSES);
+        for (uint32_t k = 0; k < CIFAR_BYTES; k++) {
+            uint32_t x = k % SIDE, y = k / SIDE % SIDE, channel = k / SIDE / SIDE;
+            uint32_t wave = (x * class + y * (CLASSES - class) + 3 * channel) % 16;
+            images.pixels[i * CIFAR_BYTES + k] = (uint8_t)(wave * 12 + next_number() % 64);
+        }
+    }
+    return images;
+}
+
+static struct images images_read(const char *folder, bool training) {
+    if (!folder)
+        return images_made_up(training ? 10240 : 1000);
+    gzFile cifar = open_file(folder, training ? "data_batch_1.bin" : "test_batch.bin", false);
+    return cifar ? images_cifar(folder, cifar, training) : images_mnist(folder, training);
+}
+
+struct dataset {
+    td_device *device;
+    td_tensor *images, *classes;
+    int64_t count, channels;
+};
+
+static struct dataset dataset_upload(td_device *device, const char *folder, bool training) {
+    struct images images = images_read(folder, training);
+    struct dataset set = {.device = device, .count = images.count, .channels = images.channels};
+    set.images = td_upload(device, TD_U8, TD_SHAPE(set.count, set.channels, SIDE, SIDE), images.pixels);
+    set.classes = td_upload(device, TD_U8, TD_SHAPE(set.count), images.classes);
+    free(images.pixels);
+    free(images.classes);
+    return set;
+}
+
+/* ---- the network ---- */
+
+/* A layer: its weight is (outputs, inputs, kernel, kernel), or without a kernel (outputs, inputs). */
+struct layer {
+    int64_t inputs, outputs, kernel, padding;
+    bool relu, pool;
+};
+static const struct layer layers[] = {
+    {3, 6, 5, 0, true, true},          {6, 16, 5, 3, true, false},   {16, 16, 5, 0, true, true},
+    {16, 16, 3, 0, true, true},        {64, 120, 0, 0, true, false}, {120, 84, 0, 0, true, false},
+    {84, CLASSES, 0, 0, false, false},
+};
+enum { LAYERS = sizeof layers / sizeof *layers, PARAMETERS = 2 * LAYERS };
+
+/* Weight and bias of each layer in turn. */
+struct network {
+    td_tensor *parameter[PARAMETERS], *first[PARAMETERS], *second[PARAMETERS];
+    td_tensor *scale, *zero;
+    int64_t steps;
+    double rate;
+};
+
+/* As PyTorch's layers begin: between -1/√n and 1/√n for sums of n products. */
+static td_tensor *parameter_make(td_device *device, int rank, const int64_t *shape, double bound) {
+    int64_t elements = 1;
+    for (int i = 0; i < rank; i++)
+        elements *= shape[i];
+    float *values = allocate((size_t)elements * sizeof *values);
+    for (int64_t i = 0; i < elements; i++)
+        values[i] = (float)(bound * (2.0 * next_number() / (1 << 24) - 1));
+    td_tensor *parameter = td_upload(device, TD_F32, rank, shape, values);
+    free(values);
+    return parameter;
+}
+
+static struct network network_make(td_device *device, double rate) {
+    struct network net = {.rate = rate};
+    net.scale = td_full(device, TD_F32, TD_SCALAR, 1.0 / 255);
+    net.zero = td_full(device, TD_F32, TD_SCALAR, 0);
+    for (int i = 0; i < LAYERS; i++) {
+        const struct layer *layer = &layers[i];
+        const int64_t shape[] = {layer->outputs, layer->inputs, layer->kernel, layer->kernel};
+        int rank = layer->kernel ? 4 : 2;
+        double bound = 1 / sqrt((double)(layer->inputs * (layer->kernel ? layer->kernel * layer->kernel : 1)));
+        net.parameter[2 * i] = parameter_make(device, rank, shape, bound);
+        net.parameter[2 * i + 1] = parameter_make(device, 1, shape, bound);
+        for (int k = 2 * i; k < 2 * i + 2; k++) {
+            net.first[k] = td_full(device, TD_F32, k % 2 ? 1 : rank, shape, 0);
+            net.second[k] = td_full(device, TD_F32, k % 2 ? 1 : rank, shape, 0);
+        }
+    }
+    return net;
+}
+
+/* What the way back needs of a layer: its input, what relu made, and which elements pooling chose. */
+struct passed {
+    td_tensor *input, *active, *chosen;
+};
+
+static td_tensor *layer_forward(const struct network *net, int i, td_tensor *x, struct passed *passed) {
+    const struct layer *layer = &layers[i];
+    td_tensor *weight = net->parameter[2 * i], *bias = net->parameter[2 * i + 1], *y;
+    passed->input = x;
+    if (layer->kernel) {
+        y = td_conv(x, weight, bias, TD_SHAPE(1), TD_SHAPE(layer->padding), TD_SHAPE(1), 1, TD_LAYOUT_CHANNELS_FIRST);
+        y = td_relu(y);
+    } else {
+        y = td_linear(x, weight, bias, layer->relu ? TD_ACTIVATION_RELU : TD_ACTIVATION_NONE);
+    }
+    passed->active = y;
+    if (layer->pool)
+        td_max_pool(y, TD_SHAPE(2), TD_SCALAR, TD_SCALAR, TD_SCALAR, 0, TD_LAYOUT_CHANNELS_FIRST, &y, &passed->chosen);
+    return y;
+}
+
+/* From bytes (batch, channels, 32, 32) to a score for each class. */
+static td_tensor *forward(const struct network *net, td_tensor *images, struct passed *passed) {
+    int64_t batch = td_tensor_shape(images)[0];
+    td_tensor *x = td_multiply(td_cast(images, TD_F32), net->scale);
+    x = td_broadcast_to(x, TD_SHAPE(batch, CHANNELS, SIDE, SIDE));
+    for (int i = 0; i < LAYERS; i++) {
+        if (!layers[i].kernel && td_tensor_rank(x) == 4)
+            x = td_reshape(x, TD_SHAPE(batch, layers[i].inputs));
+        x = layer_forward(net, i, x, &passed[i]);
+    }
+    return x;
+}
+
+/* From the gradient by a layer's result to those by its weight and bias; returns that by its input. */
+static td_tensor *layer_back(const struct network *net, int i, td_tensor *gradient, const struct passed *passed,
+                             td_tensor **parameters) {
+    const struct layer *layer = &layers[i];
+    td_tensor *weight = net->parameter[2 * i];
+    if (layer->pool)
+        gradient =
+            td_max_pool_grad(gradient, passed->chosen, td_tensor_rank(passed->active), td_tensor_shape(passed->active),
+                             TD_SHAPE(2), TD_SCALAR, TD_SCALAR, TD_SCALAR, 0, TD_LAYOUT_CHANNELS_FIRST);
+    if (layer->relu)
+        gradient = td_where(td_greater(passed->active, net->zero), gradient, net->zero);
+    if (!layer->kernel) {
+        parameters[0] = td_matmul(td_transpose(gradient), passed->input);
+        parameters[1] = td_sum(gradient, TD_AXES(0), 0);
+        return td_matmul(gradient, weight);
+    }
+    parameters[0] =
+        td_conv_grad_weight(passed->input, gradient, td_tensor_rank(weight), td_tensor_shape(weight), TD_SHAPE(1),
+                            TD_SHAPE(layer->padding), TD_SHAPE(1), 1, TD_LAYOUT_CHANNELS_FIRST);
+    parameters[1] = td_sum(gradient, TD_AXES(0, 2, 3), 0);
+    if (i == 0) /* nobody asks for the gradient by the images */
+        return NULL;
+    return td_conv_grad_input(gradient, weight, td_tensor_rank(passed->input), td_tensor_shape(passed->input),
+                              TD_SHAPE(1), TD_SHAPE(layer->padding), TD_SHAPE(1), 1, TD_LAYOUT_CHANNELS_FIRST);
+}
+
+/* A step on a batch: moves the parameters down the gradient of the mean loss, which it returns. */
+static td_tensor *train_step(struct network *net, td_tensor *images, td_tensor *classes) {
+    struct passed passed[LAYERS] = {{0}};
+    td_tensor *gradients[PARAMETERS];
+    int64_t batch = td_tensor_shape(images)[0];
+    td_tensor *scores = forward(net, images, passed);
+    td_tensor *loss = td_mean(td_cross_entropy(scores, classes, 0, -100), TD_ALL_AXES, 0);
+    td_tensor *each = td_full(td_tensor_device(images), TD_F32, TD_SHAPE(batch), 1.0 / (double)batch);
+    td_tensor *gradient = td_cross_entropy_grad(each, scores, classes, 0, -100);
+    for (int i = LAYERS - 1; i >= 0; i--) {
+        if (td_tensor_rank(passed[i].active) == 4 && td_tensor_rank(gradient) == 2) {
+            const int64_t *shape = td_tensor_shape(passed[i].active);
+            gradient = td_reshape(gradient, TD_SHAPE(batch, shape[1], shape[2] / 2, shape[3] / 2));
+        }
+        gradient = layer_back(net, i, gradient, &passed[i], &gradients[2 * i]);
+    }
+    check(td_adam(PARAMETERS, net->parameter, gradients, net->first, net->second, ++net->steps, net->rate, 0.9, 0.999,
+                  1e-8, 0));
+    return loss;
+}
+
+/* ---- training and testing ---- */
+
+struct options {
+    const char *url, *device, *data;
+    long epochs, batch, seed, steps;
+    double rate;
+};
+
+static double seconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+/* Shows progress on standard error, if that is a terminal: standard output has only the results. */
+static void progress(long epoch, long done, long steps, double rate) {
+    static const char full[] = "##############################";
+    if (isatty(STDERR_FILENO))
+        fprintf(stderr, "\r  epoch %2ld  [%-*.*s] %3ld %%  %.0f images/s\033[K", epoch, BAR, (int)(BAR * done / steps),
+                full, 100 * done / steps, rate);
+}
+
+/* A random order of the images (Fisher and Yates), as indices on the device. */
+static td_tensor *shuffled(td_device *device, int32_t *order, int64_t count, unsigned short random[3]) {
+    for (int64_t i = count - 1; i > 0; i--) {
+        int64_t j = (int64_t)(erand48(random) * (double)(i + 1));
+        int32_t swap = order[i];
+        order[i] = order[j];
+        order[j] = swap;
+    }
+    return td_upload(device, TD_I32, TD_SHAPE(count), order);
+}
+
+/* Returns the mean loss of an epoch; *rate is images per second. */
+static double train_epoch(struct network *net, const struct dataset *set, td_tensor *order, long epoch, long batch,
+                          double *rate) {
+    td_tensor *sum = td_full(set->device, TD_F32, TD_SCALAR, 0), *mark = NULL;
+    long steps = set->count / batch; /* the images that are left over come in another epoch, whose order differs */
+    double start = seconds();
+    float loss;
+
+    for (long step = 0; step < steps; step++) {
+        td_scope_begin("train"); /* its end frees the handles of the step, except those that are kept */
+        td_tensor *chosen = td_slice(order, 0, step * batch, (step + 1) * batch, 1);
+        td_tensor *mean = train_step(net, td_take(set->images, chosen, 0), td_take(set->classes, chosen, 0));
+        td_tensor *added = td_keep(td_add(sum, mean));
+        td_release(sum);
+        sum = added;
+        td_scope_end();
+        /* Waits for the loss of some steps ago, so that the host is never far ahead and the device still has work. */
+        if ((step + 1) % STEPS_AHEAD == 0) {
+            if (mark) {
+                check(td_wait(mark));
+                long done = step + 1 - STEPS_AHEAD;
+                progress(epoch, done, steps, (double)(done * batch) / (seconds() - start));
+            }
+            td_release(mark);
+            mark = td_copy(sum);
+        }
+    }
+    check(td_fetch(sum, &loss, sizeof loss));
+    *rate = (double)(steps * batch) / (seconds() - start);
+    td_release(mark);
+    td_release(sum);
+    return loss / (double)steps;
+}
+
+/* The share of images whose greatest score is that of their class. */
+static double test(const struct network *net, const struct dataset *set) {
+    int64_t correct;
+    struct passed passed[LAYERS];
+    td_scope_begin("test");
+    td_tensor *sum = td_full_int(set->device, TD_I64, TD_SCALAR, 0);
+    for (int64_t i = 0; i < set->count; i += TEST_BATCH) {
+        td_tensor *scores = forward(net, td_slice(set->images, 0, i, i + TEST_BATCH, 1), passed);
+        td_tensor *guess = td_argmax(scores, TD_AXES(-1), 0);
+        td_tensor *right = td_equal(guess, td_slice(set->classes, 0, i, i + TEST_BATCH, 1));
+        sum = td_add(sum, td_sum(right, TD_ALL_AXES, 0));
+    }
+    check(td_fetch(sum, &correct, sizeof correct));
+    td_scope_end();
+    return (double)correct / (double)set->count;
+}
+
+/* The first steps, on the images in their order; prints the loss of each. */
+static void run_steps(struct network *net, const struct dataset *set, const struct options *options) {
+    for (long step = 0; step < options->steps; step++) {
+        float loss;
+        int64_t begin = step * options->batch % set->count, end = begin + options->batch;
+        td_scope_begin("step");
+        td_tensor *mean =
+            train_step(net, td_slice(set->images, 0, begin, end, 1), td_slice(set->classes, 0, begin, end, 1));
+        check(td_fetch(mean, &loss, sizeof loss));
+        td_scope_end();
+        printf("step %2ld  loss %.6f\n", step + 1, (double)loss);
+    }
+}
+
+static void run_epochs(struct network *net, const struct dataset *training, const struct dataset *testing,
+                       const struct options *options) {
+    unsigned short random[3] = {(unsigned short)options->seed, (unsigned short)(options->seed >> 16), 0x330e};
+    int32_t *order = allocate((size_t)training->count * sizeof *order);
+    for (int64_t i = 0; i < training->count; i++)
+        order[i] = (int32_t)i;
+    for (long epoch = 1; epoch <= options->epochs; epoch++) {
+        double rate;
+        td_tensor *shuffle = shuffled(training->device, order, training->count, random);
+        double loss = train_epoch(net, training, shuffle, epoch, options->batch, &rate);
+        td_release(shuffle);
+        double accuracy = test(net, testing);
+        if (isatty(STDERR_FILENO))
+            fputs("\r\033[K", stderr);
+        printf("epoch %2ld  loss %.4f  test accuracy %.2f %%  %.0f images/s\n", epoch, loss, 100 * accuracy, rate);
+        fflush(stdout);
+    }
+    free(order);
+}
+
+static void run(td_device *device, const struct options *options) {
+    generator = (uint32_t)options->seed;
+    struct network net = network_make(device, options->rate);
+    struct dataset training = dataset_upload(device, options->data, true);
+    if (options->batch > training.count)
+        die("--batch", "is larger than the training set");
+    if (options->steps) {
+        run_steps(&net, &training, options);
+        return;
+    }
+    struct dataset testing = dataset_upload(device, options->data, false);
+    printf("%lld images to train, %lld to test, on %s\n", (long long)training.count, (long long)testing.count,
+           td_device_name(device));
+    run_epochs(&net, &training, &testing, options);
+}
+
+/* ---- the command line ---- */
+
+static const char usage[] =
+    "usage: cnn [OPTION]...\n"
+    "  --url URL      unix:/path, tcp:// or tls://host:port; else $TENSORD_URL; else the default\n"
+    "  --device NAME  cpu:0 or the like; else the daemon's first device\n"
+    "  --data DIR     with CIFAR-10's binary files, or Fashion-MNIST (/usr/share/datasets/fashion-mnist)\n"
+    "  --made-up      images that the program makes itself\n"
+    "  --epochs N     (10)\n"
+    "  --batch N      images in a step (256)\n"
+    "  --steps N      only so many steps, with the loss of each\n"
+    "  --rate R       of Adam (0.001)\n"
+    "  --seed N       (1)\n"
+    "  --help\n";
+
+static _Noreturn void usage_exit(int code) {
+    fputs(usage, code ? stderr : stdout);
+    exit(code);
+}
+
+static long whole_number(const char *text) {
+    char *end;
+    long value = strtol(text, &end, 10);
+    if (*end || value < 1 || value > 1000000)
+        usage_exit(2);
+    return value;
+}
+
+static double positive(const char *text) {
+    char *end;
+    double value = strtod(text, &end);
+    if (*end || !(value > 0 && value < 1e6))
+        usage_exit(2);
+    return value;
+}
+
+static struct options options_parse(int argc, char **argv) {
+    struct options options = {
+        .data = "/usr/share/datasets/fashion-mnist", .epochs = 10, .batch = 256, .seed = 1, .rate = 0.001};
+    const char **texts[] = {&options.url, &options.device, &options.data};
+    long *numbers[] = {&options.epochs, &options.batch, &options.seed, &options.steps};
+    enum { TEXTS = 3, NUMBERS = 7, RATE = NUMBERS, MADE_UP, HELP };
+    static const struct option names[] = {{"url", required_argument, NULL, 0},
+                                          {"device", required_argument, NULL, 1},
+                                          {"data", required_argument, NULL, 2},
+                                          {"epochs", required_argument, NULL, 3},
+                                          {"batch", required_argument, NULL, 4},
+                                          {"seed", required_argument, NULL, 5},
+                                          {"steps", required_argument, NULL, 6},
+                                          {"rate", required_argument, NULL, RATE},
+                                          {"made-up", no_argument, NULL, MADE_UP},
+                                          {"help", no_argument, NULL, HELP},
+                                          {0}};
+
+    for (int option; (option = getopt_long(argc, argv, "", names, NULL)) != -1;) {
+        if (option < TEXTS)
+            *texts[option] = optarg;
+        else if (option < NUMBERS)
+            *numbers[option - TEXTS] = whole_number(optarg);
+        else if (option == RATE)
+            options.rate = positive(optarg);
+        else if (option == MADE_UP)
+            options.data = NULL;
+        else
+            usage_exit(option == HELP ? 0 : 2);
+    }
+    if (optind < argc)
+        usage_exit(2);
+    return options;
+}
+
+int main(int argc, char **argv) {
+    struct options options = options_parse(argc, argv);
+    td_connection *connection;
+    td_device *device;
+
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    check(td_connect(options.url, NULL, &connection));
+    check(td_device_open(connection, options.device, &device));
+    run(device, &options);
+    td_close(connection); /* also frees what is left on the device */
+    return EXIT_SUCCESS;
+}

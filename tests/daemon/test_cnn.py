@@ -1,0 +1,57 @@
+#!/usr/bin/python3
+"""The example that trains a convolutional network computes what PyTorch computes: its first losses are PyTorch's, and a few steps more
+make it know the images."""
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+import unittest
+
+SLOW = float(os.environ.get("TENSORD_TEST_SLOW", "1"))
+WAIT_S = 120 * SLOW
+TENSORD, TENSORCTL, CNN = (os.environ[name] for name in ("TENSORD_EXE", "TENSORCTL_EXE", "CNN_EXE"))
+
+# client/examples/cnn_losses.py, with Python 3.11.7, NumPy 2.4.6, PyTorch 2.15.0+cu132
+LOSSES = [2.302732, 2.306894, 2.298188, 2.306596, 2.291411, 2.271960, 2.197599, 2.271392, 2.126678, 2.232563]
+
+
+class CnnTest(unittest.TestCase):
+    def setUp(self):
+        self.directory = tempfile.mkdtemp(prefix="tensord-cnn.")
+        self.addCleanup(shutil.rmtree, self.directory)
+        self.url = "unix:" + os.path.join(self.directory, "s")
+        with open(os.path.join(self.directory, "log"), "wb") as log:
+            self.daemon = subprocess.Popen([TENSORD, "--listen", self.url, "--devices", "cpu:0"], stderr=log, stdout=log)
+        self.addCleanup(self.stop)
+        end = time.monotonic() + WAIT_S
+        while "ready" not in self.status():
+            self.assertLess(time.monotonic(), end, "the daemon is not ready")
+            time.sleep(0.01)
+
+    def stop(self):
+        self.daemon.terminate()
+        self.assertEqual(self.daemon.wait(WAIT_S), 0)
+
+    def status(self):
+        return subprocess.run([TENSORCTL, "--url", self.url, "status"], capture_output=True, text=True, timeout=WAIT_S).stdout
+
+    def cnn(self, *arguments):
+        job = subprocess.run([CNN, "--url", self.url, "--made-up", "--rate", "0.01", *arguments], capture_output=True,
+                             text=True, timeout=WAIT_S)
+        self.assertEqual(job.returncode, 0, job.stderr)
+        return job.stdout.splitlines()
+
+    def test_first_losses_are_those_of_pytorch(self):
+        losses = [float(line.split()[-1]) for line in self.cnn("--steps", "10")]
+        self.assertEqual(len(losses), len(LOSSES))
+        for step, (loss, expected) in enumerate(zip(losses, LOSSES), 1):
+            self.assertLess(abs(loss - expected), 1e-3, f"step {step}: {loss}, not {expected}")
+
+    def test_it_learns(self):
+        words = self.cnn("--epochs", "2")[-1].split()
+        self.assertGreater(float(words[words.index("accuracy") + 1]), 60, " ".join(words))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
