@@ -112,7 +112,7 @@ static int cross_entropy_run(struct cpu *cpu, const struct launch *launch, struc
     bool back = launch->opcode == OP_CROSS_ENTROPY_GRAD;
     const struct operand *scores = &launch->inputs[back], *targets = &launch->inputs[1 + back];
     struct job job = {.base = {.cpu = cpu, .run = rows_part},
-                      .softmax = cpu->kernels->softmax[OP_SOFTMAX][scores->dtype],
+                      .softmax = cpu->kernels->softmax[0][scores->dtype],
                       .report = launch->report,
                       .is_f64 = scores->dtype == DTYPE_F64,
                       .back = back,

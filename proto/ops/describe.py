@@ -338,12 +338,13 @@ class File:
 
 
 def read(paths, among=()):
-    """Reads all files, in the order given; numbers and names are unique. Families may also be in the files `among`."""
+    """Reads all files, in the order given; numbers and names are unique. Families and enumerations may also be in the files `among`."""
     files, enums = [], {}
-    for path in paths:
+    for path in [*among, *paths]:
         files.append(File(path, enums))
         enums.update(files[-1].enums)
-    families = families_of(files + [File(path) for path in among])
+    families = families_of(files)
+    files = files[len(among):]
     numbers, names = {}, {}
     for operation in operations_of(files):
         if operation.family not in families:

@@ -19,7 +19,7 @@ struct setting {
 static struct setting setting_of(struct suite *suite, unsigned opcode, int rank, const int64_t *shape) {
     struct setting s = {.outputs = 3, .factors_rank = 1, .factors_most = 2};
     int64_t axis = opcode == OP_BATCH_NORM && rank > 2 ? suite_below(suite, rank) : 1,
-            axes = 1 + suite_below(suite, rank);
+            axes = 1 + suite_below(suite, shape[0] ? rank : rank - 1); /* an axis that is normalised has elements */
     double epsilon = suite_chance(suite, 50) ? 1e-5 : 0.25;
     s.gradient = opcode == OP_BATCH_NORM_GRAD || opcode == OP_LAYER_NORM_GRAD || opcode == OP_GROUP_NORM_GRAD ||
                  opcode == OP_RMS_NORM_GRAD;
