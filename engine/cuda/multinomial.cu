@@ -35,6 +35,12 @@ __device__ __forceinline__ double weight_at(const struct multinomial_arguments &
     return multinomial_weight(weight);
 }
 
+/* The number of weights in the run that begins at weight `first`. */
+__device__ __forceinline__ int64_t run_extent(const struct multinomial_arguments &p, int64_t first) {
+    const int64_t rest = p.k - first, most = MULTINOMIAL_RUN;
+    return rest < most ? rest : most;
+}
+
 __device__ __forceinline__ int64_t row_sample(const struct multinomial_arguments &p, int64_t row, int64_t sample,
                                               const double *sums) {
     const double u = multinomial_unit(p.seed, p.offset, (uint64_t)(row * p.samples + sample)), total = sums[p.runs];
@@ -44,7 +50,7 @@ __device__ __forceinline__ int64_t row_sample(const struct multinomial_arguments
     }
     const double target = __dmul_rn(u, total); /* rounded before anything is subtracted from it */
     const int64_t run = multinomial_run(sums, p.runs, target), first = run * MULTINOMIAL_RUN;
-    const int64_t n = p.k - first < MULTINOMIAL_RUN ? p.k - first : MULTINOMIAL_RUN;
+    const int64_t n = run_extent(p, first);
     double sum = 0;
     int64_t found = 0;
     for (int64_t i = 0; i < n && !(target - sums[run] < sum); i++) {
@@ -61,7 +67,7 @@ __global__ void __launch_bounds__(SPACE_THREADS)
         double *sums = p.sums + row * (p.runs + 1);
         for (int64_t run = threadIdx.x; run < p.runs; run += SPACE_THREADS) {
             const int64_t first = run * MULTINOMIAL_RUN;
-            const int64_t n = p.k - first < MULTINOMIAL_RUN ? p.k - first : MULTINOMIAL_RUN;
+            const int64_t n = run_extent(p, first);
             double sum = 0;
             for (int64_t i = 0; i < n; i++) {
                 sum += weight_at(p, row * p.k + first + i);

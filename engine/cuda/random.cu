@@ -133,7 +133,7 @@ __device__ __forceinline__ void random_numbers(const struct random_arguments &p,
                                                number_pack<T, count> &out) {
     if constexpr (count == 4) {
         if (p.plain) {
-            float value[count];
+            float value[count] = {};
             D::plain(p, lane, value);
 #pragma unroll
             for (int i = 0; i < count; i++) {
