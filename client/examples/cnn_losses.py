@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The first losses of client/examples/cnn.c with --made-up --steps 10 --rate 0.01, computed by PyTorch: cnn_losses.py
+"""The first losses of client/examples/cnn.c with --made-up --steps 10, computed by PyTorch: cnn_losses.py
 
 Prints them with the versions that computed them; tests/daemon/test_cnn.py has them. Parameters and images come from the same generator
 as in cnn.c.
@@ -70,7 +70,7 @@ def main():
     generator = Generator(1)
     made = parameters(generator)
     pixels, classes = images(generator, STEPS * BATCH)
-    adam = torch.optim.Adam(made, lr=0.01)
+    adam = torch.optim.Adam(made, lr=0.001)
     print(f"# Python {platform.python_version()}, NumPy {np.__version__}, PyTorch {torch.__version__}")
     for step in range(STEPS):
         part = slice(step * BATCH, (step + 1) * BATCH)

@@ -301,6 +301,8 @@ int call_enqueue_taking(struct batch_entry *call, unsigned n_outputs, td_tensor 
     const struct tensor_type *types = device ? call_infer(call, results) : NULL;
     int code = types ? append(device, call, n_outputs, types, outputs, n_consumed, consumed) : td_last_error()->code;
     free(results);
+    if (code)
+        error_null(); /* who passes NULL on instead of a parameter gets this error */
     return code;
 }
 

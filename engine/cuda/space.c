@@ -13,6 +13,8 @@ enum {
 
 struct divisor divisor_make(uint32_t extent) {
     struct divisor divisor = {.extent = extent};
+    if (extent == 0) /* of an axis without positions: nothing is divided */
+        return divisor;
     while (UINT64_C(1) << divisor.shift < extent)
         divisor.shift++;
     divisor.magic = (uint32_t)((((UINT64_C(1) << divisor.shift) - extent) << 32) / extent + 1);

@@ -12,8 +12,9 @@ SLOW = float(os.environ.get("TENSORD_TEST_SLOW", "1"))
 WAIT_S = 120 * SLOW
 TENSORD, TENSORCTL, CNN = (os.environ[name] for name in ("TENSORD_EXE", "TENSORCTL_EXE", "CNN_EXE"))
 
-# client/examples/cnn_losses.py, with Python 3.11.7, NumPy 2.4.6, PyTorch 2.15.0+cu132
-LOSSES = [2.302732, 2.306894, 2.298188, 2.306596, 2.291411, 2.271960, 2.197599, 2.271392, 2.126678, 2.232563]
+# client/examples/cnn_losses.py, with Python 3.11.7, NumPy 2.4.6, PyTorch 2.15.0+cu132. With Adam's usual rate: at ten times that, PyTorch
+# with oneDNN, without it and in f64 differ by 0.009 among themselves; here by 0.00001.
+LOSSES = [2.302732, 2.299077, 2.301642, 2.306523, 2.305990, 2.306461, 2.296749, 2.311662, 2.297875, 2.303219]
 
 
 class CnnTest(unittest.TestCase):
@@ -37,7 +38,7 @@ class CnnTest(unittest.TestCase):
         return subprocess.run([TENSORCTL, "--url", self.url, "status"], capture_output=True, text=True, timeout=WAIT_S).stdout
 
     def cnn(self, *arguments):
-        job = subprocess.run([CNN, "--url", self.url, "--made-up", "--rate", "0.01", *arguments], capture_output=True,
+        job = subprocess.run([CNN, "--url", self.url, "--made-up", *arguments], capture_output=True,
                              text=True, timeout=WAIT_S)
         self.assertEqual(job.returncode, 0, job.stderr)
         return job.stdout.splitlines()
@@ -49,8 +50,8 @@ class CnnTest(unittest.TestCase):
             self.assertLess(abs(loss - expected), 1e-3, f"step {step}: {loss}, not {expected}")
 
     def test_it_learns(self):
-        words = self.cnn("--epochs", "3")[-1].split()
-        self.assertGreater(float(words[words.index("accuracy") + 1]), 30, " ".join(words))
+        words = self.cnn("--epochs", "3", "--rate", "0.01")[-1].split()
+        self.assertGreater(float(words[words.index("accuracy") + 1]), 60, " ".join(words))
 
 
 if __name__ == "__main__":

@@ -15,6 +15,11 @@ static enum suite_fill compact_fill(struct suite *suite, const struct op_case *r
     return suite_chance(suite, 50) ? FILL_COUNT : row->fill;
 }
 
+/* Without an element: the kernels still write how many they have found. */
+static struct sample compact_empty(struct suite *suite, int rank) {
+    return suite_sample(suite, DTYPE_F32, rank, (int64_t[]){0, 3, 0}, FILL_ANY);
+}
+
 static void case_nonzero(struct suite *suite, const struct op_case *row) {
     for (int i = 0; i < SUITE_REPEAT(300); i++) {
         int64_t shape[VALUES_RANK_MAX];
@@ -26,6 +31,9 @@ static void case_nonzero(struct suite *suite, const struct op_case *row) {
         suite_free(suite, &x);
     }
     struct sample x = suite_sample(suite, DTYPE_I16, 3, (int64_t[]){3, SUITE_REPEAT(700), 101}, FILL_COUNT);
+    compact_once(suite, OP_NONZERO, &x, NULL);
+    suite_free(suite, &x);
+    x = compact_empty(suite, 3);
     compact_once(suite, OP_NONZERO, &x, NULL);
     suite_free(suite, &x);
 }
@@ -45,6 +53,11 @@ static void case_masked_select(struct suite *suite, const struct op_case *row) {
     int64_t n = SUITE_REPEAT(200000);
     struct sample x = suite_sample(suite, DTYPE_F32, 1, &n, row->fill);
     struct sample mask = suite_sample(suite, DTYPE_BOOL, 1, &n, FILL_ANY);
+    compact_once(suite, OP_MASKED_SELECT, &x, &mask);
+    suite_free(suite, &x);
+    suite_free(suite, &mask);
+    x = compact_empty(suite, 2);
+    mask = suite_sample(suite, DTYPE_BOOL, 2, (int64_t[]){0, 3}, FILL_ANY);
     compact_once(suite, OP_MASKED_SELECT, &x, &mask);
     suite_free(suite, &x);
     suite_free(suite, &mask);
@@ -70,6 +83,8 @@ static void case_unique(struct suite *suite, const struct op_case *row) {
     for (int64_t k = 0; k < few->count; k++) /* runs of several chunks */
         few->i[k] = k % 50 == 0;
     struct sample x = suite_upload(suite, few);
+    unique_once(suite, &x);
+    x = compact_empty(suite, 1);
     unique_once(suite, &x);
 }
 

@@ -12,21 +12,30 @@
 
 static const size_t stack_size = (size_t)128 << 10, guard_size = (size_t)16 << 10;
 
-/* A thread with a stack of its own, made once and used by one block after the other. */
+/* A stack, made once and used by one block after the other. Threads run on it one after another, until one of them waits: it stays there
+ * until it has ended, and the threads behind it begin on another stack. */
 struct fiber {
-    enum { FIBER_READY, FIBER_BARRIER, FIBER_EXCHANGE, FIBER_DONE } state;
-    const char *where; /* what it waits at */
-    unsigned exchanges;
     bool started;
     jmp_buf here;
-    ucontext_t start; /* the first time */
+    ucontext_t start;   /* the first time */
+    struct fiber *next; /* of those on which no thread waits */
+};
+
+struct thread {
+    enum { THREAD_NEW, THREAD_READY, THREAD_BARRIER, THREAD_EXCHANGE, THREAD_DONE } state;
+    const char *where; /* what it waits at */
+    unsigned exchanges;
+    struct fiber *fiber; /* while it waits */
 };
 
 uint3 block_thread, block_index;
 dim3 block_size, block_grid;
 
 static pthread_mutex_t block_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct fiber *fibers[BLOCK_THREADS_MAX], *current; /* NULL: threads are called, and have no stacks */
+static struct thread threads[BLOCK_THREADS_MAX];
+static unsigned begun; /* threads of the block, in their order */
+static bool back;      /* the order of the block's threads */
+static struct fiber *current, *unused;
 static jmp_buf scheduler;
 static void (*body)(void *argument);
 static void *body_argument;
@@ -45,18 +54,28 @@ void block_die(const char *format, ...) {
     abort();
 }
 
+static unsigned turned(unsigned i, unsigned n, bool last_first) {
+    return last_first ? n - 1 - i : i;
+}
+
 /* ---- fibers; setjmp and longjmp, as swapcontext asks the kernel each time ---- */
 
-static void fiber_wait(void) {
+static void fiber_leave(void) {
     if (!_setjmp(current->here))
         _longjmp(scheduler, 1);
 }
 
+/* Threads that have not begun yet, one after another; then the fiber is unused. */
 static void fiber_main(void) {
     for (;;) {
-        body(body_argument);
-        current->state = FIBER_DONE;
-        fiber_wait();
+        while (begun < block_size.x) {
+            block_thread.x = turned(begun++, block_size.x, back);
+            body(body_argument);
+            threads[block_thread.x].state = THREAD_DONE;
+        }
+        current->next = unused;
+        unused = current;
+        fiber_leave();
     }
 }
 
@@ -71,10 +90,9 @@ static struct fiber *fiber_create(void) {
     return fiber;
 }
 
-/* Until it waits or ends. */
-static void fiber_run(unsigned thread) {
-    current = fibers[thread];
-    block_thread.x = thread;
+/* Until a thread on it waits, or all have begun and those on it have ended. */
+static void fiber_run(struct fiber *fiber) {
+    current = fiber;
     if (!_setjmp(scheduler)) {
         if (current->started)
             _longjmp(current->here, 1);
@@ -86,41 +104,44 @@ static void fiber_run(unsigned thread) {
 
 /* ---- what threads wait for ---- */
 
+/* Until the scheduler lets the running thread go on. */
+static void thread_wait(int state, const char *where) {
+    unsigned me = block_thread.x;
+    threads[me].where = where;
+    threads[me].state = state;
+    threads[me].fiber = current;
+    fiber_leave();
+    block_thread.x = me;
+}
+
 bool block_barrier(bool any, const char *where) {
-    if (!current)
-        block_die("%s: thread %u of block %u is at a barrier, the first one had none", where, block_thread.x,
-                  block_index.x);
     barrier_any |= any;
-    current->where = where;
-    current->state = FIBER_BARRIER;
-    fiber_wait();
+    thread_wait(THREAD_BARRIER, where);
     return barrier_result;
 }
 
 const void *block_exchange(const void *value, size_t bytes, unsigned lane, const char *where) {
     unsigned first = block_thread.x / BLOCK_WARP * BLOCK_WARP;
-    if (!current || lane >= BLOCK_WARP || bytes > BLOCK_EXCHANGE_MAX)
+    if (lane >= BLOCK_WARP || bytes > BLOCK_EXCHANGE_MAX)
         block_die("%s: thread %u of block %u cannot exchange %zu bytes with lane %u", where, block_thread.x,
                   block_index.x, bytes, lane);
-    unsigned parity = current->exchanges++ % 2;
+    unsigned parity = threads[block_thread.x].exchanges++ % 2;
     memcpy(exchanged[parity][block_thread.x], value, bytes);
-    current->where = where;
-    current->state = FIBER_EXCHANGE;
-    fiber_wait();
+    thread_wait(THREAD_EXCHANGE, where);
     return exchanged[parity][first + lane];
 }
 
 /* Whether all of some threads are in a state, and wait at the same place. */
 static bool threads_agree(unsigned begin, unsigned end, int state) {
     for (unsigned i = begin; i < end; i++)
-        if ((int)fibers[i]->state != state || fibers[i]->where != fibers[begin]->where)
+        if ((int)threads[i].state != state || threads[i].where != threads[begin].where)
             return false;
     return true;
 }
 
 static void threads_ready(unsigned begin, unsigned end) {
     for (unsigned i = begin; i < end; i++)
-        fibers[i]->state = FIBER_READY;
+        threads[i].state = THREAD_READY;
 }
 
 /* Lets those warps go on whose threads are all at an exchange. */
@@ -128,7 +149,7 @@ static bool block_release_warps(void) {
     bool any = false;
     for (unsigned i = 0; i < block_size.x; i += BLOCK_WARP) {
         unsigned end = block_size.x - i < BLOCK_WARP ? block_size.x : i + BLOCK_WARP;
-        if (threads_agree(i, end, FIBER_EXCHANGE)) {
+        if (threads_agree(i, end, THREAD_EXCHANGE)) {
             threads_ready(i, end);
             any = true;
         }
@@ -137,11 +158,12 @@ static bool block_release_warps(void) {
 }
 
 __attribute__((noreturn)) static void block_stuck(void) {
-    static const char *const states[] = {"is ready", "waits at a barrier", "waits for its warp", "has left"};
+    static const char *const states[] = {"has not begun", "is ready", "waits at a barrier", "waits for its warp",
+                                         "has left"};
     for (unsigned i = 0; i < block_size.x; i++)
-        if (i == 0 || fibers[i]->state != fibers[i - 1]->state || fibers[i]->where != fibers[i - 1]->where)
+        if (i == 0 || threads[i].state != threads[i - 1].state || threads[i].where != threads[i - 1].where)
             fprintf(stderr, "emulated: block %u, thread %u and those behind it: %s, %s\n", block_index.x, i,
-                    states[fibers[i]->state], fibers[i]->state == FIBER_DONE ? "" : fibers[i]->where);
+                    states[threads[i].state], threads[i].state == THREAD_DONE ? "" : threads[i].where);
     block_die("these threads wait for each other");
 }
 
@@ -149,47 +171,35 @@ __attribute__((noreturn)) static void block_stuck(void) {
 static bool block_release(void) {
     if (block_release_warps())
         return true;
-    if (threads_agree(0, block_size.x, FIBER_BARRIER)) {
+    if (threads_agree(0, block_size.x, THREAD_BARRIER)) {
         barrier_result = barrier_any;
         barrier_any = false;
         threads_ready(0, block_size.x);
         return true;
     }
     for (unsigned i = 0; i < block_size.x; i++)
-        if (fibers[i]->state != FIBER_DONE)
+        if (threads[i].state != THREAD_DONE)
             block_stuck();
     return false;
 }
 
 /* ---- grids ---- */
 
-static unsigned turned(unsigned i, unsigned n, bool back) {
-    return back ? n - 1 - i : i;
-}
-
 static void block_run(void) {
-    bool back = backwards != (block_index.x % 2 == 1);
-    for (unsigned i = 0; i < block_size.x; i++) {
-        if (!fibers[i])
-            fibers[i] = fiber_create();
-        fibers[i]->state = FIBER_READY;
-        fibers[i]->where = NULL;
-        fibers[i]->exchanges = 0;
+    back = backwards != (block_index.x % 2 == 1);
+    memset(threads, 0, block_size.x * sizeof *threads);
+    begun = 0;
+    while (begun < block_size.x) {
+        struct fiber *fiber = unused ? unused : fiber_create();
+        unused = fiber->next;
+        fiber_run(fiber);
     }
-    unsigned first = turned(0, block_size.x, back);
-    fiber_run(first);
-    if (fibers[first]->state == FIBER_DONE) {
-        for (unsigned i = 1; i < block_size.x; i++) {
-            block_thread.x = turned(i, block_size.x, back);
-            body(body_argument);
+    while (block_release())
+        for (unsigned i = 0; i < block_size.x; i++) {
+            unsigned thread = turned(i, block_size.x, back);
+            if (threads[thread].state == THREAD_READY)
+                fiber_run(threads[thread].fiber);
         }
-        return;
-    }
-    do {
-        for (unsigned i = 0; i < block_size.x; i++)
-            if (fibers[turned(i, block_size.x, back)]->state == FIBER_READY)
-                fiber_run(turned(i, block_size.x, back));
-    } while (block_release());
 }
 
 void block_launch(dim3 grid, dim3 block, void (*thread)(void *argument), void *argument) {

@@ -1,8 +1,7 @@
 /* Blocks of CUDA threads on the host, one after the other, by one thread of the host.
  *
- * Where a block's first thread ends without having waited for others, so will they all: they are called one after the other.
- * Otherwise each thread of the block has a stack of its own, runs until it waits, at a barrier or for an exchange within
- * its warp, and goes on when all for whom it waits are there. What CUDA leaves undefined ends the process, with words on
+ * Threads are called one after the other. One that waits, at a barrier or for an exchange within its warp, keeps its stack, and goes on
+ * when all for whom it waits are there. What CUDA leaves undefined ends the process, with words on
  * stderr: threads of a block at different barriers, or one that has left while others wait. Blocks, and threads in them,
  * run forwards and backwards in turn, so that results which depend on an order differ.
  *
