@@ -163,6 +163,9 @@ static void write_runs(const struct job *job, int64_t part, int64_t begin, int64
 static void write_rest(const struct job *job, int64_t part) {
     int64_t rest = job->n - job->total, begin = job->total + cpu_part_begin(rest, part, job->base.parts);
     int64_t count = job->total + cpu_part_begin(rest, part + 1, job->base.parts) - begin;
+    if (count == 0) { /* of an empty output there is no address */
+        return;
+    }
     if (job->launch->opcode == OP_NONZERO) {
         for (int axis = 0; axis < job->launch->inputs[0].rank; axis++) {
             memset(output_ints(job, 0) + axis * job->n + begin, 0, (size_t)count * sizeof(int64_t));

@@ -49,17 +49,6 @@ OP_KERNELS(CPU_KERNEL)
 CPU_KERNEL(, elementwise)
 #undef CPU_KERNEL
 
-/* Makes op_kernel.dtypes for a driver that looks its kernel up by dtype: the dtypes that have a kernel. */
-#define CPU_KERNELS_FOUND(table)                                                                                       \
-    static uint32_t table##_found(const struct device *device, unsigned opcode) {                                      \
-        uint32_t found = 0;                                                                                            \
-        for (int dtype = 0; dtype < DTYPE_COUNT; dtype++) {                                                            \
-            found |= (uint32_t)(((const struct cpu *)device)->kernels->table[op_place(opcode)][dtype] != NULL)         \
-                     << dtype;                                                                                         \
-        }                                                                                                              \
-        return found;                                                                                                  \
-    }
-
 /* op_kernel.converts for drivers that read their input tile by tile, through a buffer in the first-level cache. */
 bool cpu_converts_tiles(const struct device *device, unsigned opcode, enum dtype from, enum dtype to);
 
