@@ -5,6 +5,7 @@
  *
  * Blocks depend on shapes alone, so the sums come out the same with any number of threads. */
 #include "engine/cpu/cpu.h"
+#include "engine/cpu/move.h"
 
 #include <limits.h>
 #include <string.h>
@@ -73,7 +74,7 @@ static const int64_t *source_extents(const struct job *job) {
 /* n elements with strides. */
 static void copy_run(int64_t n, int64_t size, const char *from, int64_t from_stride, char *to, int64_t to_stride) {
     if (from_stride == 1 && to_stride == 1) {
-        memcpy(to, from, (size_t)(n * size));
+        cpu_move(to, from, (size_t)(n * size));
     } else if (size == 4) {
         const uint32_t *x = (const void *)from;
         uint32_t *out = (void *)to;

@@ -11,6 +11,7 @@ enum {
      * next rows. Few elements, because lines of rows that are 2^n bytes apart compete for the same sets of the cache. */
     TILE_ROWS = 16,
     TILE_ELEMENTS = 64,
+    SHORT_AXIS = 8, /* a last axis of so few elements is not worth a call for each of its rows */
 };
 /* clang-format off */
 #define MOVED(ID, dtype, text, bytes, kind)                                                                            \
@@ -38,6 +39,11 @@ struct job {
     int64_t rows;
     unsigned row_parts, run_parts;
     bool tiled, streamed;
+    /* The last two axes as one: of so many elements each is a row of the last one. Operands of which the two are not one are gathered, block by
+     * block. 1: the innermost axis is the last one. */
+    int64_t pair;
+    bool gathered[WALK_ARRAYS];
+    int64_t pair_stride[WALK_ARRAYS]; /* of the axis before the last one, in elements */
 };
 
 static inline const struct operand *job_operand(const struct launch *launch, int i) {
@@ -83,6 +89,46 @@ static void job_convert(const struct job *job, const struct cpu_row *run) {
             }
         }
         job->row(&block);
+    }
+}
+
+/* out[i · width + j] = x[i · row + j · column] */
+static void gather(const struct job *job, int k, char *out, const char *x, int64_t rows) {
+    int64_t width = job->pair, row = job->pair_stride[k], column = job->run.stride[k];
+    switch (job->size[k]) {
+#define GATHER(bytes, T)                                                                                               \
+    case bytes:                                                                                                        \
+        for (int64_t j = 0; j < width; j++) {                                                                          \
+            for (int64_t i = 0; i < rows; i++) {                                                                       \
+                ((T *)(void *)out)[i * width + j] = ((const T *)(const void *)x)[i * row + j * column];                \
+            }                                                                                                          \
+        }                                                                                                              \
+        break;
+        GATHER(1, uint8_t)
+        GATHER(2, uint16_t)
+        GATHER(4, uint32_t)
+        GATHER(8, uint64_t)
+    }
+}
+
+/* Elements begin … end - 1 of the last two axes, which are whole rows of the last one. */
+static void job_call_pairs(const struct job *job, const struct walk *outer, int64_t begin, int64_t end) {
+    _Alignas(64) char buffers[WALK_ARRAYS][CONVERT_BLOCK * sizeof(int64_t)];
+    const int64_t step = CONVERT_BLOCK / job->pair * job->pair;
+    for (; begin < end; begin += step) {
+        struct cpu_row run = job->run;
+        run.n = end - begin < step ? end - begin : step;
+        for (int k = 0; k < outer->arrays; k++) {
+            int64_t row = job->gathered[k] ? job->pair_stride[k] : job->pair * run.stride[k];
+            run.data[k] = outer->at[k] + begin / job->pair * row * job->size[k];
+            if (job->gathered[k]) {
+                gather(job, k, buffers[k], run.data[k], run.n / job->pair);
+                run.data[k] = buffers[k];
+                run.stride[k] = 1;
+            }
+        }
+        job_parameters(job, &run);
+        job->row(&run);
     }
 }
 
@@ -152,8 +198,8 @@ static bool job_part(struct cpu_job *base, struct cpu_lane *lane) {
     int64_t row_part = lane->part / job->run_parts, run_part = lane->part % job->run_parts;
     int64_t row = cpu_part_begin(job->rows, row_part, job->row_parts);
     int64_t rows_end = cpu_part_begin(job->rows, row_part + 1, job->row_parts);
-    int64_t begin = cpu_part_begin(job->run.n, run_part, job->run_parts);
-    int64_t end = cpu_part_begin(job->run.n, run_part + 1, job->run_parts);
+    int64_t begin = cpu_part_begin(job->run.n / job->pair, run_part, job->run_parts) * job->pair;
+    int64_t end = cpu_part_begin(job->run.n / job->pair, run_part + 1, job->run_parts) * job->pair;
     walk_seek(&outer, job->origin, row);
     while (row < rows_end) {
         int64_t rows = 1;
@@ -164,7 +210,7 @@ static bool job_part(struct cpu_job *base, struct cpu_lane *lane) {
             rows = rows < rows_end - row ? rows : rows_end - row;
             job_tile(job, &outer, rows, begin, end);
         } else {
-            (job->streamed ? job_call_streamed : job_call)(job, &outer, begin, end);
+            (job->pair > 1 ? job_call_pairs : job->streamed ? job_call_streamed : job_call)(job, &outer, begin, end);
             walk_advance(&outer, 1);
         }
         row += rows;
@@ -196,6 +242,28 @@ static bool job_streams(const struct launch *launch, int64_t bytes) {
         }
     }
     return true;
+}
+
+/* Makes one axis of the last two, if the last one is short. */
+static void job_pair(struct job *job, const struct launch *launch) {
+    const struct operand *out = &launch->output;
+    int last = out->rank - 1;
+    job->pair = 1;
+    if (last < 1 || job->converts || launch->opcode == OP_CAST || out->shape[last] < 2 ||
+        out->shape[last] > SHORT_AXIS || out->shape[last - 1] / 4 < out->shape[last] || out->strides[last] != 1 ||
+        out->strides[last - 1] != out->shape[last]) {
+        return;
+    }
+    job->pair = out->shape[last];
+    job->tiled = false;
+    job->rows /= out->shape[last - 1];
+    job->outer.rank--;
+    job->run.n *= out->shape[last - 1];
+    for (int k = 0; k < job->outer.arrays; k++) {
+        const int64_t *strides = job_operand(launch, k)->strides;
+        job->pair_stride[k] = strides[last - 1];
+        job->gathered[k] = strides[last - 1] != job->pair * strides[last];
+    }
 }
 
 /* The cost of an element, as bytes of memory traffic: functions of real numbers cost more than moving their bytes, and more in f64, where
@@ -236,6 +304,7 @@ static void job_run(struct cpu *cpu, const struct launch *launch, cpu_row_functi
     int64_t elements = job.rows * job.run.n;
     job.tiled = job_runs_across(launch);
     job.streamed = job_streams(launch, elements * job.size[0]);
+    job_pair(&job, launch);
     double work = (double)elements * (double)(bytes + job_weight(launch->opcode, (enum dtype)out->dtype)) +
                   (double)job.rows * ROW_WORK;
     unsigned parts = cpu_parts(cpu, work);

@@ -1,5 +1,6 @@
 /* pad, tril and triu: each row of the output is a piece of a row of the input, and other elements on its sides. */
 #include "engine/cpu/cpu.h"
+#include "engine/cpu/move.h"
 #include "engine/cpu/walk.h"
 
 #include <string.h>
@@ -23,15 +24,27 @@ struct job {
 };
 
 static void fill(const struct job *job, char *out, int64_t n) {
-    for (int64_t i = 0; i < n; i++) {
-        memcpy(out + i * job->size, job->value, (size_t)job->size);
+    switch (job->size) {
+#define FILL(bytes, T)                                                                                                 \
+    case bytes: {                                                                                                      \
+        T value;                                                                                                       \
+        memcpy(&value, job->value, sizeof value);                                                                      \
+        for (int64_t i = 0; i < n; i++) {                                                                              \
+            ((T *)(void *)out)[i] = value;                                                                             \
+        }                                                                                                              \
+        break;                                                                                                         \
+    }
+        FILL(1, uint8_t)
+        FILL(2, uint16_t)
+        FILL(4, uint32_t)
+        FILL(8, uint64_t)
     }
 }
 
 /* n elements of a row of x, which lie `stride` apart. */
 static void copy(const struct job *job, char *out, const char *x, int64_t stride, int64_t n) {
     if (stride == 1) {
-        memcpy(out, x, (size_t)(n * job->size));
+        cpu_move(out, x, (size_t)(n * job->size));
         return;
     }
     switch (job->size) {

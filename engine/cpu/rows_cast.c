@@ -1,4 +1,5 @@
 /* Conversions between all pairs of dtypes, and copies. The output may be strided too. */
+#include "engine/cpu/move.h"
 #include "engine/cpu/rows.h"
 #include "engine/device/formula_f8.h"
 
@@ -8,7 +9,7 @@
         const T *x = (const void *)row->data[1];                                                                       \
         T *z = (void *)row->data[0];                                                                                   \
         if (sa == 1 && sz == 1) {                                                                                      \
-            memmove(z, x, (size_t)n * sizeof *x);                                                                      \
+            cpu_move(z, x, (size_t)n * sizeof *x);                                                                     \
         } else if (sz == 1) {                                                                                          \
             for (int64_t i = 0; i < n; i++) {                                                                          \
                 z[i] = x[i * sa];                                                                                      \

@@ -1,6 +1,7 @@
 /* Operations that read positions out of an index tensor. Each index is checked. One wrong index is reported, and elements that a wrong
  * index would have filled are 0. */
 #include "engine/cpu/cpu.h"
+#include "engine/cpu/move.h"
 
 #include <string.h>
 
@@ -159,8 +160,8 @@ static bool take_part(struct cpu_job *base, struct cpu_lane *lane) {
         int64_t outer = row / job->count, position = row % job->count;
         char *out = job->out + (row * job->inner + begin) * job->size;
         if (job_index(job, position, &index)) {
-            memcpy(out, job->x + ((outer * job->extent + index) * job->inner + begin) * job->size,
-                   (size_t)(n * job->size));
+            cpu_move(out, job->x + ((outer * job->extent + index) * job->inner + begin) * job->size,
+                     (size_t)(n * job->size));
         } else {
             memset(out, 0, (size_t)(n * job->size));
         }
