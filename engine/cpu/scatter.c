@@ -42,12 +42,31 @@ struct job {
     int64_t segments; /* of columns, in each of the outer places */
 };
 
+/* `operation` makes of the elements *to and *from what *to becomes. Values that have one index are a row, mostly one of neighbours. */
 #define POINTS(name, T, operation)                                                                                     \
+    static void name##_row_##T(int64_t n, T *to, int64_t along, const T *from, int64_t stride) {                       \
+        if (along == 1 && stride == 1) {                                                                               \
+            _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++, to++, from++) {                                       \
+                *to = (T)(operation);                                                                                  \
+            }                                                                                                          \
+            return;                                                                                                    \
+        }                                                                                                              \
+        for (int64_t i = 0; i < n; i++, to += along, from += stride) {                                                 \
+            *to = (T)(operation);                                                                                      \
+        }                                                                                                              \
+    }                                                                                                                  \
     static bool name##_##T(const struct points *p) {                                                                   \
         T *out = p->out;                                                                                               \
-        const T *values = p->values;                                                                                   \
+        const T *from = p->values;                                                                                     \
         bool wrong = false;                                                                                            \
-        for (int64_t i = 0; i < p->n; i++) {                                                                           \
+        if (p->index_stride == 0) {                                                                                    \
+            int64_t at = *p->index;                                                                                    \
+            if (at >= p->begin && at < p->end) {                                                                       \
+                name##_row_##T(p->n, &out[at * p->step], p->along, from, p->stride);                                   \
+            }                                                                                                          \
+            return (uint64_t)at >= (uint64_t)p->extent;                                                                \
+        }                                                                                                              \
+        for (int64_t i = 0; i < p->n; i++, from += p->stride) {                                                        \
             int64_t at = p->index[i * p->index_stride];                                                                \
             wrong |= (uint64_t)at >= (uint64_t)p->extent;                                                              \
             if (at >= p->begin && at < p->end) {                                                                       \
@@ -57,8 +76,8 @@ struct job {
         }                                                                                                              \
         return wrong;                                                                                                  \
     }
-#define ADD(T) POINTS(add, T, *to + values[i * p->stride])
-#define SET(T) POINTS(set, T, values[i * p->stride])
+#define ADD(T) POINTS(add, T, *to + *from)
+#define SET(T) POINTS(set, T, *from)
 ADD(uint8_t)
 ADD(uint16_t)
 ADD(uint32_t)
