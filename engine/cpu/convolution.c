@@ -3,13 +3,17 @@
  * gradient in the same way: which of y's places see a place of x. The gradient by the weight multiplies y's gradient by the transpose of
  * blocks.
  *
- * Blocks depend on shapes alone, so the sums come out the same with any number of threads. */
+ * In f32, where there is oneDNN, it computes some images at a time instead. The gradient by the weight is then a sum of slices of the images.
+ *
+ * Blocks, images and slices depend on shapes alone, so the sums come out the same with any number of threads. */
 #include "engine/cpu/cpu.h"
 #include "engine/cpu/move.h"
 
 #include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "engine/cpu/dnnl.h"
 #include "proto/ops/convolution.h"
 
 enum {
@@ -18,6 +22,10 @@ enum {
     PLACES_MULTIPLE = 16, /* and a multiple of these */
     ROWS_LEAST = 16,      /* of a block of the gradient by the weight */
     ROWS_MOST = 128,
+    IMAGES_WORK = 1 << 23, /* multiplications of the images that oneDNN computes at a time */
+    IMAGES_LEAST = 4,      /* of a batch: fewer would keep few threads busy */
+    SLICES_MOST = 8,
+    SLICES_ELEMENTS = 1 << 24, /* of all slices */
 };
 
 enum way {
@@ -47,6 +55,11 @@ struct job {
     unsigned threads;
     char *workspace;
     double work;
+    /* By oneDNN: units are so many images each, and the last one may have fewer. In the workspace are the weight in oneDNN's order, the slices
+     * of its gradient, and scratch memory for each thread. */
+    const struct dnnl_convolution *some, *last; /* NULL: by blocks */
+    int64_t images, slices;
+    size_t weight_bytes, slice_bytes, scratch_bytes;
 };
 
 static int64_t least(int64_t a, int64_t b) {
@@ -272,6 +285,79 @@ static bool weight_part(struct cpu_job *base, struct cpu_lane *lane) {
     return true;
 }
 
+/* ---- by oneDNN ---- */
+
+static char *images_scratch(const struct job *job, const struct cpu_lane *lane) {
+    return job->workspace + job->weight_bytes + (size_t)job->slices * job->slice_bytes +
+           lane->number * job->scratch_bytes;
+}
+
+/* Runs one unit. oneDNN fails only for want of memory: then zeros would be a wrong result, so the process ends as it does without memory for
+ * a stack. */
+static void unit_images(const struct job *job, int64_t unit, const void *weight, bool add, char *scratch) {
+    int64_t image = unit * job->images, source = image * job->c.groups * job->source_channels * job->source_places;
+    int64_t result = image * job->c.groups * job->result_channels * job->places;
+    const struct dnnl_convolution *convolution =
+        unit + 1 < divided_up(job->c.batch, job->images) ? job->some : job->last;
+    char *from = (char *)(uintptr_t)job->source + source * job->size;
+    char *other = (job->way == WAY_WEIGHT ? (char *)(uintptr_t)job->left : job->result) + result * job->size;
+    bool back = job->way == WAY_BACK;
+    if (!dnnl_convolution_run(convolution, back ? other : from, (void *)(uintptr_t)weight, job->bias,
+                              back ? from : other, add, scratch)) {
+        abort();
+    }
+}
+
+static bool images_part(struct cpu_job *base, struct cpu_lane *lane) {
+    struct job *job = (struct job *)base;
+    const char *weight = job->weight_bytes ? job->workspace : job->left;
+    int64_t begin = cpu_part_begin(job->units, lane->part, base->parts);
+    int64_t end = cpu_part_begin(job->units, lane->part + 1, base->parts);
+    for (int64_t unit = begin + lane->position; unit < end; unit++) {
+        unit_images(job, unit, weight, false, images_scratch(job, lane));
+        if (unit + 1 < end && cpu_job_stops(base)) {
+            lane->position = unit + 1 - begin;
+            return false;
+        }
+    }
+    return true;
+}
+
+/* A slice of the images, whose sum so far is in the workspace. */
+static bool slices_part(struct cpu_job *base, struct cpu_lane *lane) {
+    struct job *job = (struct job *)base;
+    int64_t units = divided_up(job->c.batch, job->images), all = units + 1;
+    int64_t begin = cpu_part_begin(job->units, lane->part, base->parts);
+    int64_t end = cpu_part_begin(job->units, lane->part + 1, base->parts), position = lane->position % all;
+    for (int64_t slice = begin + lane->position / all; slice < end; slice++) {
+        int64_t first = cpu_part_begin(units, slice, (unsigned)job->slices);
+        int64_t after = cpu_part_begin(units, slice + 1, (unsigned)job->slices);
+        for (; first + position < after; position++) {
+            if (position > 0 && cpu_job_stops(base)) {
+                lane->position = (slice - begin) * all + position;
+                return false;
+            }
+            unit_images(job, first + position, job->workspace + (size_t)slice * job->slice_bytes, position > 0,
+                        images_scratch(job, lane));
+        }
+        position = 0;
+    }
+    return true;
+}
+
+static void slices_end(struct cpu_job *base) {
+    struct job *job = (struct job *)base;
+    int64_t elements = job->c.y_channels * job->depth;
+    float *result = (void *)job->result;
+    memcpy(result, job->workspace, (size_t)elements * sizeof *result);
+    for (int64_t slice = 1; slice < job->slices; slice++) {
+        const float *part = (const void *)(job->workspace + (size_t)slice * job->slice_bytes);
+        for (int64_t i = 0; i < elements; i++) {
+            result[i] += part[i];
+        }
+    }
+}
+
 /* ---- the job ---- */
 
 static void job_operands(struct job *job, const struct launch *launch) {
@@ -333,12 +419,50 @@ static void job_work(struct job *job) {
     job->base.lanes_most = job->threads;
 }
 
+/* Whether oneDNN computes the launch: then units are images, or slices of them. */
+static bool job_images(struct job *job, struct dnnl *dnnl) {
+    static const enum dnnl_way ways[] = {
+        [WAY_FORWARD] = DNNL_FORWARD, [WAY_BACK] = DNNL_BACK, [WAY_WEIGHT] = DNNL_WEIGHT};
+    const struct convolution *c = &job->c;
+    if (!dnnl || job->is_f64 || c->batch < IMAGES_LEAST || (job->bias && job->way != WAY_FORWARD)) {
+        return false;
+    }
+    double work = (double)c->y_channels * (double)(c->x_channels / c->groups) * (double)job->kernel *
+                  (double)convolution_volume(c->y);
+    job->images = work < IMAGES_WORK ? least((int64_t)(IMAGES_WORK / work), c->batch) : 1;
+    int64_t units = divided_up(c->batch, job->images);
+    job->some = dnnl_convolution_find(dnnl, ways[job->way], c, job->images, job->bias != NULL);
+    job->last = dnnl_convolution_find(dnnl, ways[job->way], c, c->batch - (units - 1) * job->images, job->bias != NULL);
+    if (!job->some || !job->last) {
+        return false;
+    }
+    size_t a = dnnl_convolution_scratch_bytes(job->some), b = dnnl_convolution_scratch_bytes(job->last);
+    job->scratch_bytes = a > b ? a : b;
+    job->weight_bytes = dnnl_convolution_weight_bytes(job->some);
+    job->units = units;
+    if (job->way == WAY_WEIGHT) {
+        int64_t elements = c->y_channels * job->depth;
+        job->slices = least(least(units, SLICES_MOST), most(SLICES_ELEMENTS / elements, 1));
+        job->slice_bytes = ((size_t)elements * sizeof(float) + 63) & ~(size_t)63;
+        job->units = job->slices;
+    }
+    return dnnl_convolution_weight_bytes(job->last) == job->weight_bytes;
+}
+
 static void job_init(struct job *job, struct cpu *cpu, const struct launch *launch) {
     *job = (struct job){.base.cpu = cpu, .blas = &cpu->blas};
     job_operands(job, launch);
     job_blocks(job);
-    job_work(job);
     job->base.run = job->way == WAY_WEIGHT ? weight_part : places_part;
+    int64_t units = job->units;
+    if (job_images(job, cpu->dnnl)) {
+        job->base.run = job->way == WAY_WEIGHT ? slices_part : images_part;
+        job->base.end = job->way == WAY_WEIGHT ? slices_end : NULL;
+    } else {
+        job->some = NULL;
+        job->units = units;
+    }
+    job_work(job);
 }
 
 static int64_t job_block_bytes(const struct job *job) {
@@ -348,14 +472,19 @@ static int64_t job_block_bytes(const struct job *job) {
 static uint64_t convolution_workspace(struct device *device, const struct launch *launch) {
     struct job job;
     job_init(&job, (struct cpu *)device, launch);
+    if (job.some) {
+        return job.weight_bytes + (uint64_t)job.slices * job.slice_bytes + (uint64_t)job.scratch_bytes * job.threads;
+    }
     return (uint64_t)job_block_bytes(&job) * job.threads;
 }
 
 static int convolution_run(struct cpu *cpu, const struct launch *launch, struct cpu_job **begun, struct fault *fault) {
     struct job job;
-    (void)fault;
     job_init(&job, cpu, launch);
     job.workspace = launch->workspace;
+    if (job.some && job.weight_bytes && !dnnl_convolution_prepare(job.some, job.left, job.workspace)) {
+        return fault_set(fault, STATUS_INTERNAL, "oneDNN cannot reorder a weight");
+    }
     if (cpu_job_keep(&job.base, sizeof job, job.work, begun)) {
         return STATUS_OK;
     }
@@ -365,9 +494,15 @@ static int convolution_run(struct cpu *cpu, const struct launch *launch, struct 
     return STATUS_OK;
 }
 
+/* oneDNN is not needed, but looked for once. */
 static int convolution_needs(struct device *device, enum dtype dtype, struct fault *fault) {
+    struct cpu *cpu = (struct cpu *)device;
     (void)dtype;
-    return cpu_needs_blas((struct cpu *)device, fault);
+    if (!cpu->dnnl_sought) {
+        cpu->dnnl_sought = true;
+        cpu->dnnl = dnnl_load();
+    }
+    return cpu_needs_blas(cpu, fault);
 }
 
 #define CONVOLUTION                                                                                                    \

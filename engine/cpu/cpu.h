@@ -22,6 +22,8 @@ struct cpu {
     struct team team;
     const struct cpu_kernels *kernels;
     struct blas blas;
+    struct dnnl *dnnl; /* NULL: there is no oneDNN, or it has not been sought */
+    bool dnnl_sought;
     _Atomic size_t begun_bytes; /* of jobs that have begun and not ended */
     struct cpu_spare spare;
     struct cpu_job waiting; /* in the place of the job of a launch for which there is no memory */

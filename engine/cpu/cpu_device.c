@@ -1,5 +1,6 @@
 /* The CPU device. Its launches run on the caller's thread and on the team's, and have ended when launch() returns. */
 #include "engine/cpu/cpu.h"
+#include "engine/cpu/dnnl.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -284,6 +285,7 @@ static int cpu_open(const struct device_options *options, struct device **device
 static void cpu_close(struct device *device) {
     struct cpu *cpu = (struct cpu *)device;
     team_finish(&cpu->team);
+    dnnl_unload(cpu->dnnl);
     cpu_spare_finish(&cpu->spare);
     free(cpu);
 }

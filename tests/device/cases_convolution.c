@@ -25,7 +25,7 @@ static void geometry_finish(struct geometry *g) {
 static struct geometry geometry_random(struct suite *suite) {
     struct geometry g = {.axes = 1 + (int)suite_below(suite, AXES_MOST)};
     int64_t most = g.axes == 1 ? 40 : g.axes == 2 ? 14 : 7;
-    g.batch = suite_chance(suite, 5) ? 0 : 1 + suite_below(suite, 3);
+    g.batch = suite_chance(suite, 5) ? 0 : 1 + suite_below(suite, 6); /* the CPU device treats 4 and more in another way */
     g.groups = suite_chance(suite, 70) ? 1 : 1 + suite_below(suite, 3);
     g.x_channels = 1 + suite_below(suite, 5);
     g.y_channels = 1 + suite_below(suite, 6);

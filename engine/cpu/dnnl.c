@@ -1,0 +1,462 @@
+#include "engine/cpu/dnnl.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <oneapi/dnnl/dnnl.h>
+
+/* The functions of oneDNN that are used. */
+#define DNNL_FUNCTIONS(X)                                                                                              \
+    X(engine_create)                                                                                                   \
+    X(engine_destroy)                                                                                                  \
+    X(stream_create)                                                                                                   \
+    X(stream_destroy)                                                                                                  \
+    X(stream_wait)                                                                                                     \
+    X(memory_desc_init_by_strides)                                                                                     \
+    X(memory_desc_init_by_tag)                                                                                         \
+    X(memory_desc_equal)                                                                                               \
+    X(memory_desc_get_size)                                                                                            \
+    X(memory_create)                                                                                                   \
+    X(memory_destroy)                                                                                                  \
+    X(dilated_convolution_forward_desc_init)                                                                           \
+    X(dilated_convolution_backward_data_desc_init)                                                                     \
+    X(dilated_convolution_backward_weights_desc_init)                                                                  \
+    X(primitive_desc_create)                                                                                           \
+    X(primitive_desc_destroy)                                                                                          \
+    X(primitive_desc_query)                                                                                            \
+    X(primitive_desc_query_md)                                                                                         \
+    X(reorder_primitive_desc_create)                                                                                   \
+    X(primitive_create)                                                                                                \
+    X(primitive_destroy)                                                                                               \
+    X(primitive_execute)                                                                                               \
+    X(primitive_attr_create)                                                                                           \
+    X(primitive_attr_destroy)                                                                                          \
+    X(primitive_attr_set_scratchpad_mode)                                                                              \
+    X(primitive_attr_set_post_ops)                                                                                     \
+    X(post_ops_create)                                                                                                 \
+    X(post_ops_destroy)                                                                                                \
+    X(post_ops_append_sum)
+
+enum { KEPT = 512 }; /* convolutions */
+
+struct kept {
+    enum dnnl_way way;
+    bool bias;
+    int64_t images;
+    struct convolution convolution;
+    struct dnnl_convolution *made; /* NULL: there is none */
+};
+
+struct dnnl {
+    pthread_mutex_t lock;
+    unsigned n_kept;
+    struct kept *kept; /* [n_kept], under the lock */
+    dnnl_engine_t engine;
+    void (*set_threads)(int); /* OpenMP's, of the calling thread */
+#define DNNL_MEMBER(name) __typeof__(&dnnl_##name) name;
+    DNNL_FUNCTIONS(DNNL_MEMBER)
+#undef DNNL_MEMBER
+};
+
+struct dnnl *dnnl_load(void) {
+    void *library = dlopen(CPU_DNNL, RTLD_NOW | RTLD_LOCAL); /* never unloaded: OpenMP may have threads */
+    struct dnnl *dnnl = library ? calloc(1, sizeof *dnnl) : NULL;
+    if (!dnnl) {
+        return NULL;
+    }
+    bool whole = true;
+#define DNNL_FIND(name)                                                                                                \
+    dnnl->name = (__typeof__(dnnl->name))dlsym(library, "dnnl_" #name);                                                \
+    whole = whole && dnnl->name;
+    DNNL_FUNCTIONS(DNNL_FIND)
+#undef DNNL_FIND
+    dnnl->set_threads = (void (*)(int))dlsym(library, "omp_set_num_threads"); /* of a library that it needs */
+    if (whole && dnnl->set_threads) {
+        dnnl->set_threads(1);
+        dnnl->kept = calloc(KEPT, sizeof *dnnl->kept);
+        if (dnnl->kept && dnnl->engine_create(&dnnl->engine, dnnl_cpu, 0) == dnnl_success) {
+            pthread_mutex_init(&dnnl->lock, NULL);
+            return dnnl;
+        }
+        free(dnnl->kept);
+    }
+    free(dnnl);
+    return NULL;
+}
+
+/* ---- one convolution ---- */
+
+enum { ROLE_X, ROLE_WEIGHT, ROLE_Y, ROLES };
+
+struct dnnl_convolution {
+    const struct dnnl *dnnl;
+    enum dnnl_way way;
+    bool bias;
+    dnnl_primitive_desc_t desc;
+    dnnl_primitive_t primitive;
+    /* Memory as tensord has it, and as the primitive wants it. reorder: from one to the other where they differ, or back for the result; of
+     * the weight's gradient it may also add. */
+    dnnl_memory_desc_t plain[ROLES], wanted[ROLES], bias_memory, scratchpad;
+    dnnl_primitive_t reorder[ROLES], reorder_add;
+    size_t offset[ROLES], scratchpad_offset, scratch; /* in the scratch memory */
+};
+
+static unsigned result_of(enum dnnl_way way) {
+    return way == DNNL_FORWARD ? ROLE_Y : way == DNNL_BACK ? ROLE_X : ROLE_WEIGHT;
+}
+
+static size_t rounded(size_t bytes) {
+    return (bytes + 63) & ~(size_t)63;
+}
+
+static bool plain_image(const struct dnnl *dnnl, const struct convolution *c, int64_t images, int64_t channels,
+                        const int64_t *extents, dnnl_memory_desc_t *out) {
+    dnnl_dims_t dims = {images, channels}, strides;
+    int n = 2 + c->axes;
+    for (int i = 0; i < c->axes; i++) {
+        dims[2 + i] = extents[CONVOLUTION_AXES - c->axes + i];
+    }
+    strides[n - 1] = 1;
+    for (int i = n - 1; i > 0; i--) {
+        strides[i - 1] = strides[i] * dims[i];
+    }
+    return dnnl->memory_desc_init_by_strides(out, n, dims, dnnl_f32, strides) == dnnl_success;
+}
+
+/* Of the way back the launch has the weight of each group transposed. */
+static bool plain_weight(const struct dnnl *dnnl, const struct convolution *c, bool transposed,
+                         dnnl_memory_desc_t *out) {
+    int64_t y = c->y_channels / c->groups, x = c->x_channels / c->groups, kernel = convolution_volume(c->kernel);
+    dnnl_dims_t dims = {c->groups, y, x},
+                strides = {y * x * kernel, transposed ? kernel : x * kernel, transposed ? y * kernel : kernel};
+    int n = 3 + c->axes;
+    int64_t stride = 1;
+    for (int i = c->axes - 1; i >= 0; i--) {
+        dims[3 + i] = c->kernel[CONVOLUTION_AXES - c->axes + i];
+        strides[3 + i] = stride;
+        stride *= dims[3 + i];
+    }
+    int skip = c->groups == 1;
+    return dnnl->memory_desc_init_by_strides(out, n - skip, dims + skip, dnnl_f32, strides + skip) == dnnl_success;
+}
+
+static bool describe(struct dnnl_convolution *this, const struct convolution *c, int64_t images) {
+    const struct dnnl *dnnl = this->dnnl;
+    dnnl_dims_t channels = {c->y_channels}, one = {1};
+    return plain_image(dnnl, c, images, c->x_channels, c->x, &this->plain[ROLE_X]) &&
+           plain_image(dnnl, c, images, c->y_channels, c->y, &this->plain[ROLE_Y]) &&
+           plain_weight(dnnl, c, this->way == DNNL_BACK, &this->plain[ROLE_WEIGHT]) &&
+           dnnl->memory_desc_init_by_strides(&this->bias_memory, 1, channels, dnnl_f32, one) == dnnl_success;
+}
+
+/* The memory that an operand may have in any order, which oneDNN chooses. */
+static dnnl_memory_desc_t any(const struct dnnl *dnnl, const dnnl_memory_desc_t *plain) {
+    dnnl_memory_desc_t any;
+    dnnl->memory_desc_init_by_tag(&any, plain->ndims, plain->dims, dnnl_f32, dnnl_format_tag_any);
+    return any;
+}
+
+static bool primitive_describe(struct dnnl_convolution *this, const struct convolution *c,
+                               dnnl_primitive_attr_t attributes) {
+    const struct dnnl *dnnl = this->dnnl;
+    dnnl_convolution_desc_t forward, back;
+    dnnl_dims_t stride, dilation, before, after;
+    dnnl_memory_desc_t x = any(dnnl, &this->plain[ROLE_X]), w = any(dnnl, &this->plain[ROLE_WEIGHT]);
+    dnnl_memory_desc_t y = any(dnnl, &this->plain[ROLE_Y]);
+    for (int i = 0; i < c->axes; i++) {
+        int axis = CONVOLUTION_AXES - c->axes + i;
+        int64_t reach = (c->kernel[axis] - 1) * c->dilation[axis] + 1;
+        stride[i] = c->stride[axis];
+        dilation[i] = c->dilation[axis] - 1;
+        before[i] = c->padding[axis];
+        after[i] = (c->y[axis] - 1) * c->stride[axis] + reach - c->x[axis] - c->padding[axis];
+    }
+    dnnl_prop_kind_t kind = this->way == DNNL_FORWARD ? dnnl_forward_inference : dnnl_forward_training;
+    if (dnnl->dilated_convolution_forward_desc_init(&forward, kind, dnnl_convolution_direct, &x, &w,
+                                                    this->bias ? &this->bias_memory : NULL, &y, stride, dilation,
+                                                    before, after) != dnnl_success) {
+        return false;
+    }
+    if (this->way == DNNL_FORWARD) {
+        return dnnl->primitive_desc_create(&this->desc, &forward, attributes, dnnl->engine, NULL) == dnnl_success;
+    }
+    dnnl_primitive_desc_t hint;
+    if (dnnl->primitive_desc_create(&hint, &forward, NULL, dnnl->engine, NULL) != dnnl_success) {
+        return false;
+    }
+    dnnl_status_t status = this->way == DNNL_BACK
+                               ? dnnl->dilated_convolution_backward_data_desc_init(
+                                     &back, dnnl_convolution_direct, &x, &w, &y, stride, dilation, before, after)
+                               : dnnl->dilated_convolution_backward_weights_desc_init(
+                                     &back, dnnl_convolution_direct, &x, &w, NULL, &y, stride, dilation, before, after);
+    if (status == dnnl_success) {
+        status = dnnl->primitive_desc_create(&this->desc, &back, attributes, dnnl->engine, hint);
+    }
+    dnnl->primitive_desc_destroy(hint);
+    return status == dnnl_success;
+}
+
+/* Whether the implementation is one of the fast ones: "ref:any" is a loop without any care. */
+static bool is_fast(const struct dnnl_convolution *this) {
+    const char *name = "";
+    this->dnnl->primitive_desc_query(this->desc, dnnl_query_impl_info_str, 0, &name);
+    return !strstr(name, "ref");
+}
+
+static bool reorder_create(const struct dnnl *dnnl, const dnnl_memory_desc_t *from, const dnnl_memory_desc_t *to,
+                           dnnl_primitive_attr_t attributes, dnnl_primitive_t *out) {
+    dnnl_primitive_desc_t desc;
+    if (dnnl->reorder_primitive_desc_create(&desc, from, dnnl->engine, to, dnnl->engine, attributes) != dnnl_success) {
+        return false;
+    }
+    bool made = dnnl->primitive_create(out, desc) == dnnl_success;
+    dnnl->primitive_desc_destroy(desc);
+    return made;
+}
+
+/* A reorder that adds to what is there. */
+static bool reorder_create_add(struct dnnl_convolution *this) {
+    const struct dnnl *dnnl = this->dnnl;
+    dnnl_post_ops_t sum = NULL;
+    dnnl_primitive_attr_t attributes = NULL;
+    bool made =
+        dnnl->post_ops_create(&sum) == dnnl_success && dnnl->post_ops_append_sum(sum, 1) == dnnl_success &&
+        dnnl->primitive_attr_create(&attributes) == dnnl_success &&
+        dnnl->primitive_attr_set_post_ops(attributes, sum) == dnnl_success &&
+        reorder_create(dnnl, &this->wanted[ROLE_WEIGHT], &this->plain[ROLE_WEIGHT], attributes, &this->reorder_add);
+    if (sum) {
+        dnnl->post_ops_destroy(sum);
+    }
+    if (attributes) {
+        dnnl->primitive_attr_destroy(attributes);
+    }
+    return made;
+}
+
+/* What the primitive wants to have in another order, with places for it in the scratch memory. */
+static bool reorders_create(struct dnnl_convolution *this) {
+    static const dnnl_query_t queries[3][ROLES] = {
+        [DNNL_FORWARD] = {dnnl_query_src_md, dnnl_query_weights_md, dnnl_query_dst_md},
+        [DNNL_BACK] = {dnnl_query_diff_src_md, dnnl_query_weights_md, dnnl_query_diff_dst_md},
+        [DNNL_WEIGHT] = {dnnl_query_src_md, dnnl_query_diff_weights_md, dnnl_query_diff_dst_md},
+    };
+    const struct dnnl *dnnl = this->dnnl;
+    unsigned result = result_of(this->way);
+    for (unsigned role = 0; role < ROLES; role++) {
+        this->wanted[role] = *dnnl->primitive_desc_query_md(this->desc, queries[this->way][role], 0);
+        bool sums = this->way == DNNL_WEIGHT && role == ROLE_WEIGHT; /* always from its own memory, to be added up */
+        if (dnnl->memory_desc_equal(&this->wanted[role], &this->plain[role]) && !sums) {
+            continue;
+        }
+        const dnnl_memory_desc_t *from = &this->plain[role], *to = &this->wanted[role];
+        if (!reorder_create(dnnl, role == result ? to : from, role == result ? from : to, NULL, &this->reorder[role])) {
+            return false;
+        }
+        if (role != ROLE_WEIGHT || sums) { /* of other ways the caller has room for the weight */
+            this->offset[role] = this->scratch;
+            this->scratch += rounded(dnnl->memory_desc_get_size(to));
+        }
+    }
+    this->scratchpad = *dnnl->primitive_desc_query_md(this->desc, dnnl_query_scratchpad_md, 0);
+    this->scratchpad_offset = this->scratch;
+    this->scratch += rounded(dnnl->memory_desc_get_size(&this->scratchpad));
+    return this->way != DNNL_WEIGHT || reorder_create_add(this);
+}
+
+static void convolution_destroy(struct dnnl_convolution *this) {
+    if (!this) {
+        return;
+    }
+    const struct dnnl *dnnl = this->dnnl;
+    for (unsigned role = 0; role < ROLES; role++) {
+        if (this->reorder[role]) {
+            dnnl->primitive_destroy(this->reorder[role]);
+        }
+    }
+    if (this->reorder_add) {
+        dnnl->primitive_destroy(this->reorder_add);
+    }
+    if (this->primitive) {
+        dnnl->primitive_destroy(this->primitive);
+    }
+    if (this->desc) {
+        dnnl->primitive_desc_destroy(this->desc);
+    }
+    free(this);
+}
+
+static struct dnnl_convolution *convolution_create(const struct dnnl *dnnl, enum dnnl_way way,
+                                                   const struct convolution *convolution, int64_t images, bool bias) {
+    struct dnnl_convolution *this = calloc(1, sizeof *this);
+    dnnl_primitive_attr_t attributes = NULL;
+    if (!this) {
+        return NULL;
+    }
+    this->dnnl = dnnl;
+    this->way = way;
+    this->bias = bias;
+    dnnl->set_threads(1); /* of the calling thread, which need not be the one that has loaded the library */
+    bool made = dnnl->primitive_attr_create(&attributes) == dnnl_success &&
+                dnnl->primitive_attr_set_scratchpad_mode(attributes, dnnl_scratchpad_mode_user) == dnnl_success &&
+                describe(this, convolution, images) && primitive_describe(this, convolution, attributes) &&
+                is_fast(this) && reorders_create(this) &&
+                dnnl->primitive_create(&this->primitive, this->desc) == dnnl_success;
+    if (attributes) {
+        dnnl->primitive_attr_destroy(attributes);
+    }
+    if (made) {
+        return this;
+    }
+    convolution_destroy(this);
+    return NULL;
+}
+
+static bool same(const struct kept *kept, enum dnnl_way way, const struct convolution *c, int64_t images, bool bias) {
+    const struct convolution *other = &kept->convolution;
+    size_t bytes = sizeof c->x;
+    return kept->way == way && kept->images == images && kept->bias == bias && other->axes == c->axes &&
+           other->groups == c->groups && other->x_channels == c->x_channels && other->y_channels == c->y_channels &&
+           !memcmp(other->x, c->x, bytes) && !memcmp(other->y, c->y, bytes) &&
+           !memcmp(other->kernel, c->kernel, bytes) && !memcmp(other->stride, c->stride, bytes) &&
+           !memcmp(other->padding, c->padding, bytes) && !memcmp(other->dilation, c->dilation, bytes);
+}
+
+const struct dnnl_convolution *dnnl_convolution_find(struct dnnl *dnnl, enum dnnl_way way,
+                                                     const struct convolution *convolution, int64_t images, bool bias) {
+    const struct dnnl_convolution *found = NULL;
+    unsigned i = 0;
+    pthread_mutex_lock(&dnnl->lock);
+    while (i < dnnl->n_kept && !same(&dnnl->kept[i], way, convolution, images, bias)) {
+        i++;
+    }
+    if (i == dnnl->n_kept && i < KEPT) {
+        dnnl->kept[dnnl->n_kept++] =
+            (struct kept){way, bias, images, *convolution, convolution_create(dnnl, way, convolution, images, bias)};
+    }
+    found = i < KEPT ? dnnl->kept[i].made : NULL;
+    pthread_mutex_unlock(&dnnl->lock);
+    return found;
+}
+
+void dnnl_unload(struct dnnl *dnnl) {
+    if (!dnnl) {
+        return;
+    }
+    for (unsigned i = 0; i < dnnl->n_kept; i++) {
+        convolution_destroy(dnnl->kept[i].made);
+    }
+    dnnl->engine_destroy(dnnl->engine);
+    pthread_mutex_destroy(&dnnl->lock);
+    free(dnnl->kept);
+    free(dnnl);
+}
+
+size_t dnnl_convolution_weight_bytes(const struct dnnl_convolution *this) {
+    bool own = this->way != DNNL_WEIGHT && this->reorder[ROLE_WEIGHT];
+    return own ? rounded(this->dnnl->memory_desc_get_size(&this->wanted[ROLE_WEIGHT])) : 0;
+}
+
+size_t dnnl_convolution_scratch_bytes(const struct dnnl_convolution *this) {
+    return this->scratch;
+}
+
+/* ---- execution, by the calling thread ---- */
+
+struct call {
+    const struct dnnl *dnnl;
+    dnnl_stream_t stream;
+    dnnl_exec_arg_t arguments[6];
+    int n;
+    bool right;
+};
+
+static void call_add(struct call *call, int argument, const dnnl_memory_desc_t *desc, const void *data) {
+    dnnl_memory_t memory = NULL;
+    call->right = call->right &&
+                  call->dnnl->memory_create(&memory, desc, call->dnnl->engine, (void *)(uintptr_t)data) == dnnl_success;
+    call->arguments[call->n++] = (dnnl_exec_arg_t){argument, memory};
+}
+
+/* Runs the primitive on the arguments added so far, and forgets them. */
+static bool call_run(struct call *call, dnnl_primitive_t primitive) {
+    call->right = call->right &&
+                  call->dnnl->primitive_execute(primitive, call->stream, call->n, call->arguments) == dnnl_success &&
+                  call->dnnl->stream_wait(call->stream) == dnnl_success;
+    for (int i = 0; i < call->n; i++) {
+        if (call->arguments[i].memory) {
+            call->dnnl->memory_destroy(call->arguments[i].memory);
+        }
+    }
+    call->n = 0;
+    return call->right;
+}
+
+static bool call_reorder(struct call *call, dnnl_primitive_t reorder, const dnnl_memory_desc_t *from,
+                         const void *source, const dnnl_memory_desc_t *to, const void *target) {
+    call_add(call, DNNL_ARG_FROM, from, source);
+    call_add(call, DNNL_ARG_TO, to, target);
+    return call_run(call, reorder);
+}
+
+static bool call_begin(struct call *call, const struct dnnl *dnnl) {
+    *call = (struct call){.dnnl = dnnl, .right = true};
+    dnnl->set_threads(1);
+    return dnnl->stream_create(&call->stream, dnnl->engine, dnnl_stream_default_flags) == dnnl_success;
+}
+
+bool dnnl_convolution_prepare(const struct dnnl_convolution *this, const void *weight, void *prepared) {
+    struct call call;
+    if (!call_begin(&call, this->dnnl)) {
+        return false;
+    }
+    bool right = call_reorder(&call, this->reorder[ROLE_WEIGHT], &this->plain[ROLE_WEIGHT], weight,
+                              &this->wanted[ROLE_WEIGHT], prepared);
+    this->dnnl->stream_destroy(call.stream);
+    return right;
+}
+
+static bool convolution_execute(const struct dnnl_convolution *this, struct call *call, void *const *operands,
+                                const void *bias, char *scratch) {
+    static const int names[3][ROLES] = {
+        [DNNL_FORWARD] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST},
+        [DNNL_BACK] = {DNNL_ARG_DIFF_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_DST},
+        [DNNL_WEIGHT] = {DNNL_ARG_SRC, DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_DIFF_DST},
+    };
+    for (unsigned role = 0; role < ROLES; role++) {
+        bool moved = this->reorder[role] && (role != ROLE_WEIGHT || this->way == DNNL_WEIGHT);
+        call_add(call, names[this->way][role], &this->wanted[role],
+                 moved ? scratch + this->offset[role] : operands[role]);
+    }
+    if (this->bias) {
+        call_add(call, DNNL_ARG_BIAS, &this->bias_memory, bias);
+    }
+    call_add(call, DNNL_ARG_SCRATCHPAD, &this->scratchpad, scratch + this->scratchpad_offset);
+    return call_run(call, this->primitive);
+}
+
+bool dnnl_convolution_run(const struct dnnl_convolution *this, void *x, void *prepared, const void *bias, void *y,
+                          bool add, void *scratch) {
+    struct call call;
+    void *const operands[ROLES] = {x, prepared, y};
+    unsigned result = result_of(this->way);
+    char *memory = scratch;
+    if (!call_begin(&call, this->dnnl)) {
+        return false;
+    }
+    bool right = true;
+    for (unsigned role = 0; role < ROLES && right; role++) {
+        if (role != result && role != ROLE_WEIGHT && this->reorder[role]) {
+            right = call_reorder(&call, this->reorder[role], &this->plain[role], operands[role], &this->wanted[role],
+                                 memory + this->offset[role]);
+        }
+    }
+    right = right && convolution_execute(this, &call, operands, bias, memory);
+    if (right && this->reorder[result]) {
+        right = call_reorder(&call, add ? this->reorder_add : this->reorder[result], &this->wanted[result],
+                             memory + this->offset[result], &this->plain[result], operands[result]);
+    }
+    this->dnnl->stream_destroy(call.stream);
+    return right;
+}

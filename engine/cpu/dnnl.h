@@ -1,0 +1,38 @@
+/* oneDNN's convolutions, loaded when the first convolution is bound; without it the device gathers and multiplies by itself (convolution.c).
+ *
+ * oneDNN would run on threads of its own, by OpenMP. It is given one, the caller: the device's team shares images out, so that a launch can
+ * be stopped between them, obeys the device's number of threads, and gives the same bits whatever that is. oneDNN remembers the primitives
+ * that it has made: making one again takes some 20 µs. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "proto/ops/convolution.h"
+
+struct dnnl;
+
+/* NULL: there is no oneDNN on this host, or it lacks a function. */
+struct dnnl *dnnl_load(void);
+/* Takes NULL. */
+void dnnl_unload(struct dnnl *dnnl);
+
+enum dnnl_way { DNNL_FORWARD, DNNL_BACK, DNNL_WEIGHT };
+
+/* Some images of a convolution in f32, as oneDNN computes them. Nothing of it changes, so several threads may run it at once. */
+struct dnnl_convolution;
+
+/* Of `images` images; operands as in a launch's normal form. It is made once, and kept until dnnl_unload(). NULL: oneDNN has no fast
+ * implementation, or there is no room for one more. Any thread. */
+const struct dnnl_convolution *dnnl_convolution_find(struct dnnl *dnnl, enum dnnl_way way,
+                                                     const struct convolution *convolution, int64_t images, bool bias);
+/* Bytes of the weight in oneDNN's own order, which dnnl_convolution_prepare() makes (0: as it is), and of the scratch memory of a call; both
+ * multiples of 64. The weight's gradient needs no preparation. */
+size_t dnnl_convolution_weight_bytes(const struct dnnl_convolution *convolution);
+size_t dnnl_convolution_scratch_bytes(const struct dnnl_convolution *convolution);
+bool dnnl_convolution_prepare(const struct dnnl_convolution *convolution, const void *weight, void *prepared);
+/* x and y are the first images' elements. One of x, weight and y is the result; `prepared` is the weight as it was prepared, or its
+ * gradient [y's channels, x's of a group, kernel...], to which this call's part is added if `add`. */
+bool dnnl_convolution_run(const struct dnnl_convolution *convolution, void *x, void *prepared, const void *bias,
+                          void *y, bool add, void *scratch);
