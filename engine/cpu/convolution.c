@@ -449,6 +449,13 @@ static bool job_images(struct job *job, struct dnnl *dnnl) {
     return dnnl_convolution_weight_bytes(job->last) == job->weight_bytes;
 }
 
+static void images_done(struct cpu_job *base) {
+    struct job *job = (struct job *)base;
+    dnnl_convolution_release(job->some);
+    dnnl_convolution_release(job->last);
+    job->some = job->last = NULL;
+}
+
 static void job_init(struct job *job, struct cpu *cpu, const struct launch *launch) {
     *job = (struct job){.base.cpu = cpu, .blas = &cpu->blas};
     job_operands(job, launch);
@@ -458,8 +465,9 @@ static void job_init(struct job *job, struct cpu *cpu, const struct launch *laun
     if (job_images(job, cpu->dnnl)) {
         job->base.run = job->way == WAY_WEIGHT ? slices_part : images_part;
         job->base.end = job->way == WAY_WEIGHT ? slices_end : NULL;
+        job->base.done = images_done;
     } else {
-        job->some = NULL;
+        images_done(&job->base);
         job->units = units;
     }
     job_work(job);
@@ -472,10 +480,14 @@ static int64_t job_block_bytes(const struct job *job) {
 static uint64_t convolution_workspace(struct device *device, const struct launch *launch) {
     struct job job;
     job_init(&job, (struct cpu *)device, launch);
+    /* When the launch runs, oneDNN may have no memory any more. */
+    uint64_t blocks = (uint64_t)job_block_bytes(&job) * job.threads, images = 0;
     if (job.some) {
-        return job.weight_bytes + (uint64_t)job.slices * job.slice_bytes + (uint64_t)job.scratch_bytes * job.threads;
+        blocks = (uint64_t)job_block_bytes(&job) * job.base.cpu->team.threads;
+        images = job.weight_bytes + (uint64_t)job.slices * job.slice_bytes + (uint64_t)job.scratch_bytes * job.threads;
     }
-    return (uint64_t)job_block_bytes(&job) * job.threads;
+    images_done(&job.base);
+    return images > blocks ? images : blocks;
 }
 
 static int convolution_run(struct cpu *cpu, const struct launch *launch, struct cpu_job **begun, struct fault *fault) {
@@ -483,9 +495,13 @@ static int convolution_run(struct cpu *cpu, const struct launch *launch, struct 
     job_init(&job, cpu, launch);
     job.workspace = launch->workspace;
     if (job.some && job.weight_bytes && !dnnl_convolution_prepare(job.some, job.left, job.workspace)) {
-        return fault_set(fault, STATUS_INTERNAL, "oneDNN cannot reorder a weight");
+        images_done(&job.base);
+        return fault_set(fault, STATUS_NO_HOST_MEMORY, "oneDNN has no memory");
     }
     if (cpu_job_keep(&job.base, sizeof job, job.work, begun)) {
+        if (*begun == &cpu->waiting) {
+            images_done(&job.base);
+        }
         return STATUS_OK;
     }
     /* Each part has the block of one thread. */

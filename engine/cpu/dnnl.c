@@ -39,7 +39,8 @@
     X(post_ops_destroy)                                                                                                \
     X(post_ops_append_sum)
 
-enum { KEPT = 512 }; /* convolutions */
+/* So many convolutions are kept: a network has some dozens, three ways each. More only while all are in use. */
+enum { KEPT = 256 };
 
 struct kept {
     enum dnnl_way way;
@@ -47,12 +48,17 @@ struct kept {
     int64_t images;
     struct convolution convolution;
     struct dnnl_convolution *made; /* NULL: there is none */
+    unsigned users;
+    uint64_t last_use; /* dnnl->uses, then */
 };
 
 struct dnnl {
     pthread_mutex_t lock;
-    unsigned n_kept;
-    struct kept *kept; /* [n_kept], under the lock */
+    unsigned n_kept, room;
+    struct kept *kept; /* [room], of which n_kept are taken; under the lock */
+    uint64_t uses;
+    bool
+        failed; /* there was no memory for a convolution: from then on there is none, as launches rely on finding again what they found */
     dnnl_engine_t engine;
     void (*set_threads)(int); /* OpenMP's, of the calling thread */
 #define DNNL_MEMBER(name) __typeof__(&dnnl_##name) name;
@@ -76,6 +82,7 @@ struct dnnl *dnnl_load(void) {
     if (whole && dnnl->set_threads) {
         dnnl->set_threads(1);
         dnnl->kept = calloc(KEPT, sizeof *dnnl->kept);
+        dnnl->room = KEPT;
         if (dnnl->kept && dnnl->engine_create(&dnnl->engine, dnnl_cpu, 0) == dnnl_success) {
             pthread_mutex_init(&dnnl->lock, NULL);
             return dnnl;
@@ -91,7 +98,7 @@ struct dnnl *dnnl_load(void) {
 enum { ROLE_X, ROLE_WEIGHT, ROLE_Y, ROLES };
 
 struct dnnl_convolution {
-    const struct dnnl *dnnl;
+    struct dnnl *dnnl;
     enum dnnl_way way;
     bool bias;
     dnnl_primitive_desc_t desc;
@@ -158,8 +165,8 @@ static dnnl_memory_desc_t any(const struct dnnl *dnnl, const dnnl_memory_desc_t 
     return any;
 }
 
-static bool primitive_describe(struct dnnl_convolution *this, const struct convolution *c,
-                               dnnl_primitive_attr_t attributes) {
+static dnnl_status_t primitive_describe(struct dnnl_convolution *this, const struct convolution *c,
+                                        dnnl_primitive_attr_t attributes) {
     const struct dnnl *dnnl = this->dnnl;
     dnnl_convolution_desc_t forward, back;
     dnnl_dims_t stride, dilation, before, after;
@@ -174,28 +181,30 @@ static bool primitive_describe(struct dnnl_convolution *this, const struct convo
         after[i] = (c->y[axis] - 1) * c->stride[axis] + reach - c->x[axis] - c->padding[axis];
     }
     dnnl_prop_kind_t kind = this->way == DNNL_FORWARD ? dnnl_forward_inference : dnnl_forward_training;
-    if (dnnl->dilated_convolution_forward_desc_init(&forward, kind, dnnl_convolution_direct, &x, &w,
-                                                    this->bias ? &this->bias_memory : NULL, &y, stride, dilation,
-                                                    before, after) != dnnl_success) {
-        return false;
+    dnnl_status_t status = dnnl->dilated_convolution_forward_desc_init(&forward, kind, dnnl_convolution_direct, &x, &w,
+                                                                       this->bias ? &this->bias_memory : NULL, &y,
+                                                                       stride, dilation, before, after);
+    if (status != dnnl_success) {
+        return status;
     }
     if (this->way == DNNL_FORWARD) {
-        return dnnl->primitive_desc_create(&this->desc, &forward, attributes, dnnl->engine, NULL) == dnnl_success;
+        return dnnl->primitive_desc_create(&this->desc, &forward, attributes, dnnl->engine, NULL);
     }
     dnnl_primitive_desc_t hint;
-    if (dnnl->primitive_desc_create(&hint, &forward, NULL, dnnl->engine, NULL) != dnnl_success) {
-        return false;
+    status = dnnl->primitive_desc_create(&hint, &forward, NULL, dnnl->engine, NULL);
+    if (status != dnnl_success) {
+        return status;
     }
-    dnnl_status_t status = this->way == DNNL_BACK
-                               ? dnnl->dilated_convolution_backward_data_desc_init(
-                                     &back, dnnl_convolution_direct, &x, &w, &y, stride, dilation, before, after)
-                               : dnnl->dilated_convolution_backward_weights_desc_init(
-                                     &back, dnnl_convolution_direct, &x, &w, NULL, &y, stride, dilation, before, after);
+    status = this->way == DNNL_BACK
+                 ? dnnl->dilated_convolution_backward_data_desc_init(&back, dnnl_convolution_direct, &x, &w, &y, stride,
+                                                                     dilation, before, after)
+                 : dnnl->dilated_convolution_backward_weights_desc_init(&back, dnnl_convolution_direct, &x, &w, NULL,
+                                                                        &y, stride, dilation, before, after);
     if (status == dnnl_success) {
         status = dnnl->primitive_desc_create(&this->desc, &back, attributes, dnnl->engine, hint);
     }
     dnnl->primitive_desc_destroy(hint);
-    return status == dnnl_success;
+    return status;
 }
 
 /* Whether the implementation is one of the fast ones: "ref:any" is a loop without any care. */
@@ -287,28 +296,38 @@ static void convolution_destroy(struct dnnl_convolution *this) {
     free(this);
 }
 
-static struct dnnl_convolution *convolution_create(const struct dnnl *dnnl, enum dnnl_way way,
+static struct dnnl_convolution *convolution_create(struct dnnl *dnnl, enum dnnl_way way,
                                                    const struct convolution *convolution, int64_t images, bool bias) {
     struct dnnl_convolution *this = calloc(1, sizeof *this);
     dnnl_primitive_attr_t attributes = NULL;
     if (!this) {
+        dnnl->failed = true;
         return NULL;
     }
     this->dnnl = dnnl;
     this->way = way;
     this->bias = bias;
     dnnl->set_threads(1); /* of the calling thread, which need not be the one that has loaded the library */
-    bool made = dnnl->primitive_attr_create(&attributes) == dnnl_success &&
-                dnnl->primitive_attr_set_scratchpad_mode(attributes, dnnl_scratchpad_mode_user) == dnnl_success &&
-                describe(this, convolution, images) && primitive_describe(this, convolution, attributes) &&
-                is_fast(this) && reorders_create(this) &&
-                dnnl->primitive_create(&this->primitive, this->desc) == dnnl_success;
+    dnnl_status_t status = dnnl_out_of_memory;
+    if (dnnl->primitive_attr_create(&attributes) == dnnl_success &&
+        dnnl->primitive_attr_set_scratchpad_mode(attributes, dnnl_scratchpad_mode_user) == dnnl_success &&
+        describe(this, convolution, images)) {
+        status = primitive_describe(this, convolution, attributes);
+    }
+    if (status == dnnl_success && !is_fast(this)) {
+        status = dnnl_unimplemented;
+    }
+    if (status == dnnl_success &&
+        (!reorders_create(this) || dnnl->primitive_create(&this->primitive, this->desc) != dnnl_success)) {
+        status = dnnl_out_of_memory;
+    }
     if (attributes) {
         dnnl->primitive_attr_destroy(attributes);
     }
-    if (made) {
+    if (status == dnnl_success) {
         return this;
     }
+    dnnl->failed = dnnl->failed || status == dnnl_out_of_memory;
     convolution_destroy(this);
     return NULL;
 }
@@ -323,21 +342,63 @@ static bool same(const struct kept *kept, enum dnnl_way way, const struct convol
            !memcmp(other->padding, c->padding, bytes) && !memcmp(other->dilation, c->dilation, bytes);
 }
 
+/* A place for a convolution that is not kept yet: a new one, or that of the one whose last use is longest ago. NULL: there is no memory. */
+static struct kept *kept_place(struct dnnl *dnnl) {
+    struct kept *oldest = NULL;
+    for (unsigned i = 0; i < dnnl->n_kept && dnnl->n_kept >= KEPT; i++) {
+        struct kept *kept = &dnnl->kept[i];
+        if (kept->users == 0 && (!oldest || kept->last_use < oldest->last_use)) {
+            oldest = kept;
+        }
+    }
+    if (oldest) {
+        convolution_destroy(oldest->made);
+        return oldest;
+    }
+    if (dnnl->n_kept == dnnl->room) {
+        struct kept *more = realloc(dnnl->kept, 2 * (size_t)dnnl->room * sizeof *more);
+        dnnl->failed = !more;
+        if (!more) {
+            return NULL;
+        }
+        dnnl->kept = more;
+        dnnl->room *= 2;
+    }
+    return &dnnl->kept[dnnl->n_kept++];
+}
+
 const struct dnnl_convolution *dnnl_convolution_find(struct dnnl *dnnl, enum dnnl_way way,
                                                      const struct convolution *convolution, int64_t images, bool bias) {
-    const struct dnnl_convolution *found = NULL;
-    unsigned i = 0;
+    struct kept *kept = NULL;
     pthread_mutex_lock(&dnnl->lock);
-    while (i < dnnl->n_kept && !same(&dnnl->kept[i], way, convolution, images, bias)) {
-        i++;
+    for (unsigned i = 0; i < dnnl->n_kept && !kept; i++) {
+        kept = same(&dnnl->kept[i], way, convolution, images, bias) ? &dnnl->kept[i] : NULL;
     }
-    if (i == dnnl->n_kept && i < KEPT) {
-        dnnl->kept[dnnl->n_kept++] =
-            (struct kept){way, bias, images, *convolution, convolution_create(dnnl, way, convolution, images, bias)};
+    if (dnnl->failed) {
+        kept = NULL;
+    } else if (!kept && (kept = kept_place(dnnl))) {
+        *kept = (struct kept){.way = way, .bias = bias, .images = images, .convolution = *convolution};
+        kept->made = convolution_create(dnnl, way, convolution, images, bias);
     }
-    found = i < KEPT ? dnnl->kept[i].made : NULL;
+    const struct dnnl_convolution *found = kept ? kept->made : NULL;
+    if (kept) {
+        kept->users += found != NULL;
+        kept->last_use = dnnl->uses++;
+    }
     pthread_mutex_unlock(&dnnl->lock);
     return found;
+}
+
+void dnnl_convolution_release(const struct dnnl_convolution *this) {
+    if (!this) {
+        return;
+    }
+    struct dnnl *dnnl = this->dnnl;
+    pthread_mutex_lock(&dnnl->lock);
+    for (unsigned i = 0; i < dnnl->n_kept; i++) {
+        dnnl->kept[i].users -= dnnl->kept[i].made == this;
+    }
+    pthread_mutex_unlock(&dnnl->lock);
 }
 
 void dnnl_unload(struct dnnl *dnnl) {

@@ -23,10 +23,12 @@ enum dnnl_way { DNNL_FORWARD, DNNL_BACK, DNNL_WEIGHT };
 /* Some images of a convolution in f32, as oneDNN computes them. Nothing of it changes, so several threads may run it at once. */
 struct dnnl_convolution;
 
-/* Of `images` images; operands as in a launch's normal form. It is made once, and kept until dnnl_unload(). NULL: oneDNN has no fast
- * implementation, or there is no room for one more. Any thread. */
+/* Of `images` images; operands as in a launch's normal form. The ones that were used last are kept. The caller releases it. NULL: oneDNN has
+ * no fast implementation; or there was no memory for one once, then always. Any thread. */
 const struct dnnl_convolution *dnnl_convolution_find(struct dnnl *dnnl, enum dnnl_way way,
                                                      const struct convolution *convolution, int64_t images, bool bias);
+/* Takes NULL. */
+void dnnl_convolution_release(const struct dnnl_convolution *convolution);
 /* Bytes of the weight in oneDNN's own order, which dnnl_convolution_prepare() makes (0: as it is), and of the scratch memory of a call; both
  * multiples of 64. The weight's gradient needs no preparation. */
 size_t dnnl_convolution_weight_bytes(const struct dnnl_convolution *convolution);

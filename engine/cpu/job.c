@@ -70,6 +70,9 @@ void cpu_job_run(struct cpu_job *job) {
     if (job->end) {
         job->end(job);
     }
+    if (job->done) {
+        job->done(job);
+    }
 }
 
 /* ---- in turns ---- */
@@ -188,6 +191,9 @@ bool cpu_job_continue(struct cpu_job *job, struct device_turn *turn) {
 
 void cpu_job_abandon(struct cpu_job *job) {
     struct cpu *cpu = job->cpu;
+    if (job->done) {
+        job->done(job);
+    }
     atomic_fetch_sub(&cpu->begun_bytes, job->bytes);
     if (job != cpu->spare.job) {
         free(job);

@@ -28,6 +28,9 @@ struct cpu_job {
     /* Runs lane->part from lane->position on. False: it was left since cpu_job_stops() said so, and lane->position is where to go on. */
     bool (*run)(struct cpu_job *job, struct cpu_lane *lane);
     void (*end)(struct cpu_job *job); /* called when all parts have run; may be NULL */
+    void (*done)(
+        struct cpu_job
+            *job); /* called once for a job that has begun: behind `end`, or when it is abandoned; may be NULL */
     /* Called when all parts have run, before `end`. True: it has changed `run` or the driver's own fields, and `parts`, for a further
      * round of parts, which see all that the rounds before have written. It takes some microseconds. NULL: there is one round. */
     bool (*again)(struct cpu_job *job);
