@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/daemon/deadline.h"
 #include "tests/daemon/status.h"
 #include "tests/daemon/users.h"
 #include "tests/stand_ins/fakecuda/compilers.h"
@@ -94,6 +95,13 @@ Test(fakecuda_turns, queues_have_an_end) {
     cr_assert_eq(compilers_answered(&wires[SESSIONS - 1]), TD_E_LIMIT); /* the user's */
     for (int i = 0; i < SESSIONS; i++)
         wire_close(&wires[i]);
+    /* The sessions are closed one after another. Meanwhile there are moments without a compiler, and the user's queue may still be full. */
+    int64_t deadline = deadline_in(COMPILERS_SOON_MS);
+    int code;
+    do
+        code = compilers_compile(COMPILERS_GOOD);
+    while (code == TD_E_LIMIT && deadline_pause(deadline));
+    cr_assert_eq(code, TD_OK, "%s", td_last_error()->message);
     compilers_expect_running(0);
     compilers_expect_unharmed();
 }
