@@ -22,6 +22,11 @@ typedef void lapack_ormqr(const char *side, const char *transposed, const int *m
                           const void *a, const int *lda, const void *tau, void *c, const int *ldc, void *work,
                           const int *lwork, int *info, size_t side_length, size_t transposed_length);
 
+typedef void lapack_latrd(const char *part, const int *n, const int *columns, void *a, const int *lda, void *e,
+                          void *tau, void *w, const int *ldw, size_t part_length);
+typedef void lapack_labrd(const int *m, const int *n, const int *columns, void *a, const int *lda, void *d, void *e,
+                          void *tau_q, void *tau_p, void *x, const int *ldx, void *y, const int *ldy);
+
 /* X(type, member, name in the library) */
 #define BLAS_FUNCTIONS(X)                                                                                              \
     X(__typeof__(&cblas_sgemm), sgemm, "cblas_sgemm")                                                                  \
@@ -41,7 +46,15 @@ typedef void lapack_ormqr(const char *side, const char *transposed, const int *m
     X(lapack_geqrf *, sgeqrf, "sgeqrf_")                                                                               \
     X(lapack_geqrf *, dgeqrf, "dgeqrf_")                                                                               \
     X(lapack_ormqr *, sormqr, "sormqr_")                                                                               \
-    X(lapack_ormqr *, dormqr, "dormqr_")
+    X(lapack_ormqr *, dormqr, "dormqr_")                                                                               \
+    X(lapack_ormqr *, sormlq, "sormlq_")                                                                               \
+    X(lapack_ormqr *, dormlq, "dormlq_")                                                                               \
+    X(__typeof__(&cblas_ssyr2k), ssyr2k, "cblas_ssyr2k")                                                               \
+    X(__typeof__(&cblas_dsyr2k), dsyr2k, "cblas_dsyr2k")                                                               \
+    X(lapack_latrd *, slatrd, "slatrd_")                                                                               \
+    X(lapack_latrd *, dlatrd, "dlatrd_")                                                                               \
+    X(lapack_labrd *, slabrd, "slabrd_")                                                                               \
+    X(lapack_labrd *, dlabrd, "dlabrd_")
 
 struct blas {
     void *library;

@@ -4,95 +4,9 @@
  * in steps of some milliseconds, between which it can be left, and writes the results out. The matrices of a batch are shared out among
  * the threads; one thread factors each of them. Sizes of blocks and strips follow from the shapes alone, so results are the same at any
  * number of threads and wherever a thread was left. */
-#include "engine/cpu/cpu.h"
+#include "engine/cpu/decompose.h"
 
-#include <limits.h>
 #include <math.h>
-#include <string.h>
-
-enum {
-    BLOCK_MOST = 128, /* columns of a block, */
-    BLOCK_LEAST = 8,
-    COPY_ELEMENTS = 1 << 22, /* elements that are copied between two looks whether to stop */
-    TILE = 16,               /* of a copy across */
-    PHASES_MOST = 6,
-};
-/* Multiplications of a step: some 10 ms. */
-static const double step_work = 5e8;
-
-struct job;
-
-/* The matrix that a thread works on: its parts of the workspace, column by column. */
-struct place {
-    const struct job *job;
-    int64_t number; /* of the matrix in the batch */
-    char *a, *b, *tau, *work;
-    int *pivots;
-};
-
-/* Some steps that follow one another. False: the matrix is singular, and its further steps are left out. */
-struct phase {
-    bool (*step)(const struct place *place, int64_t index);
-    int64_t count;
-};
-
-struct job {
-    struct cpu_job base;
-    const struct launch *launch;
-    const struct blas *blas;
-    bool wide; /* f64 */
-    int64_t size;
-    int64_t batch, m, n, k; /* matrices as they are factored: m by n, k = min(m, n) */
-    int64_t r;              /* columns of b */
-    int64_t b_rows;         /* rows of b in the workspace */
-    int64_t block, blocks;  /* of the factored columns */
-    int64_t strip, strips;  /* of b's columns */
-    bool across;            /* lstsq: the transpose is factored */
-    int64_t b_at, tau_at, work_at, pivots_at, place_bytes;
-    unsigned threads;
-    char *workspace;
-    int64_t steps; /* of a matrix */
-    unsigned n_phases;
-    struct phase phases[PHASES_MOST];
-};
-
-static int64_t least(int64_t a, int64_t b) {
-    return a < b ? a : b;
-}
-
-static int64_t divided_up(int64_t n, int64_t by) {
-    return n / by + (n % by != 0);
-}
-
-static char *at(const struct job *job, char *matrix, int64_t rows, int64_t row, int64_t column) {
-    return matrix + (column * rows + row) * job->size;
-}
-
-static double number(const struct job *job, const char *element) {
-    if (job->wide) {
-        double value;
-        memcpy(&value, element, sizeof value);
-        return value;
-    }
-    float value;
-    memcpy(&value, element, sizeof value);
-    return value;
-}
-
-static void number_set(const struct job *job, char *element, double value) {
-    float narrow = (float)value;
-    if (job->wide) {
-        memcpy(element, &value, sizeof value);
-    } else {
-        memcpy(element, &narrow, sizeof narrow);
-    }
-}
-
-/* Operand `operand`'s matrix number `which`, row by row. */
-static char *operand_matrix(const struct operand *operand, int64_t which) {
-    return (char *)operand->data +
-           which * operand->shape[1] * operand->shape[2] * (int64_t)dtype_size((enum dtype)operand->dtype);
-}
 
 static bool singular(const struct place *place, int64_t row) {
     struct report *report = place->job->launch->report;
@@ -106,7 +20,6 @@ static bool singular(const struct place *place, int64_t row) {
 
 /* ---- copies ---- */
 
-/* z[j · z_stride + i] = x[i · x_stride + j] for i < rows, and j from `begin` to `end` - 1. */
 #define TRANSPOSE(name, T)                                                                                             \
     static void name(T *z, int64_t z_stride, const T *x, int64_t x_stride, int64_t rows, int64_t begin, int64_t end) { \
         for (int64_t i0 = 0; i0 < rows; i0 += TILE) {                                                                  \
@@ -123,8 +36,8 @@ static bool singular(const struct place *place, int64_t row) {
 TRANSPOSE(transpose_4, uint32_t)
 TRANSPOSE(transpose_8, uint64_t)
 
-static void transpose(const struct job *job, char *z, int64_t z_stride, const char *x, int64_t x_stride, int64_t rows,
-                      int64_t begin, int64_t end) {
+void decompose_transpose(const struct job *job, char *z, int64_t z_stride, const char *x, int64_t x_stride,
+                         int64_t rows, int64_t begin, int64_t end) {
     if (job->wide) {
         transpose_8((void *)z, z_stride, (const void *)x, x_stride, rows, begin, end);
     } else {
@@ -132,19 +45,18 @@ static void transpose(const struct job *job, char *z, int64_t z_stride, const ch
     }
 }
 
-static int64_t copy_steps(int64_t rows, int64_t columns) {
+int64_t copy_steps(int64_t rows, int64_t columns) {
     return rows && columns ? divided_up(columns, COPY_ELEMENTS / rows > 0 ? COPY_ELEMENTS / rows : 1) : 0;
 }
 
-/* The columns of step `index` of a copy of rows by columns. */
-static void copy_columns(int64_t rows, int64_t columns, int64_t index, int64_t *begin, int64_t *end) {
+void copy_columns(int64_t rows, int64_t columns, int64_t index, int64_t *begin, int64_t *end) {
     int64_t each = COPY_ELEMENTS / rows > 0 ? COPY_ELEMENTS / rows : 1;
     *begin = index * each;
     *end = least(*begin + each, columns);
 }
 
 /* a into the workspace, column by column. */
-static bool gather(const struct place *place, int64_t index) {
+bool decompose_gather(const struct place *place, int64_t index) {
     const struct job *job = place->job;
     const char *a = operand_matrix(&job->launch->inputs[0], place->number);
     int64_t begin, end;
@@ -153,7 +65,7 @@ static bool gather(const struct place *place, int64_t index) {
         memcpy(at(job, place->a, job->m, 0, begin), a + begin * job->m * job->size,
                (size_t)((end - begin) * job->m * job->size));
     } else {
-        transpose(job, place->a, job->m, a, job->n, job->m, begin, end);
+        decompose_transpose(job, place->a, job->m, a, job->n, job->m, begin, end);
     }
     return true;
 }
@@ -164,7 +76,7 @@ static bool gather_b(const struct place *place, int64_t index) {
     const struct operand *b = &job->launch->inputs[1];
     int64_t begin, end, rows = b->shape[1];
     copy_columns(job->b_rows, job->r, index, &begin, &end);
-    transpose(job, place->b, job->b_rows, operand_matrix(b, place->number), job->r, rows, begin, end);
+    decompose_transpose(job, place->b, job->b_rows, operand_matrix(b, place->number), job->r, rows, begin, end);
     for (int64_t j = begin; j < end; j++) {
         memset(at(job, place->b, job->b_rows, rows, j), 0, (size_t)((job->b_rows - rows) * job->size));
     }
@@ -172,7 +84,7 @@ static bool gather_b(const struct place *place, int64_t index) {
 }
 
 /* b becomes the first columns of the identity. */
-static bool identity_b(const struct place *place, int64_t index) {
+bool decompose_identity(const struct place *place, int64_t index) {
     const struct job *job = place->job;
     int64_t begin, end;
     copy_columns(job->b_rows, job->r, index, &begin, &end);
@@ -184,12 +96,12 @@ static bool identity_b(const struct place *place, int64_t index) {
 }
 
 /* The first rows of b are the first output. */
-static bool scatter_b(const struct place *place, int64_t index) {
+bool decompose_scatter(const struct place *place, int64_t index) {
     const struct job *job = place->job;
     const struct operand *out = &job->launch->output;
     int64_t rows = out->shape[1], columns = out->shape[2], begin, end;
     copy_columns(columns, rows, index, &begin, &end);
-    transpose(job, operand_matrix(out, place->number), columns, place->b, job->b_rows, columns, begin, end);
+    decompose_transpose(job, operand_matrix(out, place->number), columns, place->b, job->b_rows, columns, begin, end);
     return true;
 }
 
@@ -274,20 +186,19 @@ static bool lu_solve(const struct place *place, int64_t index) {
 }
 
 /* One block of columns of a QR decomposition, and its reflections of the columns behind. */
-static void reflect(const struct place *place, bool transposed, int64_t block, char *c, int64_t c_rows,
-                    int64_t columns) {
+void decompose_reflect(const struct place *place, bool transposed, int64_t block, char *c, int64_t c_rows,
+                       int64_t columns) {
     const struct job *job = place->job;
     int64_t j = block * job->block, b = least(job->block, job->k - j);
     const int m = (int)(job->m - j), n = (int)columns, k = (int)b, lead = (int)job->m, c_lead = (int)c_rows;
-    const int work =
-        BLOCK_MOST * (int)(job->n > job->r ? job->n : job->r) + 65 * 64; /* LAPACK keeps 65 by 64 for itself */
+    const int work = (int)decompose_reflect_work(job->n > job->r ? job->n : job->r);
     int info;
     (job->wide ? job->blas->dormqr
                : job->blas->sormqr)("L", transposed ? "T" : "N", &m, &n, &k, at(job, place->a, job->m, j, j), &lead,
                                     place->tau + j * job->size, c, &c_lead, place->work, &work, &info, 1, 1);
 }
 
-static bool qr_block(const struct place *place, int64_t index) {
+bool decompose_qr_block(const struct place *place, int64_t index) {
     const struct job *job = place->job;
     int64_t j = index * job->block, b = least(job->block, job->k - j), right = job->n - j - b;
     const int rows = (int)(job->m - j), columns = (int)b, lead = (int)job->m, work = BLOCK_MOST * (int)job->n;
@@ -295,7 +206,7 @@ static bool qr_block(const struct place *place, int64_t index) {
     (job->wide ? job->blas->dgeqrf : job->blas->sgeqrf)(&rows, &columns, at(job, place->a, job->m, j, j), &lead,
                                                         place->tau + j * job->size, place->work, &work, &info);
     if (right > 0) {
-        reflect(place, true, index, at(job, place->a, job->m, j, j + b), job->m, right);
+        decompose_reflect(place, true, index, at(job, place->a, job->m, j, j + b), job->m, right);
     }
     return true;
 }
@@ -304,7 +215,7 @@ static bool qr_block(const struct place *place, int64_t index) {
 static bool qr_make_q(const struct place *place, int64_t index) {
     const struct job *job = place->job;
     int64_t block = job->blocks - 1 - index, j = block * job->block;
-    reflect(place, false, block, at(job, place->b, job->b_rows, j, j), job->b_rows, job->r - j);
+    decompose_reflect(place, false, block, at(job, place->b, job->b_rows, j, j), job->b_rows, job->r - j);
     return true;
 }
 
@@ -315,8 +226,8 @@ static bool qr_apply(const struct place *place, int64_t index) {
     if (job->across) {
         block = job->blocks - 1 - block;
     }
-    reflect(place, !job->across, block, at(job, place->b, job->b_rows, block * job->block, column), job->b_rows,
-            least(job->strip, job->r - column));
+    decompose_reflect(place, !job->across, block, at(job, place->b, job->b_rows, block * job->block, column),
+                      job->b_rows, least(job->strip, job->r - column));
     return true;
 }
 
@@ -497,18 +408,17 @@ static bool triangular_strip(const struct place *place, int64_t index) {
 
 /* ---- the job ---- */
 
-static void job_phase(struct job *job, bool (*step)(const struct place *place, int64_t index), int64_t count) {
-    if (count > 0) {
-        job->phases[job->n_phases++] = (struct phase){step, count};
-        job->steps += count;
-    }
-}
-
 static void job_phases(struct job *job) {
     const struct launch *launch = job->launch;
     int64_t a = copy_steps(job->m, job->n), b = copy_steps(job->b_rows, job->r);
     int64_t out = copy_steps(launch->output.shape[2], launch->output.shape[1]);
     switch (launch->opcode) {
+    case OP_EIGH:
+    case OP_EIGVALSH:
+    case OP_SVD:
+    case OP_SVDVALS:
+        spectral_phases(job);
+        return;
     case OP_CHOLESKY:
         job_phase(job, cholesky_copy, a);
         job_phase(job, cholesky_block, job->blocks);
@@ -517,7 +427,7 @@ static void job_phases(struct job *job) {
         job_phase(job, triangular_strip, job->strips);
         return;
     default:
-        job_phase(job, gather, a);
+        job_phase(job, decompose_gather, a);
     }
     switch (launch->opcode) {
     case OP_LU:
@@ -533,33 +443,32 @@ static void job_phases(struct job *job) {
     case OP_INV:
         job_phase(job, lu_block, job->blocks);
         job_phase(job, pivots_check, 1);
-        job_phase(job, launch->opcode == OP_INV ? identity_b : gather_b, b);
+        job_phase(job, launch->opcode == OP_INV ? decompose_identity : gather_b, b);
         job_phase(job, lu_solve, job->strips);
-        job_phase(job, scatter_b, out);
+        job_phase(job, decompose_scatter, out);
         return;
     case OP_QR:
-        job_phase(job, qr_block, job->blocks);
-        job_phase(job, identity_b, b);
+        job_phase(job, decompose_qr_block, job->blocks);
+        job_phase(job, decompose_identity, b);
         job_phase(job, qr_make_q, job->blocks);
-        job_phase(job, scatter_b, out);
+        job_phase(job, decompose_scatter, out);
         job_phase(job, qr_write_r, copy_steps(job->n, launch_further(launch, 1)->shape[1]));
         return;
     case OP_LSTSQ:
-        job_phase(job, qr_block, job->blocks);
+        job_phase(job, decompose_qr_block, job->blocks);
         job_phase(job, pivots_check, 1);
         job_phase(job, gather_b, b);
         job_phase(job, job->across ? qr_solve : qr_apply, job->across ? job->strips : job->strips * job->blocks);
         job_phase(job, job->across ? qr_apply : qr_solve, job->across ? job->strips * job->blocks : job->strips);
-        job_phase(job, scatter_b, out);
+        job_phase(job, decompose_scatter, out);
         return;
     default:
         return;
     }
 }
 
-/* So many rows or columns, of multiplications by `each`, as make a step. */
-static int64_t step_extent(double each, int64_t extent, int64_t most) {
-    double wanted = each > 0 ? step_work / each : (double)most;
+int64_t step_extent(double each, int64_t extent, int64_t most) {
+    double wanted = each > 0 ? STEP_WORK / each : (double)most;
     int64_t rounded = wanted < BLOCK_LEAST ? BLOCK_LEAST : wanted < (double)most ? (int64_t)wanted / 8 * 8 : most;
     return extent < rounded ? extent : rounded;
 }
@@ -569,7 +478,8 @@ static void job_init(struct job *job, struct cpu *cpu, const struct launch *laun
     *job = (struct job){.base.cpu = cpu, .launch = launch, .blas = &cpu->blas, .wide = out->dtype == DTYPE_F64};
     job->size = job->wide ? 8 : 4;
     job->batch = a->shape[0];
-    job->across = launch->opcode == OP_LSTSQ && a->shape[1] < a->shape[2];
+    job->across = (launch->opcode == OP_LSTSQ || launch->opcode == OP_SVD || launch->opcode == OP_SVDVALS) &&
+                  a->shape[1] < a->shape[2];
     job->m = a->shape[job->across ? 2 : 1];
     job->n = a->shape[job->across ? 1 : 2];
     job->k = least(job->m, job->n);
@@ -580,16 +490,15 @@ static void job_init(struct job *job, struct cpu *cpu, const struct launch *laun
         job->r = out->shape[2];
         job->b_rows = job->m;
     }
+    spectral_init(job);
     double m = (double)job->m, n = (double)job->n;
     job->block = step_extent(m * n, job->k, BLOCK_MOST);
     job->blocks = job->block ? divided_up(job->k, job->block) : 0;
-    job->strip = step_extent(launch->opcode == OP_LSTSQ ? 2 * m * (double)job->block : n * n, job->r, INT_MAX / 8 * 8);
+    job->strip =
+        step_extent(launch->opcode == OP_LSTSQ || launch->opcode == OP_SVD ? 2 * m * (double)job->block : n * n, job->r,
+                    INT_MAX / 8 * 8);
     job->strips = job->strip ? divided_up(job->r, job->strip) : 0;
     job_phases(job);
-}
-
-static int64_t rounded(int64_t bytes) {
-    return (bytes + 63) & ~INT64_C(63);
 }
 
 /* Threads, and the parts of each one's place. */
@@ -604,8 +513,9 @@ static void job_plan(struct job *job) {
     if (job->launch->opcode == OP_CHOLESKY || job->launch->opcode == OP_TRIANGULAR_SOLVE) {
         return;
     }
-    bool reflections = job->launch->opcode == OP_QR || job->launch->opcode == OP_LSTSQ;
-    int64_t widest = job->n > job->r ? job->n : job->r, work_elements = reflections ? BLOCK_MOST * widest + 65 * 64 : 0;
+    bool reflections = job->launch->opcode == OP_QR || job->launch->opcode == OP_LSTSQ || job->spectral.panel > 0;
+    int64_t widest = job->n > job->r ? job->n : job->r,
+            work_elements = reflections ? decompose_reflect_work(widest) : 0;
     if (job->launch->opcode == OP_LU) {
         work_elements = job->m;
     }
@@ -613,7 +523,7 @@ static void job_plan(struct job *job) {
     job->tau_at = job->b_at + rounded(job->b_rows * job->r * job->size);
     job->work_at = job->tau_at + rounded(job->k * job->size);
     job->pivots_at = job->work_at + rounded(work_elements * job->size);
-    job->place_bytes = job->pivots_at + rounded(job->k * (int64_t)sizeof(int));
+    job->place_bytes = spectral_place(job, job->pivots_at + rounded(job->k * (int64_t)sizeof(int)));
 }
 
 /* The steps of one matrix, from *position on. False: it is left. */
@@ -624,7 +534,11 @@ static bool job_matrix(struct job *job, const struct place *place, int64_t *posi
         for (; index >= phase->count; phase++) {
             index -= phase->count;
         }
-        *position = phase->step(place, index) ? *position + 1 : job->steps;
+        if (!phase->step(place, index)) {
+            *position = job->steps;
+        } else if (!phase->again || !phase->again(place)) {
+            ++*position;
+        }
         if (*position < job->steps && cpu_job_stops(&job->base)) {
             return false;
         }
@@ -709,3 +623,7 @@ const struct cpu_kernel cpu_kernel_inv = DECOMPOSE;
 const struct cpu_kernel cpu_kernel_det = DECOMPOSE;
 const struct cpu_kernel cpu_kernel_slogdet = DECOMPOSE;
 const struct cpu_kernel cpu_kernel_lstsq = DECOMPOSE;
+const struct cpu_kernel cpu_kernel_eigh = DECOMPOSE;
+const struct cpu_kernel cpu_kernel_eigvalsh = DECOMPOSE;
+const struct cpu_kernel cpu_kernel_svd = DECOMPOSE;
+const struct cpu_kernel cpu_kernel_svdvals = DECOMPOSE;

@@ -146,6 +146,15 @@ struct cpu_normalisation {
  * (engine/device/optimiser.h). */
 typedef void cpu_optimiser_function(int64_t n, const void *const *in, void *const *out, const void *factors);
 
+/* A sweep of plane rotations: number i replaces columns x = first + i · step and y = x + step by c · x + s · y and c · y - s · x. */
+struct cpu_sweep {
+    int64_t first, count, step; /* step: 1 or -1 */
+    const void *rotations;      /* c and s of each, in the columns' dtype */
+};
+/* Applies sweeps, one after another, to some rows of a matrix, which lie column by column, CPU_ROTATE_BYTES for each column. */
+enum { CPU_ROTATE_BYTES = 128 };
+typedef void cpu_rotate_function(void *columns, const struct cpu_sweep *sweeps, int64_t n);
+
 /* c[rows][columns] += a[rows][depth] · b[depth][columns], packed, c with row length c_stride: modulo 2^32 or 2^64, or
  * as truth values in uint32_t. */
 typedef void cpu_product_function(int64_t rows, int64_t columns, int64_t depth, const void *a, const void *b, void *c,
@@ -183,6 +192,7 @@ struct cpu_kernels {
     const struct cpu_pooling *pooling;                       /* f32, f64 */
     const struct cpu_normalisation *normalisation;
     cpu_optimiser_function *const *optimiser; /* by enum optimiser_way, of f32 and then of f64 */
+    cpu_rotate_function *rotate_f32, *rotate_f64;
     cpu_product_function *product_u32, *product_u64, *product_bool;
     /* Copies past the caches to an address aligned to 64; bytes are a multiple of 64. */
     void (*stream)(void *to, const void *from, size_t bytes);

@@ -1,8 +1,7 @@
 /* Decompositions and linear equations: a block for each matrix, which it factors in the workspace, row by row as it lies there. A step of
  * the elimination, or a reflection, is a pass of all threads over what is left of the matrix. That suits batches of matrices; a
  * single large matrix has one multiprocessor. */
-#include "engine/cuda/cuda.h"
-#include "engine/cuda/space.h"
+#include "engine/cuda/decompose.cuh"
 
 namespace {
 
@@ -20,13 +19,6 @@ struct decompose_arguments {
     bool upper, unit, across, identity; /* identity: there is no b */
 };
 
-/* What all threads of a block work on. */
-template <typename T> struct place {
-    T *a, *b, *tau;
-    int64_t *order;
-    int64_t m, n, r;
-};
-
 /* The report is host memory. What a matrix reports is one word, so that blocks which write at the same time do not mix theirs; `limit` is
  * the same for all. The code comes last. */
 __device__ __forceinline__ void singular(const struct decompose_arguments &p, int64_t number, int64_t row) {
@@ -36,22 +28,6 @@ __device__ __forceinline__ void singular(const struct decompose_arguments &p, in
         __threadfence_system();
         *(volatile report_code *)&p.report->code = STATUS_SINGULAR;
     }
-}
-
-/* The sum over the block, for all threads; the same at each run. */
-__device__ __forceinline__ double block_sum(double value) {
-    __shared__ double sums[SPACE_THREADS];
-    sums[threadIdx.x] = value;
-    __syncthreads();
-    for (uint32_t width = SPACE_THREADS / 2; width > 0; width /= 2) {
-        if (threadIdx.x < width) {
-            sums[threadIdx.x] += sums[threadIdx.x + width];
-        }
-        __syncthreads();
-    }
-    const double sum = sums[0];
-    __syncthreads();
-    return sum;
 }
 
 /* The row of the element of largest magnitude in column k from row k on, the first one of equals. */
@@ -153,57 +129,6 @@ __device__ void substitute(const T *a, int64_t stride, int64_t n, bool upper, bo
             const int64_t i = backward ? e / r : k + 1 + e / r, j = e % r;
             const T factor = transposed ? a[k * stride + i] : a[i * stride + k];
             b[i * r + j] -= factor * b[k * r + j];
-        }
-        __syncthreads();
-    }
-}
-
-/* x's columns become (I - tau v vᵀ) · x, for v in column k of a below its diagonal, where it is 1. */
-template <typename T>
-__device__ void reflect(const struct place<T> &own, int64_t k, T *x, int64_t columns, int64_t first) {
-    const T tau = own.tau[k];
-#pragma unroll 1
-    for (int64_t j = first + threadIdx.x; j < columns; j += SPACE_THREADS) {
-        T product = x[k * columns + j];
-#pragma unroll 1
-        for (int64_t i = k + 1; i < own.m; i++) {
-            product += own.a[i * own.n + k] * x[i * columns + j];
-        }
-        product *= tau;
-        x[k * columns + j] -= product;
-#pragma unroll 1
-        for (int64_t i = k + 1; i < own.m; i++) {
-            x[i * columns + j] -= own.a[i * own.n + k] * product;
-        }
-    }
-    __syncthreads();
-}
-
-/* R and, below it, the vectors of the reflections in the place of a. */
-template <typename T> __device__ void triangulate(const struct place<T> &own) {
-    const int64_t steps = own.m < own.n ? own.m : own.n;
-#pragma unroll 1
-    for (int64_t k = 0; k < steps; k++) {
-        double below = 0;
-#pragma unroll 1
-        for (int64_t i = k + 1 + threadIdx.x; i < own.m; i += SPACE_THREADS) {
-            below += (double)own.a[i * own.n + k] * (double)own.a[i * own.n + k];
-        }
-        below = block_sum(below);
-        const double alpha = (double)own.a[k * own.n + k];
-        const double beta = below == 0 ? alpha : -copysign(sqrt(alpha * alpha + below), alpha);
-        __syncthreads();
-#pragma unroll 1
-        for (int64_t i = k + 1 + threadIdx.x; i < own.m && below != 0; i += SPACE_THREADS) {
-            own.a[i * own.n + k] = (T)((double)own.a[i * own.n + k] / (alpha - beta));
-        }
-        if (threadIdx.x == 0) {
-            own.tau[k] = (T)(below == 0 ? 0 : (beta - alpha) / beta);
-        }
-        __syncthreads();
-        reflect(own, k, own.a, own.n, k + 1);
-        if (threadIdx.x == 0) {
-            own.a[k * own.n + k] = (T)beta;
         }
         __syncthreads();
     }
@@ -449,10 +374,6 @@ __global__ void __launch_bounds__(SPACE_THREADS)
 } // namespace
 
 /* ---- the launcher ---- */
-
-static int64_t rounded(int64_t bytes) {
-    return (bytes + 63) & ~INT64_C(63);
-}
 
 static void decompose_plan(const struct launch *launch, struct decompose_arguments *p) {
     const struct operand *a = &launch->inputs[0], *out = &launch->output;

@@ -41,11 +41,18 @@ static int decompose_input(struct step *step, unsigned i, struct view *view) {
     return code;
 }
 
-static int output_axes(const struct step *step) {
+static int output_axes(const struct step *step, unsigned output) {
     switch (step->request->opcode) {
     case OP_DET:
     case OP_SLOGDET:
         return 0;
+    case OP_EIGVALSH:
+    case OP_SVDVALS:
+        return 1;
+    case OP_EIGH:
+        return output == 0 ? 1 : 2;
+    case OP_SVD:
+        return output == 1 ? 1 : 2;
     default:
         return step->request->n_inputs == 2 ? axes_of(step, 1) : 2;
     }
@@ -60,7 +67,7 @@ int bind_decompose(struct step *step) {
     if (code == STATUS_OK) {
         for (unsigned i = 0; i < step->n_outputs; i++) {
             view_init(&outputs[i], step->outputs[i]);
-            view_matrices(&outputs[i], output_axes(step));
+            view_matrices(&outputs[i], output_axes(step, i));
         }
         struct plan plan = bind_plan(step, &outputs[0], inputs, made);
         plan.further = step->n_outputs - 1;

@@ -85,6 +85,50 @@ int op_rule_slogdet(const struct op_call *call, struct tensor_type *out, struct 
     return status;
 }
 
+/* The input's batches of vectors with so many elements. */
+static void vectors(struct tensor_type *out, const struct tensor_type *a, int64_t elements) {
+    op_copy_shape(out, a);
+    out->shape[--out->rank - 1] = elements;
+}
+
+int op_rule_eigvalsh(const struct op_call *call, struct tensor_type *out, struct fault *fault) {
+    int status = check_square(call->inputs[0], fault);
+    if (status == STATUS_OK) {
+        vectors(out, call->inputs[0], columns_of(call->inputs[0]));
+    }
+    return status;
+}
+
+int op_rule_eigh(const struct op_call *call, struct tensor_type *out, struct fault *fault) {
+    int status = op_rule_eigvalsh(call, &out[0], fault);
+    if (status == STATUS_OK) {
+        op_copy_shape(&out[1], call->inputs[0]);
+    }
+    return status;
+}
+
+int op_rule_svdvals(const struct op_call *call, struct tensor_type *out, struct fault *fault) {
+    const struct tensor_type *a = call->inputs[0];
+    int status = check_matrix(a, fault);
+    if (status == STATUS_OK) {
+        vectors(out, a, least(rows_of(a), columns_of(a)));
+    }
+    return status;
+}
+
+int op_rule_svd(const struct op_call *call, struct tensor_type *out, struct fault *fault) {
+    const struct tensor_type *a = call->inputs[0];
+    struct svd_attributes attributes;
+    svd_attributes_read(call->attributes, &attributes);
+    int status = op_rule_svdvals(call, &out[1], fault);
+    if (status == STATUS_OK) {
+        int64_t m = rows_of(a), n = columns_of(a), k = least(m, n);
+        matrices(&out[0], a, m, attributes.full_matrices ? m : k);
+        matrices(&out[2], a, attributes.full_matrices ? n : k, n);
+    }
+    return status;
+}
+
 /* A solution of a · x = b: x has a's columns, and b's own axes behind. */
 static int equations(const struct op_call *call, struct tensor_type *out, struct fault *fault) {
     const struct tensor_type *a = call->inputs[0], *b = call->inputs[1];

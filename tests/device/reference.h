@@ -38,8 +38,8 @@ OP_FAMILIES(REFERENCE_FAMILY)
 #undef REFERENCE_FAMILY
 
 /* Of these families, what stands in files of its own: linear; uniform and normal, after the mapping that
- * engine/device/philox.h documents. */
-reference_function reference_linear, reference_random;
+ * engine/device/philox.h documents; eigenvalues and singular values. */
+reference_function reference_linear, reference_random, reference_spectral;
 
 /* Widens what is allowed of a product of f8 tensors on GPUs, but for whole numbers: tensor cores add a few products up with
  * some 14 bits before they go on in float32. `out` has a scale. */

@@ -381,5 +381,7 @@ static struct values *reference_equations(const struct reference_request *r) {
 }
 
 struct values *reference_decompose(const struct reference_request *r) {
+    if (r->opcode == OP_EIGH || r->opcode == OP_EIGVALSH || r->opcode == OP_SVD || r->opcode == OP_SVDVALS)
+        return reference_spectral(r);
     return r->n_inputs == 2 ? reference_equations(r) : reference_factor(r);
 }

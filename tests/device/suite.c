@@ -358,7 +358,7 @@ void suite_read(struct suite *suite, struct fetch *fetch, uint8_t *bytes) {
     }
 }
 
-static struct values *suite_fetch_values(struct suite *suite, const struct sample *sample) {
+struct values *suite_get(struct suite *suite, const struct sample *sample) {
     struct suite_fetch fetch;
     struct values *got = values_create(sample->values->dtype, sample->values->rank, sample->values->shape);
     suite_fetch_start(suite, sample->id, &fetch);
@@ -374,6 +374,11 @@ static struct values *suite_fetch_values(struct suite *suite, const struct sampl
     values_decode(got, bytes);
     free(bytes);
     fetch_release(&fetch.fetch);
+    return got;
+}
+
+static struct values *suite_fetch_values(struct suite *suite, const struct sample *sample) {
+    struct values *got = suite_get(suite, sample);
     for (int64_t k = 0; k < got->count; k++)
         if (!tolerance_holds(sample->opcode, sample->values, got, k))
             suite_differ(suite, sample, got, k);

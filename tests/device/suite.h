@@ -115,6 +115,8 @@ struct sample suite_unary(struct suite *suite, unsigned opcode, const struct sam
 struct sample suite_binary(struct suite *suite, unsigned opcode, const struct sample *a, const struct sample *b);
 struct sample suite_attributes(struct suite *suite, unsigned opcode, const struct sample *x,
                                struct op_packed attributes);
+/* The device's values, for a check of one's own; the caller destroys them. */
+struct values *suite_get(struct suite *suite, const struct sample *sample);
 /* Fetches and compares. */
 void suite_check(struct suite *suite, const struct sample *sample);
 /* The same, and the device's values are the reference's from now on. */

@@ -18,6 +18,14 @@ Test(op_decompose, squares_keep_their_shape) {
         {OP_DET, "f32(3,3)", .result = "f32()"},
         {OP_DET, "f32(0,0)", .result = "f32()"},
         {OP_DET, "f32(3,2)", FAILS(SHAPE, "not square")},
+        {OP_EIGVALSH, "f32(7,3,3)", INTS(1), .result = "f32(7,3)"},
+        {OP_EIGVALSH, "f64(0,0)", INTS(0), .result = "f64(0)"},
+        {OP_EIGVALSH, "f32(3,4)", INTS(0), FAILS(SHAPE, "the matrices of (3, 4) are not square")},
+        {OP_EIGVALSH, "f32(3,3)", INTS(2), FAILS(INVALID_ARGUMENT, "upper is 2")},
+        {OP_SVDVALS, "f32(7,3,5)", .result = "f32(7,3)"},
+        {OP_SVDVALS, "f64(5,0)", .result = "f64(0)"},
+        {OP_SVDVALS, "f32(5)", FAILS(SHAPE, "(5,) is no matrix")},
+        {OP_SVDVALS, "i64(2,2)", FAILS(DTYPE, "i64")},
     };
     INFER_CHECK(cases);
 }
@@ -73,6 +81,34 @@ Test(op_decompose, factors_share_the_lesser_extent) {
                 STATUS_OK, "%s", fault.message);
             has_shape(&out[0], m, m);
             has_shape(&out[1], m, n);
+        }
+    }
+}
+
+static void infer_all(unsigned opcode, int64_t attribute, const struct tensor_type *x, struct tensor_type *out) {
+    struct fault fault;
+    cr_assert_eq(op_infer(opcode, &x, 1, &(struct op_attributes){.ints = &attribute, .n_ints = 1}, out, &fault),
+                 STATUS_OK, "%s", fault.message);
+}
+
+Test(op_decompose, eigenvectors_are_square_and_singular_vectors_full_or_not) {
+    for (int64_t m = 0; m < 5; m++) {
+        for (int64_t n = 0; n < 5; n++) {
+            const struct tensor_type x = {.dtype = DTYPE_F64, .rank = 3, .shape = {7, m, n}};
+            int64_t k = m < n ? m : n;
+            struct tensor_type out[3];
+            infer_all(OP_SVD, 0, &x, out);
+            has_shape(&out[0], m, k);
+            has_shape(&out[2], k, n);
+            cr_expect(out[1].rank == 2 && out[1].shape[0] == 7 && out[1].shape[1] == k);
+            infer_all(OP_SVD, 1, &x, out);
+            has_shape(&out[0], m, m);
+            has_shape(&out[2], n, n);
+            if (m == n) {
+                infer_all(OP_EIGH, 1, &x, out);
+                cr_expect(out[0].rank == 2 && out[0].shape[1] == n && out[0].dtype == DTYPE_F64);
+                has_shape(&out[1], n, n);
+            }
         }
     }
 }

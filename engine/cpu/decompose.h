@@ -1,0 +1,145 @@
+/* What the drivers of decompositions share: a job that factors a batch of matrices, and the place where a thread works on one of them.
+ *
+ * A matrix goes through phases of steps. Between two steps a thread can be left; what a phase keeps is in the place. */
+#pragma once
+
+#include <limits.h>
+#include <string.h>
+
+#include "engine/cpu/cpu.h"
+
+enum {
+    BLOCK_MOST = 128, /* columns of a block, */
+    BLOCK_LEAST = 8,
+    COPY_ELEMENTS = 1 << 22, /* elements that are copied between two looks whether to stop */
+    TILE = 16,               /* of a copy across */
+    PHASES_MOST = 20,
+};
+/* Multiplications of a step: some 10 ms. */
+#define STEP_WORK 5e8
+
+struct job;
+
+/* The matrix that a thread works on: its parts of the workspace, column by column. */
+struct place {
+    const struct job *job;
+    int64_t number; /* of the matrix in the batch */
+    char *a, *b, *tau, *work;
+    int *pivots;
+};
+
+/* Some steps that follow one another. False: the matrix is singular, and its further steps are left out. */
+struct phase {
+    bool (*step)(const struct place *place, int64_t index);
+    int64_t count;
+    bool (*again)(const struct place *place); /* not NULL: whether the same step is to run again */
+};
+
+/* Of eigenvalues and singular values: where in a place what lies. */
+struct spectral_plan {
+    bool vectors;
+    int64_t panel, panels; /* columns of a step of the reduction */
+    int64_t rows;          /* of a block of vectors */
+    int64_t square_at, state_at, scratch_at, values_at, beside_at, order_at, tau_at[2], panel_at[2], packed_at[2],
+        rotations_at[2], sweeps_at[2];
+};
+
+struct job {
+    struct cpu_job base;
+    const struct launch *launch;
+    const struct blas *blas;
+    bool wide; /* f64 */
+    int64_t size;
+    int64_t batch, m, n, k; /* matrices as they are factored: m by n, k = min(m, n) */
+    int64_t r;              /* columns of b */
+    int64_t b_rows;         /* rows of b in the workspace */
+    int64_t block, blocks;  /* of the factored columns */
+    int64_t strip, strips;  /* of b's columns */
+    bool across;            /* lstsq, svd: the transpose is factored */
+    int64_t b_at, tau_at, work_at, pivots_at, place_bytes;
+    struct spectral_plan spectral;
+    unsigned threads;
+    char *workspace;
+    int64_t steps; /* of a matrix */
+    unsigned n_phases;
+    struct phase phases[PHASES_MOST];
+};
+
+static inline int64_t least(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
+
+static inline int64_t divided_up(int64_t n, int64_t by) {
+    return n / by + (n % by != 0);
+}
+
+static inline char *at(const struct job *job, char *matrix, int64_t rows, int64_t row, int64_t column) {
+    return matrix + (column * rows + row) * job->size;
+}
+
+static inline double number(const struct job *job, const char *element) {
+    if (job->wide) {
+        double value;
+        memcpy(&value, element, sizeof value);
+        return value;
+    }
+    float value;
+    memcpy(&value, element, sizeof value);
+    return value;
+}
+
+static inline void number_set(const struct job *job, char *element, double value) {
+    float narrow = (float)value;
+    if (job->wide) {
+        memcpy(element, &value, sizeof value);
+    } else {
+        memcpy(element, &narrow, sizeof narrow);
+    }
+}
+
+/* Operand `operand`'s matrix number `which`, row by row. */
+static inline char *operand_matrix(const struct operand *operand, int64_t which) {
+    return (char *)operand->data +
+           which * operand->shape[1] * operand->shape[2] * (int64_t)dtype_size((enum dtype)operand->dtype);
+}
+
+static inline int64_t rounded(int64_t bytes) {
+    return (bytes + 63) & ~INT64_C(63);
+}
+
+/* Adds a phase of so many steps. */
+static inline void job_phase(struct job *job, bool (*step)(const struct place *place, int64_t index), int64_t count) {
+    if (count > 0) {
+        job->phases[job->n_phases++] = (struct phase){.step = step, .count = count};
+        job->steps += count;
+    }
+}
+
+/* So many rows or columns, of multiplications by `each`, as make a step. */
+int64_t step_extent(double each, int64_t extent, int64_t most);
+
+/* z[j · z_stride + i] = x[i · x_stride + j] for i < rows, and j from `begin` to `end` - 1. */
+void decompose_transpose(const struct job *job, char *z, int64_t z_stride, const char *x, int64_t x_stride,
+                         int64_t rows, int64_t begin, int64_t end);
+/* Steps of a copy of rows by columns, and the columns of one of them. */
+int64_t copy_steps(int64_t rows, int64_t columns);
+void copy_columns(int64_t rows, int64_t columns, int64_t index, int64_t *begin, int64_t *end);
+
+/* Steps: a into the workspace, column by column; b becomes the first columns of the identity; the first rows of b are the first output; a block of a QR
+ * decomposition. */
+bool decompose_gather(const struct place *place, int64_t index);
+bool decompose_identity(const struct place *place, int64_t index);
+bool decompose_scatter(const struct place *place, int64_t index);
+bool decompose_qr_block(const struct place *place, int64_t index);
+/* Applies a block's reflections, or their inverse, to columns of c from the block's first row on. */
+void decompose_reflect(const struct place *place, bool transposed, int64_t block, char *c, int64_t c_rows,
+                       int64_t columns);
+/* Elements that LAPACK needs for itself where reflections are applied to so many rows or columns. */
+static inline int64_t decompose_reflect_work(int64_t widest) {
+    return BLOCK_MOST * widest + 65 * 64; /* LAPACK keeps 65 by 64 for itself */
+}
+
+/* The phases of eigh, eigvalsh, svd and svdvals, and their part of the place, which begins at `at`; returns where it ends. */
+void spectral_phases(struct job *job);
+void spectral_init(struct job *job);
+int64_t spectral_place(struct job *job, int64_t at);

@@ -1,0 +1,524 @@
+/* Eigenvalues and singular values by Jacobi's rotations: a block for each matrix, which it brings to a diagonal in the workspace. In each round
+ * of a sweep the rows go in pairs that have no row in common, so all pairs are rotated at the same time; after as many rounds as
+ * there are rows less one, each has met each other one. That suits batches of matrices; a single large matrix has one
+ * multiprocessor.
+ *
+ * Symmetric matrices: rotations from both sides (Golub, Van Loan: "Matrix Computations", 8.5). Others: rotations from one side, until all rows
+ * are orthogonal (Hestenes, 1958): then their lengths are the singular values. The matrix is scaled by a power of two first. */
+#include "engine/cuda/decompose.cuh"
+
+namespace {
+
+enum {
+    WARP = 32,
+    SWEEPS_MOST = 60, /* 6 to 12 are usual */
+};
+
+struct spectral_arguments {
+    const char *a;
+    char *values, *left, *right; /* eigenvectors are `left` */
+    char *workspace;
+    int64_t batch, m, n;   /* m >= n: of a matrix, or of its transpose if that is `across` */
+    int64_t columns;       /* left vectors that are wanted */
+    int64_t place;         /* bytes of a matrix's part of the workspace, and where in it there are: */
+    int64_t vectors_at;    /* right vectors, row by row, */
+    int64_t rotations_at;  /* rotations of a round, or squares of rows' lengths, f64, */
+    int64_t order_at;      /* the place of each value in the result, */
+    int64_t basis_at;      /* what completes the left vectors: reflections' vectors, their factors, and the identity */
+    int64_t factors_at, identity_at;
+    bool upper, across;
+};
+
+/* The greatest magnitude of what the threads of a block give; NaN if one is NaN or infinite. */
+__device__ __forceinline__ double block_greatest(double magnitude) {
+    __shared__ double most[SPACE_THREADS];
+    most[threadIdx.x] = magnitude;
+    __syncthreads();
+    for (uint32_t width = SPACE_THREADS / 2; width > 0; width /= 2) {
+        if (threadIdx.x < width) {
+            const double other = most[threadIdx.x + width];
+            most[threadIdx.x] = other > most[threadIdx.x] || isnan(other) ? other : most[threadIdx.x];
+        }
+        __syncthreads();
+    }
+    const double greatest = most[0];
+    __syncthreads();
+    return isinf(greatest) ? nan("") : greatest;
+}
+
+__device__ __forceinline__ double warp_sum(double x) {
+    for (int distance = WARP / 2; distance > 0; distance /= 2) {
+        x += __shfl_xor_sync(0xffffffffu, x, distance, WARP);
+    }
+    return x;
+}
+
+/* The rows of pair `pair` in a round, of so many rows and, if that is odd, one that is none: all but the last one go round in a ring, and the
+ * last one meets the one that the ring's turn leaves over. False: one of the two is none. */
+__device__ __forceinline__ bool pair_rows(int64_t pair, int64_t round, int64_t n, int64_t *p, int64_t *q) {
+    const int64_t ring = n + n % 2 - 1;
+    int64_t first = pair == 0 ? ring : (round + pair) % ring, second = (round + ring - pair) % ring;
+    *p = first < second ? first : second;
+    *q = first < second ? second : first;
+    return *q < n;
+}
+
+/* The tangent of the angle at which a rotation makes `between` 0; a and b are what stands on the diagonal. */
+__device__ __forceinline__ double tangent(double a, double b, double between) {
+    const double theta = (b - a) / (2 * between);
+    return copysign(1.0, theta) / (fabs(theta) + sqrt(theta * theta + 1));
+}
+
+template <typename T> __device__ __forceinline__ double epsilon() {
+    return sizeof(T) == 8 ? 0x1p-53 : 0x1p-24;
+}
+
+/* Rows p and q become c · p - s · q and s · p + c · q, by `lanes` threads. */
+template <typename T>
+__device__ __forceinline__ void rotate_rows(T *p, T *q, int64_t n, T c, T s, int64_t lane, int64_t lanes) {
+#pragma unroll 1
+    for (int64_t i = lane; i < n; i += lanes) {
+        const T x = p[i], y = q[i];
+        p[i] = c * x - s * y;
+        q[i] = s * x + c * y;
+    }
+}
+
+template <typename T> __device__ void set_identity(T *x, int64_t rows, int64_t columns) {
+#pragma unroll 1
+    for (int64_t e = threadIdx.x; e < rows * columns; e += SPACE_THREADS) {
+        x[e] = (T)(e / columns == e % columns);
+    }
+}
+
+template <typename T> __device__ void fill_nan(char *out, int64_t number, int64_t elements) {
+    T *to = (T *)out + number * elements;
+#pragma unroll 1
+    for (int64_t e = threadIdx.x; e < elements && out; e += SPACE_THREADS) {
+        to[e] = (T)nan("");
+    }
+}
+
+/* ---- symmetric matrices ---- */
+
+/* Four numbers for each pair of a round: cosine, sine, and the new elements of the diagonal. */
+struct pair_rotation {
+    double c, s, p, q;
+};
+
+/* One round. Returns whether a thread has rotated. */
+template <typename T>
+__device__ bool rotate_round(T *a, T *vectors, struct pair_rotation *rotations, int64_t n, int64_t round) {
+    const int64_t pairs = (n + 1) / 2;
+    bool rotated = false;
+#pragma unroll 1
+    for (int64_t i = threadIdx.x; i < pairs; i += SPACE_THREADS) {
+        int64_t p, q;
+        struct pair_rotation own = {1, 0, 0, 0};
+        if (pair_rows(i, round, n, &p, &q)) {
+            const double between = (double)a[p * n + q];
+            own.p = (double)a[p * n + p];
+            own.q = (double)a[q * n + q];
+            if (fabs(between) > epsilon<T>() / 4) {
+                const double t = tangent(own.p, own.q, between);
+                own.c = 1 / sqrt(t * t + 1);
+                own.s = t * own.c;
+                own.p -= t * between;
+                own.q += t * between;
+                rotated = true;
+            }
+        }
+        rotations[i] = own;
+    }
+    __syncthreads();
+#pragma unroll 1
+    for (int64_t e = threadIdx.x; e < pairs * n; e += SPACE_THREADS) {
+        const int64_t i = e / n, k = e % n;
+        int64_t p, q;
+        if (!pair_rows(i, round, n, &p, &q) || rotations[i].s == 0) {
+            continue;
+        }
+        const T c = (T)rotations[i].c, s = (T)rotations[i].s;
+        rotate_rows(a + p * n + k, a + q * n + k, 1, c, s, 0, 1);
+        if (vectors) {
+            rotate_rows(vectors + p * n + k, vectors + q * n + k, 1, c, s, 0, 1);
+        }
+    }
+    __syncthreads();
+#pragma unroll 1
+    for (int64_t e = threadIdx.x; e < pairs * n; e += SPACE_THREADS) {
+        const int64_t i = e % pairs, k = e / pairs;
+        int64_t p, q;
+        if (!pair_rows(i, round, n, &p, &q) || rotations[i].s == 0) {
+            continue;
+        }
+        rotate_rows(a + k * n + p, a + k * n + q, 1, (T)rotations[i].c, (T)rotations[i].s, 0, 1);
+    }
+    __syncthreads();
+#pragma unroll 1
+    for (int64_t i = threadIdx.x; i < pairs; i += SPACE_THREADS) {
+        int64_t p, q;
+        if (pair_rows(i, round, n, &p, &q) && rotations[i].s != 0) {
+            a[p * n + p] = (T)rotations[i].p;
+            a[q * n + q] = (T)rotations[i].q;
+            a[p * n + q] = a[q * n + p] = (T)0;
+        }
+    }
+    __syncthreads();
+    return rotated;
+}
+
+/* Sweeps until none rotates. False: they did not end. */
+template <typename T> __device__ bool diagonalise(T *a, T *vectors, struct pair_rotation *rotations, int64_t n) {
+#pragma unroll 1
+    for (int sweep = 0; sweep < SWEEPS_MOST; sweep++) {
+        bool rotated = false;
+#pragma unroll 1
+        for (int64_t round = 0; round < n + n % 2 - 1; round++) {
+            rotated |= rotate_round(a, vectors, rotations, n, round);
+        }
+        if (!__syncthreads_or(rotated)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* One triangle of the operand, as the whole matrix, scaled; the exponent goes to *exponent. False: an element is not finite. */
+template <typename T>
+__device__ bool take_symmetric(const struct spectral_arguments &p, const T *from, T *a, int *exponent) {
+    const int64_t n = p.n;
+    double most = 0;
+#pragma unroll 1
+    for (int64_t e = threadIdx.x; e < n * n; e += SPACE_THREADS) {
+        const int64_t i = e / n, j = e % n;
+        const double value = fabs((double)((p.upper ? j >= i : j <= i) ? from[e] : from[j * n + i]));
+        most = value > most || isnan(value) ? value : most;
+    }
+    most = block_greatest(most);
+    *exponent = 0;
+    if (isnan(most)) {
+        return false;
+    }
+    frexp(most, exponent);
+#pragma unroll 1
+    for (int64_t e = threadIdx.x; e < n * n; e += SPACE_THREADS) {
+        const int64_t i = e / n, j = e % n;
+        a[e] = (T)ldexp((double)((p.upper ? j >= i : j <= i) ? from[e] : from[j * n + i]), -*exponent);
+    }
+    __syncthreads();
+    return true;
+}
+
+template <typename T, bool VECTORS>
+__device__ void eigen_matrix(const struct spectral_arguments &p, char *memory, int64_t number) {
+    const int64_t n = p.n;
+    T *a = (T *)memory, *vectors = VECTORS ? (T *)(memory + p.vectors_at) : nullptr;
+    struct pair_rotation *rotations = (struct pair_rotation *)(memory + p.rotations_at);
+    int64_t *order = (int64_t *)(memory + p.order_at);
+    int exponent;
+    bool found = take_symmetric(p, (const T *)p.a + number * n * n, a, &exponent);
+    if (found) {
+        if (VECTORS) {
+            set_identity(vectors, n, n);
+        }
+        __syncthreads();
+        found = diagonalise(a, vectors, rotations, n);
+    }
+    if (!found) {
+        fill_nan<T>(p.values, number, n);
+        fill_nan<T>(p.left, number, n * n);
+        return;
+    }
+#pragma unroll 1
+    for (int64_t i = threadIdx.x; i < n; i += SPACE_THREADS) {
+        const T own = a[i * n + i];
+        int64_t rank = 0;
+#pragma unroll 1
+        for (int64_t j = 0; j < n; j++) {
+            const T other = a[j * n + j];
+            rank += other < own || (other == own && j < i);
+        }
+        order[i] = rank;
+        ((T *)p.values)[number * n + rank] = (T)ldexp((double)own, exponent);
+    }
+    __syncthreads();
+    if (VECTORS) {
+        T *out = (T *)p.left + number * n * n;
+#pragma unroll 1
+        for (int64_t e = threadIdx.x; e < n * n; e += SPACE_THREADS) {
+            out[e % n * n + order[e / n]] = vectors[e];
+        }
+    }
+}
+
+/* ---- singular values ---- */
+
+/* The operand's matrix as n rows of m, scaled; the exponent goes to *exponent. False: an element is not finite. */
+template <typename T>
+__device__ bool take_rows(const struct spectral_arguments &p, const T *from, T *rows, int *exponent) {
+    double most = 0;
+#pragma unroll 1
+    for (int64_t e = threadIdx.x; e < p.m * p.n; e += SPACE_THREADS) {
+        const double value = fabs((double)from[e]);
+        most = value > most || isnan(value) ? value : most;
+    }
+    most = block_greatest(most);
+    *exponent = 0;
+    if (isnan(most)) {
+        return false;
+    }
+    frexp(most, exponent);
+#pragma unroll 1
+    for (int64_t e = threadIdx.x; e < p.m * p.n; e += SPACE_THREADS) {
+        rows[p.across ? e : e % p.n * p.m + e / p.n] = (T)ldexp((double)from[e], -*exponent);
+    }
+    __syncthreads();
+    return true;
+}
+
+/* The sum of the squares of all elements: rows whose own sum is below a small part of it count as 0. */
+template <typename T> __device__ double negligible_square(const T *rows, int64_t count) {
+    double sum = 0;
+#pragma unroll 1
+    for (int64_t e = threadIdx.x; e < count; e += SPACE_THREADS) {
+        sum += (double)rows[e] * (double)rows[e];
+    }
+    return block_sum(sum) * epsilon<T>() * epsilon<T>() / 16;
+}
+
+/* Makes all rows orthogonal that count. False: the sweeps did not end. */
+template <typename T>
+__device__ bool orthogonalise(T *rows, T *vectors, int64_t m, int64_t n, double least_square) {
+    const double limit = epsilon<T>() * fmax(8.0, sqrt((double)m));
+    const int64_t lane = threadIdx.x % WARP;
+#pragma unroll 1
+    for (int sweep = 0; sweep < SWEEPS_MOST; sweep++) {
+        bool rotated = false;
+#pragma unroll 1
+        for (int64_t round = 0; round < n + n % 2 - 1; round++) {
+#pragma unroll 1
+            for (int64_t i = threadIdx.x / WARP; i < (n + 1) / 2; i += SPACE_THREADS / WARP) { /* a warp for each pair */
+                int64_t p, q;
+                if (!pair_rows(i, round, n, &p, &q)) {
+                    continue;
+                }
+                T *x = rows + p * m, *y = rows + q * m;
+                double a = 0, b = 0, between = 0;
+#pragma unroll 1
+                for (int64_t k = lane; k < m; k += WARP) {
+                    a += (double)x[k] * (double)x[k];
+                    b += (double)y[k] * (double)y[k];
+                    between += (double)x[k] * (double)y[k];
+                }
+                a = warp_sum(a);
+                b = warp_sum(b);
+                between = warp_sum(between);
+                if (!(fmin(a, b) > least_square) || !(fabs(between) > limit * sqrt(a) * sqrt(b))) {
+                    continue;
+                }
+                const double t = tangent(a, b, between), c = 1 / sqrt(t * t + 1);
+                rotate_rows(x, y, m, (T)c, (T)(t * c), lane, WARP);
+                if (vectors) {
+                    rotate_rows(vectors + p * n, vectors + q * n, n, (T)c, (T)(t * c), lane, WARP);
+                }
+                rotated = true;
+            }
+            __syncthreads();
+        }
+        if (!__syncthreads_or(rotated)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The left vectors: rows that count, divided by their lengths, and an orthonormal basis of what these leave over, of which the reflections that
+ * triangulate them make the identity's further columns. Element i of vector k goes to out[i · row + k · column]. */
+template <typename T>
+__device__ void write_left(const struct spectral_arguments &p, char *memory, const T *rows, const double *squares,
+                           const int64_t *order, int64_t good, T *out, int64_t row, int64_t column) {
+    const struct place<T> own = {(T *)(memory + p.basis_at), (T *)(memory + p.identity_at), (T *)(memory + p.factors_at),
+                                 nullptr,                    p.m,                           good,
+                                 p.columns};
+#pragma unroll 1
+    for (int64_t e = threadIdx.x; e < p.m * p.n; e += SPACE_THREADS) {
+        const int64_t k = e / p.m, i = e % p.m;
+        if (order[k] < good) {
+            const T element = (T)((double)rows[e] / sqrt(squares[k]));
+            own.a[i * good + order[k]] = element;
+            out[i * row + order[k] * column] = element;
+        }
+    }
+    if (good == p.columns) {
+        return;
+    }
+    set_identity(own.b, p.m, p.columns);
+    __syncthreads();
+    triangulate(own);
+#pragma unroll 1
+    for (int64_t k = good; k-- > 0;) {
+        reflect(own, k, own.b, p.columns, good);
+    }
+#pragma unroll 1
+    for (int64_t e = threadIdx.x; e < p.m * (p.columns - good); e += SPACE_THREADS) {
+        const int64_t i = e / (p.columns - good), k = good + e % (p.columns - good);
+        out[i * row + k * column] = own.b[i * p.columns + k];
+    }
+}
+
+template <typename T, bool VECTORS>
+__device__ void singular_matrix(const struct spectral_arguments &p, char *memory, int64_t number) {
+    const int64_t m = p.m, n = p.n;
+    T *rows = (T *)memory, *vectors = VECTORS ? (T *)(memory + p.vectors_at) : nullptr;
+    double *squares = (double *)(memory + p.rotations_at);
+    int64_t *order = (int64_t *)(memory + p.order_at);
+    int exponent;
+    double least_square = 0;
+    bool found = take_rows(p, (const T *)p.a + number * m * n, rows, &exponent);
+    if (found) {
+        if (VECTORS) {
+            set_identity(vectors, n, n);
+        }
+        least_square = negligible_square(rows, m * n);
+        found = orthogonalise(rows, vectors, m, n, least_square);
+    }
+    if (!found) {
+        fill_nan<T>(p.values, number, n);
+        fill_nan<T>(p.left, number, m * p.columns);
+        fill_nan<T>(p.right, number, n * n);
+        return;
+    }
+#pragma unroll 1
+    for (int64_t k = threadIdx.x / WARP; k < n; k += SPACE_THREADS / WARP) {
+        double sum = 0;
+#pragma unroll 1
+        for (int64_t i = threadIdx.x % WARP; i < m; i += WARP) {
+            sum += (double)rows[k * m + i] * (double)rows[k * m + i];
+        }
+        sum = warp_sum(sum);
+        if (threadIdx.x % WARP == 0) {
+            squares[k] = sum;
+        }
+    }
+    __syncthreads();
+    double counted = 0;
+#pragma unroll 1
+    for (int64_t k = threadIdx.x; k < n; k += SPACE_THREADS) {
+        int64_t rank = 0;
+#pragma unroll 1
+        for (int64_t j = 0; j < n; j++) {
+            rank += squares[j] > squares[k] || (squares[j] == squares[k] && j < k);
+        }
+        order[k] = rank;
+        counted += squares[k] > least_square;
+        ((T *)p.values)[number * n + rank] = (T)ldexp(sqrt(squares[k]), exponent);
+    }
+    const int64_t good = (int64_t)block_sum(counted); /* after it, all threads see the order */
+    if (VECTORS) {
+        T *left = (T *)p.left + number * m * p.columns, *right = (T *)p.right + number * n * n;
+#pragma unroll 1
+        for (int64_t e = threadIdx.x; e < n * n; e += SPACE_THREADS) {
+            const int64_t rank = order[e / n], i = e % n;
+            right[p.across ? i * n + rank : rank * n + i] = vectors[e];
+        }
+        write_left(p, memory, rows, squares, order, good, left, p.across ? (int64_t)1 : p.columns,
+                   p.across ? m : (int64_t)1);
+    }
+}
+
+template <typename T, bool VECTORS, bool SYMMETRIC>
+__global__ void __launch_bounds__(SPACE_THREADS) spectral_kernel(const __grid_constant__ struct spectral_arguments p) {
+#pragma unroll 1
+    for (int64_t number = blockIdx.x; number < p.batch; number += gridDim.x) {
+        char *memory = p.workspace + number * p.place;
+        if constexpr (SYMMETRIC) {
+            eigen_matrix<T, VECTORS>(p, memory, number);
+        } else {
+            singular_matrix<T, VECTORS>(p, memory, number);
+        }
+        __syncthreads();
+    }
+}
+
+} // namespace
+
+/* ---- the launcher ---- */
+
+static bool is_symmetric(const struct launch *launch) {
+    return launch->opcode == OP_EIGH || launch->opcode == OP_EIGVALSH;
+}
+
+static void spectral_plan(const struct launch *launch, struct spectral_arguments *p) {
+    const struct operand *a = &launch->inputs[0];
+    const int64_t size = (int64_t)dtype_size((enum dtype)launch->output.dtype);
+    p->batch = a->shape[0];
+    p->across = a->shape[1] < a->shape[2];
+    p->m = a->shape[p->across ? 2 : 1];
+    p->n = a->shape[p->across ? 1 : 2];
+    p->columns = launch->opcode == OP_SVD ? (p->across ? launch_further(launch, 2)->shape[1] : launch->output.shape[2]) : 0;
+    p->vectors_at = rounded(p->m * p->n * size);
+    p->rotations_at = p->vectors_at + rounded(p->n * p->n * size);
+    p->order_at = p->rotations_at + rounded((p->n + 1) / 2 * (int64_t)sizeof(struct pair_rotation));
+    p->basis_at = p->order_at + rounded(p->n * (int64_t)sizeof(int64_t));
+    p->factors_at = p->basis_at + (p->columns ? rounded(p->m * p->n * size) : 0);
+    p->identity_at = p->factors_at + rounded(p->n * size);
+    p->place = p->identity_at + rounded(p->m * p->columns * size);
+}
+
+static uint64_t spectral_workspace(struct device *device, const struct launch *launch) {
+    struct spectral_arguments p = {};
+    (void)device;
+    spectral_plan(launch, &p);
+    return (uint64_t)p.batch * (uint64_t)p.place;
+}
+
+/* [whether it is eigh][with vectors][f32, f64] */
+static const void *const spectral_kernels[2][2][2] = {
+    {{(const void *)spectral_kernel<float, false, false>, (const void *)spectral_kernel<double, false, false>},
+     {(const void *)spectral_kernel<float, true, false>, (const void *)spectral_kernel<double, true, false>}},
+    {{(const void *)spectral_kernel<float, false, true>, (const void *)spectral_kernel<double, false, true>},
+     {(const void *)spectral_kernel<float, true, true>, (const void *)spectral_kernel<double, true, true>}},
+};
+
+static bool spectral_walk(cuda_kernel_seen *seen, void *context) {
+    bool more = true;
+    for (int i = 0; i < 8; i++) {
+        more = more && seen(context, false, spectral_kernels[i / 4][i / 2 % 2][i % 2]);
+    }
+    return more;
+}
+
+static int spectral_run(struct cuda *cuda, struct cuda_stream *stream, const struct launch *launch,
+                        struct fault *fault) {
+    struct spectral_arguments p = {};
+    spectral_plan(launch, &p);
+    p.a = (const char *)launch->inputs[0].data;
+    p.workspace = (char *)launch->workspace;
+    p.values = (char *)launch->output.data;
+    if (launch->opcode == OP_EIGH) {
+        struct eigh_attributes attributes;
+        eigh_attributes_read(&launch->attributes, &attributes);
+        p.upper = attributes.upper;
+        p.left = (char *)launch_further(launch, 1)->data;
+    } else if (launch->opcode == OP_EIGVALSH) {
+        struct eigvalsh_attributes attributes;
+        eigvalsh_attributes_read(&launch->attributes, &attributes);
+        p.upper = attributes.upper;
+    } else if (launch->opcode == OP_SVD) {
+        p.values = (char *)launch_further(launch, 1)->data;
+        char *u = (char *)launch->output.data, *vh = (char *)launch_further(launch, 2)->data;
+        p.left = p.across ? vh : u;
+        p.right = p.across ? u : vh;
+    }
+    const bool vectors = launch->opcode == OP_EIGH || launch->opcode == OP_SVD;
+    return space_start(spectral_kernels[is_symmetric(launch)][vectors][launch->output.dtype == DTYPE_F64],
+                       space_blocks(cuda, p.batch), &p, fault, stream->stream);
+}
+
+#define SPECTRAL                                                                                                       \
+    { {.workspace = spectral_workspace}, spectral_run, spectral_walk }
+const struct cuda_kernel cuda_kernel_eigh = SPECTRAL;
+const struct cuda_kernel cuda_kernel_eigvalsh = SPECTRAL;
+const struct cuda_kernel cuda_kernel_svd = SPECTRAL;
+const struct cuda_kernel cuda_kernel_svdvals = SPECTRAL;
