@@ -12,17 +12,30 @@
 #include "client/lib/stream.h"
 #include "proto/ops/utf8.h"
 
-td_tensor *call_refuse(unsigned opcode, enum status code, const char *format, ...) {
+static td_tensor *refuse(const char *name, enum status code, const char *format, va_list arguments) {
     struct fault fault = {.code = code};
-    va_list arguments;
-    va_start(arguments, format);
     vsnprintf(fault.message, sizeof fault.message, format, arguments);
-    va_end(arguments);
-    const struct op_info *info = op_info(opcode);
     size_t bytes;
-    error_fault(&fault, info ? info->name : NULL, label_current(&bytes));
+    error_fault(&fault, name, label_current(&bytes));
     label_clear();
     return error_null();
+}
+
+td_tensor *call_refuse(unsigned opcode, enum status code, const char *format, ...) {
+    const struct op_info *info = op_info(opcode);
+    va_list arguments;
+    va_start(arguments, format);
+    td_tensor *none = refuse(info ? info->name : NULL, code, format, arguments);
+    va_end(arguments);
+    return none;
+}
+
+td_tensor *call_refuse_function(const char *function, enum status code, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    td_tensor *none = refuse(function, code, format, arguments);
+    va_end(arguments);
+    return none;
 }
 
 bool call_takes_shape(unsigned opcode, int rank, const int64_t *shape) {

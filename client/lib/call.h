@@ -24,6 +24,15 @@ int call_none(unsigned n_outputs, td_tensor **const outputs[]);
 /* Refuses a call before it enqueues anything: stores the error with the thread's label. Returns NULL. */
 td_tensor *call_refuse(unsigned opcode, enum status code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+/* The same for a function that operations make up, by the function's name. */
+td_tensor *call_refuse_function(const char *function, enum status code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Releases a tensor that only `result` was made of. */
+static inline td_tensor *made_of(td_tensor *part, td_tensor *result) {
+    td_release(part);
+    return result;
+}
 
 /* These check an argument of a call; false with the error set. A list is given as count and address. */
 bool call_takes_shape(unsigned opcode, int rank, const int64_t *shape);

@@ -2,12 +2,6 @@
 #include "client/lib/call.h"
 #include "client/lib/tensor.h"
 
-/* Releases a tensor that only `result` was made of. */
-static td_tensor *made_of(td_tensor *part, td_tensor *result) {
-    td_release(part);
-    return result;
-}
-
 static int64_t extent_of(const td_tensor *x, int axis) {
     return x && axis >= -x->type.rank && axis < x->type.rank ? x->type.shape[axis < 0 ? axis + x->type.rank : axis] : 0;
 }

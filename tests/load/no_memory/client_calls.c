@@ -106,6 +106,28 @@ static td_tensor *solved(td_device *device, td_tensor *x) {
     return td_add(td_lstsq(eye, x), td_det(eye));
 }
 
+static td_tensor *spectral(td_device *device, td_tensor *x) {
+    td_tensor *eye = td_eye(device, TD_F32, 4, 4, 0), *outputs[5];
+    td_eigh(eye, 0, &outputs[0], &outputs[1]);
+    td_svd(eye, 1, &outputs[2], &outputs[3], &outputs[4]);
+    for (size_t i = 0; i < sizeof outputs / sizeof *outputs; i++)
+        x = td_add(x, outputs[i]);
+    x = td_add(x, td_add(td_eigvalsh(eye, 1), td_svdvals(eye)));
+    return td_add(td_pinv(x, -1), td_cast(td_matrix_rank(x, -1), TD_F32));
+}
+
+/* Sums of products that the client plans; 4 by 4 again. */
+static td_tensor *contracted(td_tensor *x) {
+    td_tensor *row = td_slice(x, 0, 0, 1, 1), *vector = td_reshape(row, TD_SHAPE(4)), *three = td_slice(x, 1, 0, 3, 1);
+    td_tensor *y = td_einsum("ij,jk,kl,ii,m->il", 5, (td_tensor *[]){x, td_transpose(x), x, x, vector});
+    y = td_add(y, td_tensordot(x, y, 1, NULL, NULL));
+    y = td_add(y, td_add(td_outer(vector, vector), td_vecdot(x, vector, -1)));
+    y = td_add(y, td_add(td_trace(x, 1), td_slice(td_kron(x, vector), 1, 0, 4, 1)));
+    y = td_add(td_slice(y, 1, 0, 3, 1), td_cross(three, td_slice(y, 1, 0, 3, 1), -1));
+    y = td_add(td_matrix_power(x, 3), td_matrix_norm(y, TD_MATRIX_NORM_INF, 1));
+    return td_add(y, td_matrix_norm(x, TD_MATRIX_NORM_NUCLEAR, 0));
+}
+
 static td_tensor *scanned(td_tensor *x) {
     td_tensor *y = td_add(td_cumulative_sum(x, 0, 0), td_slice(td_cumulative_prod(x, 1, 1), 1, 1, 5, 1));
     td_tensor *values, *at;
@@ -225,7 +247,8 @@ static td_tensor *operations(td_device *device, float *values, size_t n) {
     td_tensor *kept = td_keep(composed(
         device,
         optimised(device, normalised(convolved(moved(
-                              device, solved(device, scanned(reduced(elementwise(td_add(x, created(device))))))))))));
+                              device, contracted(spectral(device, solved(device, scanned(reduced(elementwise(td_add(
+                                                                                     x, created(device))))))))))))));
     td_tensor *sum = td_add(many(device, kept), td_max(large, TD_ALL_AXES, 0));
     td_release(large);
     return sum;
