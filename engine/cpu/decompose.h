@@ -39,6 +39,7 @@ struct phase {
 struct spectral_plan {
     bool vectors;
     int64_t panel, panels; /* columns of a step of the reduction */
+    int64_t reflected;     /* reflections that are applied in a step */
     int64_t rows;          /* of a block of vectors */
     int64_t square_at, state_at, scratch_at, values_at, beside_at, order_at, tau_at[2], panel_at[2], packed_at[2],
         rotations_at[2], sweeps_at[2];

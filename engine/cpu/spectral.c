@@ -12,6 +12,7 @@
 #include <math.h>
 
 #include "engine/cpu/decompose.h"
+#include "engine/cpu/sweep.h"
 
 enum {
     PANEL_MOST = 32,  /* columns that LAPACK reduces at a time */
@@ -257,12 +258,12 @@ static bool identity(const struct place *place, int64_t index) {
     return true;
 }
 
-/* Applies the reflections of a panel, the last panel first, whose vectors begin `below` rows under the diagonal, or for RIGHT behind it. */
+/* Applies some reflections, the last ones first, whose vectors begin `below` rows under the diagonal, or for RIGHT behind it. */
 static bool make_vectors(const struct place *place, int64_t index, int side, int64_t below) {
     const struct job *job = place->job;
     const struct spectral_plan *plan = &job->spectral;
-    int64_t j = (plan->panels - 1 - index) * plan->panel, first = j + below, left = job->n - first;
-    int64_t b = least(plan->panel, left);
+    int64_t steps = divided_up(job->n, plan->reflected), j = (steps - 1 - index) * plan->reflected;
+    int64_t first = j + below, left = job->n - first, b = least(plan->reflected, left);
     if (b <= 0) {
         return true;
     }
@@ -321,23 +322,7 @@ static bool pack_right(const struct place *place, int64_t index) {
     return pack(place, index, RIGHT);
 }
 
-/* ---- rotations ---- */
-
-struct rotation {
-    double c, s, r;
-};
-
-/* c · x + s · y = r, and c · y - s · x = 0. The diagonals are scaled, so squares that underflow do not count. */
-static inline struct rotation rotation_of(double x, double y) {
-    double r = sqrt(x * x + y * y);
-    return r > 0 ? (struct rotation){x / r, y / r, r} : (struct rotation){1, 0, 0};
-}
-
-/* The part of the diagonals that a sweep runs along, from its beginning on: element i is at[i · step]. */
-struct diagonals {
-    int64_t n, step;
-    double *d, *e;
-};
+/* ---- iteration ---- */
 
 static struct diagonals active_part(const struct place *place) {
     const struct state *state = state_of(place);
@@ -346,118 +331,6 @@ static struct diagonals active_part(const struct place *place) {
     return state->upwards ? (struct diagonals){n, -1, values + state->high, beside + state->high - 1}
                           : (struct diagonals){n, 1, values + state->low, beside + state->low};
 }
-
-/* Where the rotations of the next sweep are collected: i of them so far. */
-static void collect(const struct job *job, char *rotations, int64_t i, struct rotation rotation) {
-    if (rotations) {
-        number_set(job, rotations + 2 * i * job->size, rotation.c);
-        number_set(job, rotations + (2 * i + 1) * job->size, rotation.s);
-    }
-}
-
-/* A sweep of QR iteration; its rotations make G · T · Gᵀ. */
-static void sweep_symmetric(const struct job *job, const struct diagonals *t, char *rotations) {
-    double *d = t->d, *e = t->e;
-    int64_t n = t->n, step = t->step;
-    double a = d[(n - 2) * step], b = d[(n - 1) * step], side = e[(n - 2) * step], half = (a - b) / 2;
-    double root = sqrt(half * half + side * side);
-    double shift = root > 0 ? b - side * (side / (half + copysign(root, half))) : b;
-    double x = d[0] - shift, z = e[0];
-    for (int64_t i = 0; i + 1 < n; i++, d += step, e += step) {
-        struct rotation g = rotation_of(x, z);
-        if (i > 0) {
-            e[-step] = g.r;
-        }
-        double turn = (d[0] - d[step]) * g.s - 2 * g.c * e[0];
-        d[0] -= g.s * turn;
-        d[step] += g.s * turn;
-        e[0] = -g.c * turn - e[0];
-        collect(job, rotations, i, g);
-        if (i + 2 < n) {
-            x = e[0];
-            z = g.s * e[step];
-            e[step] *= g.c;
-        }
-    }
-}
-
-/* The least singular value of an upper triangle of two rows. */
-static double least_of_two(double f, double g, double h) {
-    double least = fmin(fabs(f), fabs(h)), most = fmax(fabs(f), fabs(h)), side = fabs(g);
-    if (least == 0) {
-        return 0;
-    }
-    double sum = 1 + least / most, difference = (most - least) / most, third = side / most;
-    double product = third * third;
-    return least * (2 / (sqrt(sum * sum + product) + sqrt(difference * difference + product)));
-}
-
-/* A sweep of Golub's and Kahan's iteration. */
-static void sweep_shifted(const struct job *job, const struct diagonals *b, double shift, char *left, char *right) {
-    double *d = b->d, *e = b->e;
-    int64_t n = b->n, step = b->step;
-    double x = (fabs(d[0]) - shift) * (copysign(1, d[0]) + shift / d[0]), z = e[0];
-    for (int64_t i = 0; i + 1 < n; i++, d += step, e += step) {
-        struct rotation g = rotation_of(x, z);
-        if (i > 0) {
-            e[-step] = g.r;
-        }
-        x = g.c * d[0] + g.s * e[0];
-        e[0] = g.c * e[0] - g.s * d[0];
-        z = g.s * d[step];
-        d[step] *= g.c;
-        collect(job, right, i, g);
-        g = rotation_of(x, z);
-        d[0] = g.r;
-        x = g.c * e[0] + g.s * d[step];
-        d[step] = g.c * d[step] - g.s * e[0];
-        if (i + 2 < n) {
-            z = g.s * e[step];
-            e[step] *= g.c;
-        } else {
-            e[0] = x;
-        }
-        collect(job, left, i, g);
-    }
-}
-
-/* Demmel's and Kahan's sweep: a zero in the diagonal makes one at its end. */
-static void sweep_unshifted(const struct job *job, const struct diagonals *b, char *left, char *right) {
-    double *d = b->d, *e = b->e;
-    int64_t n = b->n, step = b->step;
-    struct rotation first = {1, 0, 0}, second = {1, 0, 0};
-    for (int64_t i = 0; i + 1 < n; i++, d += step, e += step) {
-        first = rotation_of(d[0] * first.c, e[0]);
-        if (i > 0) {
-            e[-step] = second.s * first.r;
-        }
-        second = rotation_of(second.c * first.r, d[step] * first.s);
-        d[0] = second.r;
-        collect(job, right, i, first);
-        collect(job, left, i, second);
-    }
-    double last = d[0] * first.c;
-    d[0] = last * second.c;
-    e[-step] = last * second.s;
-}
-
-static void sweep_general(const struct job *job, const struct diagonals *b, char *left, char *right) {
-    double smallest = INFINITY, greatest = 0;
-    for (int64_t i = 0; i < b->n; i++) {
-        smallest = fmin(smallest, fabs(b->d[i * b->step]));
-        greatest = fmax(greatest, fabs(b->d[i * b->step]));
-        greatest = i + 1 < b->n ? fmax(greatest, fabs(b->e[i * b->step])) : greatest;
-    }
-    int64_t end = (b->n - 2) * b->step;
-    double shift = least_of_two(b->d[end], b->e[end], b->d[end + b->step]), ratio = shift / fabs(b->d[0]);
-    if (smallest <= 0x1p-52 * greatest || ratio * ratio < 0x1p-53) {
-        sweep_unshifted(job, b, left, right);
-    } else {
-        sweep_shifted(job, b, shift, left, right);
-    }
-}
-
-/* ---- iteration ---- */
 
 /* Whether the element beside the diagonal at i may be taken for 0. */
 static bool negligible(const struct place *place, int64_t i) {
@@ -515,9 +388,10 @@ static bool collect_sweeps(const struct place *place) {
             *sweep = (struct cpu_sweep){state->upwards ? state->high : state->low, b.n - 1, b.step, rotations[side]};
         }
         if (is_svd(job)) {
-            sweep_general(job, &b, rotations[state->upwards ? RIGHT : LEFT], rotations[state->upwards ? LEFT : RIGHT]);
+            sweep_general(job->wide, &b, rotations[state->upwards ? RIGHT : LEFT],
+                          rotations[state->upwards ? LEFT : RIGHT]);
         } else {
-            sweep_symmetric(job, &b, rotations[LEFT]);
+            sweep_symmetric(job->wide, &b, rotations[LEFT]);
         }
         done += b.n;
         state->rotations += plan->vectors ? b.n - 1 : 0;
@@ -717,8 +591,14 @@ static bool scatter_left(const struct place *place, int64_t index) {
 
 /* ---- the plan ---- */
 
-/* Panels from the shape alone. LAPACK's products with a vector read the whole rest of the matrix for each column, so they go at memory's rate;
- * that is why a multiplication counts for 16. */
+/* Columns of a panel. For each column LAPACK multiplies the whole rest of the matrix by a vector, at memory's rate, and for a general matrix its
+ * transpose, too; so a multiplication counts for 16, or for 64. */
+static int64_t panel_extent(const struct job *job) {
+    double n = (double)job->n, wanted = STEP_WORK / ((is_svd(job) ? 64 : 16) * n * n);
+    int64_t panel = wanted < 2 ? 2 : wanted < PANEL_MOST ? (int64_t)wanted : PANEL_MOST;
+    return least(panel, job->n);
+}
+
 void spectral_init(struct job *job) {
     struct spectral_plan *plan = &job->spectral;
     int opcode = job->launch->opcode;
@@ -727,8 +607,9 @@ void spectral_init(struct job *job) {
     }
     double n = (double)job->n;
     plan->vectors = opcode == OP_EIGH || opcode == OP_SVD;
-    plan->panel = step_extent(16 * n * n, job->n, PANEL_MOST);
+    plan->panel = panel_extent(job);
     plan->panels = plan->panel ? divided_up(job->n, plan->panel) : 0;
+    plan->reflected = step_extent(4 * n * n, job->n, PANEL_MOST);
     plan->rows = CPU_ROTATE_BYTES / job->size;
     if (plan->vectors) {
         const struct operand *left =
@@ -740,13 +621,13 @@ void spectral_init(struct job *job) {
 
 static void phases_right(struct job *job, int64_t copies) {
     job_phase(job, identity, copies);
-    job_phase(job, make_right, job->spectral.panels);
+    job_phase(job, make_right, divided_up(job->n, job->spectral.reflected));
     job_phase(job, pack_right, copies);
 }
 
 static void phases_left(struct job *job, int64_t copies) {
     job_phase(job, identity, copies);
-    job_phase(job, is_svd(job) ? make_left : make_symmetric, job->spectral.panels);
+    job_phase(job, is_svd(job) ? make_left : make_symmetric, divided_up(job->n, job->spectral.reflected));
     job_phase(job, pack_left, copies);
 }
 
@@ -765,7 +646,7 @@ void spectral_phases(struct job *job) {
         job_phase(job, take_triangle, copies);
     }
     job_phase(job, svd ? reduce_general : reduce_symmetric, plan->panels);
-    if (plan->vectors) {
+    if (plan->vectors && job->n > 0) {
         phases_left(job, copies);
         if (svd) {
             phases_right(job, copies);
