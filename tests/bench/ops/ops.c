@@ -72,6 +72,12 @@ static void open_oblong(struct ops_case *at) {
     at->x[1] = numbers(at, TD_SHAPE(500, 200), -1, 1);
 }
 
+/* Ten square matrices. */
+static void open_ten(struct ops_case *at) {
+    int64_t side = (int64_t)sqrt((double)at->n / 10);
+    at->x[0] = numbers(at, TD_SHAPE(10, side, side), -1, 1);
+}
+
 /* ---- rows ---- */
 
 #define RUN(name, expression)                                                                                          \
@@ -84,13 +90,15 @@ static void open_oblong(struct ops_case *at) {
 /* X(name): functions of one tensor, and of two. */
 #define UNARY(X)                                                                                                       \
     X(negative)                                                                                                        \
-    X(abs) X(exp) X(log) X(sqrt) X(tanh) X(sigmoid) X(relu) X(erf) X(sin) X(cos) X(tan) X(asin) X(acos) X(atan)        \
-        X(sinh) X(cosh) X(asinh) X(atanh) X(exp2) X(expm1) X(log1p) X(log2) X(log10) X(erfc) X(square) X(rsqrt)        \
-            X(reciprocal) X(floor) X(round) X(sign) X(isnan) X(gelu) X(silu) X(hardswish) X(mish)
+    X(abs)                                                                                                             \
+    X(exp) X(log) X(sqrt) X(tanh) X(sigmoid) X(relu) X(erf) X(sin) X(cos) X(tan) X(asin) X(acos) X(atan) X(sinh)       \
+        X(cosh) X(asinh) X(atanh) X(exp2) X(expm1) X(log1p) X(log2) X(log10) X(erfc) X(square) X(rsqrt) X(reciprocal)  \
+            X(floor) X(round) X(sign) X(isnan) X(gelu) X(silu) X(hardswish) X(mish)
 #define BINARY(X)                                                                                                      \
     X(add)                                                                                                             \
-    X(subtract) X(multiply) X(divide) X(pow) X(maximum) X(minimum) X(equal) X(less) X(atan2) X(hypot) X(logaddexp)     \
-        X(fmod) X(remainder) X(floor_divide) X(copysign)
+    X(subtract)                                                                                                        \
+    X(multiply) X(divide) X(pow) X(maximum) X(minimum) X(equal) X(less) X(atan2) X(hypot) X(logaddexp) X(fmod)         \
+        X(remainder) X(floor_divide) X(copysign)
 #define RUN_UNARY(name) RUN(name, td_##name(x[0]))
 #define RUN_BINARY(name) RUN(name, td_##name(x[0], x[1]))
 UNARY(RUN_UNARY)
@@ -121,13 +129,35 @@ BINARY(RUN_BINARY)
     X(tril, "tril", square, td_tril(x[0], 0))                                                                          \
     X(matmul, "matmul", square, td_matmul(x[0], x[1]))                                                                 \
     X(matmul_vector, "matrix times vector", vector_of_matrix, td_matmul(x[0], x[1]))                                   \
-    X(matmul_oblong, "1000 × 500 times 500 × 200", oblong, td_matmul(x[0], x[1]))
+    X(matmul_oblong, "1000 × 500 times 500 × 200", oblong, td_matmul(x[0], x[1]))                                      \
+    X(eigh, "eigh", square, eigh(x[0]))                                                                                \
+    X(eigh_ten, "eigh of ten", ten, eigh(x[0]))                                                                        \
+    X(eigvalsh_ten, "eigvalsh of ten", ten, td_eigvalsh(x[0], 0))                                                      \
+    X(svd, "svd", square, svd(x[0]))                                                                                   \
+    X(svd_ten, "svd of ten", ten, svd(x[0]))                                                                           \
+    X(svdvals_ten, "svdvals of ten", ten, td_svdvals(x[0]))
 
 static td_tensor *transposed(td_tensor *x) {
     td_tensor *view = td_transpose(x), *copy = view ? td_copy(view) : NULL;
     td_release(view);
     return copy;
 }
+
+static td_tensor *eigh(td_tensor *x) {
+    td_tensor *values, *vectors;
+    td_eigh(x, 0, &values, &vectors);
+    td_release(vectors);
+    return values;
+}
+
+static td_tensor *svd(td_tensor *x) {
+    td_tensor *u, *values, *vh;
+    td_svd(x, 0, &u, &values, &vh);
+    td_release(u);
+    td_release(vh);
+    return values;
+}
+
 #define RUN_OTHER(id, name, operands, expression) RUN(id, expression)
 OTHERS(RUN_OTHER)
 

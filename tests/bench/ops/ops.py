@@ -20,6 +20,11 @@ DTYPES["sum"] = ["f32", "f64", "bf16", "i32", "u8"]
 DTYPES["cast to f32"] = ["bf16", "f16", "i32"]
 DTYPES["argmax of rows"] = ["f32", "i32"]
 ONLY = {"matrix times vector": [10_000_000], "1000 × 500 times 500 × 200": [1], "matmul": [1024, 1 << 16, 1 << 20, 1 << 22]}
+for row in ("eigh", "svd"):
+    ONLY[row] = [1_000_000]
+for row in ("eigh of ten", "eigvalsh of ten", "svd of ten", "svdvals of ten"):
+    ONLY[row] = [25_000, 2_500_000]
+DTYPES.update({row: ["f32", "f64"] for row in ONLY if row.startswith(("eig", "svd"))})
 
 
 class Asked:

@@ -53,6 +53,13 @@ class Library:
     def other(self, name, x):
         raise Missing(f"no {name}")
 
+    def spectral(self, name):
+        """The function of a matrix for "eigh", "svd of ten" and so on; None: it is another row."""
+        linalg = self.module.linalg
+        return {"eigh": lambda a: linalg.eigh(a)[0], "eigvalsh": linalg.eigvalsh,
+                "svd": lambda a: linalg.svd(a, full_matrices=False)[1],
+                "svdvals": getattr(linalg, "svdvals", None)}.get(name.split()[0])
+
 
 def operands(name, n):
     """(shape, low, high) of each operand, as ops.c has them; positions have low and high None."""
@@ -63,6 +70,8 @@ def operands(name, n):
         return [((n // 100, 100), -1, 1), ((100,), -1, 1)]
     if name == "1000 × 500 times 500 × 200":
         return [((1000, 500), -1, 1), ((500, 200), -1, 1)]
+    if name.endswith("of ten"):
+        return [((10, math.isqrt(n // 10), math.isqrt(n // 10)), -1, 1)]
     return [((side, side), -1, 1)] * 2 + ([((side,), None, None)] if name in ("take of rows", "scatter_add of rows") else [])
 
 
@@ -97,6 +106,9 @@ class NumPy(Library):
         }.get(name)
         if found is None and ("matmul" in name or "times" in name):
             found = lambda: x[0] @ x[1]
+        spectral = self.spectral(name)
+        if spectral:
+            found = lambda: spectral(x[0])
         return found or super().other(name, x)
 
     def added(self, x):
@@ -140,6 +152,9 @@ class PyTorch(Library):
         }.get(name)
         if found is None and ("matmul" in name or "times" in name):
             found = lambda: x[0] @ x[1]
+        spectral = self.spectral(name)
+        if spectral:
+            found = lambda: spectral(x[0])
         return found or super().other(name, x)
 
 
@@ -180,6 +195,9 @@ class JAX(Library):
             function = self.function(name)
         elif "matmul" in name or "times" in name:
             function = jnp.matmul
+        elif self.spectral(name):
+            of_matrix = self.spectral(name)
+            function = lambda a, *_: of_matrix(a)
         else:
             function = functions.get(name) or self.other(name, x)
         compiled = self.jax.jit(function)
