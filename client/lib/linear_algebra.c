@@ -87,7 +87,7 @@ static bool dot_axes(td_tensor *const x[2], int count, const int64_t *const give
         if (count < 0 || count > rank || !given[0] != !given[1]) {
             call_refuse_function("tensordot", STATUS_INVALID_ARGUMENT,
                                  !given[0] == !given[1] ? "%d axes, and operand %d has rank %d"
-                                                      : "%d axes, operand %d has rank %d, and one list is NULL",
+                                                        : "%d axes, operand %d has rank %d, and one list is NULL",
                                  count, i, rank);
             return false;
         }
