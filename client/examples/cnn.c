@@ -275,9 +275,9 @@ static td_tensor *train_step(struct network *net, td_tensor *images, td_tensor *
     td_tensor *gradients[PARAMETERS];
     int64_t batch = td_tensor_shape(images)[0];
     td_tensor *scores = forward(net, images, passed);
-    td_tensor *loss = td_mean(td_cross_entropy(scores, classes, 0, -100), TD_ALL_AXES, 0);
-    td_tensor *each = td_full(td_tensor_device(images), TD_F32, TD_SHAPE(batch), 1.0 / (double)batch);
-    td_tensor *gradient = td_cross_entropy_grad(each, scores, classes, 0, -100);
+    td_tensor *loss = td_cross_entropy(scores, classes, NULL, -100, TD_REDUCTION_MEAN, 0);
+    td_tensor *one = td_full(td_tensor_device(images), TD_F32, TD_SCALAR, 1);
+    td_tensor *gradient = td_cross_entropy_grad(one, scores, classes, NULL, -100, TD_REDUCTION_MEAN, 0);
     for (int i = LAYERS - 1; i >= 0; i--) {
         if (td_tensor_rank(passed[i].active) == 4 && td_tensor_rank(gradient) == 2) {
             const int64_t *shape = td_tensor_shape(passed[i].active);

@@ -323,6 +323,54 @@ td_tensor *td_bincount(td_tensor *x, td_tensor *weights, int64_t length) {
     return made_of(one, result);
 }
 
+td_tensor *td_embedding(td_tensor *weight, td_tensor *indices) {
+    int64_t shape[TD_RANK_MAX + 1];
+    if (!weight || !indices)
+        return td_take(weight, indices, 0);
+    int rank = indices->type.rank;
+    if (weight->type.rank != 2 || rank == TD_RANK_MAX)
+        return call_refuse(OP_TAKE, STATUS_SHAPE, "the weight has rank %d and the indices %d, not 2 and at most %d",
+                           weight->type.rank, rank, TD_RANK_MAX - 1);
+    for (int i = 0; i < rank; i++)
+        shape[i] = indices->type.shape[i];
+    shape[rank] = weight->type.shape[1];
+    td_tensor *flat = td_reshape(indices, TD_SHAPE(-1)), *rows = flat ? td_take(weight, flat, 0) : NULL;
+    td_release(flat);
+    return rows ? made_of(rows, td_reshape(rows, rank + 1, shape)) : NULL;
+}
+
+/* The gradient without the elements whose index is `padding`. */
+static td_tensor *unpadded(td_tensor *gradient, td_tensor *indices, int64_t padding) {
+    td_tensor *index = td_full_int(gradient->device, (td_dtype)indices->type.dtype, TD_SCALAR, padding);
+    td_tensor *places = index ? td_equal(indices, index) : NULL;
+    td_tensor *mask = places ? td_expand_dims(places, -1) : NULL;
+    td_tensor *result = mask ? td_masked_fill(gradient, mask, 0) : NULL;
+    td_release(index);
+    td_release(places);
+    return made_of(mask, result);
+}
+
+td_tensor *td_embedding_grad(td_tensor *gradient, td_tensor *indices, int64_t rows, int64_t padding_index) {
+    if (!gradient || !indices)
+        return td_scatter_add(gradient, indices, gradient, 0);
+    int rank = gradient->type.rank;
+    if (rank != indices->type.rank + 1)
+        return call_refuse(OP_SCATTER_ADD, STATUS_SHAPE,
+                           "the gradient has rank %d and the indices %d, which is not one less", rank,
+                           indices->type.rank);
+    int64_t width = gradient->type.shape[rank - 1];
+    td_tensor *given = padding_index < 0 ? gradient : unpadded(gradient, indices, padding_index);
+    td_tensor *none = td_full(gradient->device, (td_dtype)gradient->type.dtype, TD_SHAPE(rows, width), 0);
+    td_tensor *values = given ? td_reshape(given, TD_SHAPE(type_elements(&indices->type), width)) : NULL;
+    td_tensor *places = td_reshape(indices, TD_SHAPE(-1, 1));
+    td_tensor *result = none && values && places ? td_scatter_add(none, places, values, 0) : NULL;
+    if (given != gradient)
+        td_release(given);
+    td_release(none);
+    td_release(values);
+    return made_of(places, result);
+}
+
 /* ---- equal elements ---- */
 
 int td_unique(td_tensor *x, td_tensor **values, td_tensor **indices, td_tensor **inverse, td_tensor **counts,

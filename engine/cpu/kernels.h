@@ -155,6 +155,27 @@ struct cpu_sweep {
 enum { CPU_ROTATE_BYTES = 128 };
 typedef void cpu_rotate_function(void *columns, const struct cpu_sweep *sweeps, int64_t n);
 
+/* n elements of a loss (engine/device/loss.h): the sum of the losses; each of them; the gradient by x, with a gradient by each loss, or where that is
+ * NULL one factor for all. */
+struct cpu_loss {
+    double (*sum)(int64_t n, const void *const *in, double delta);
+    void (*each)(int64_t n, const void *const *in, double delta, void *out);
+    void (*back)(int64_t n, const void *const *in, double delta, const void *gradient, double factor, void *out);
+};
+
+/* Passes over n scores of a row of attention, in place. add: a mask that is added; hide: keys that are not seen become -inf. exponentials: of their
+ * distances from `shift`, and their sum. scale: of any numbers. slopes: in place of the gradients by the parts of softmax those by the
+ * scores, part · (gradient - shift) · factor. */
+struct cpu_attention {
+    void (*add)(int64_t n, void *scores, const void *mask, int64_t stride);
+    void (*hide)(int64_t n, void *scores, const uint8_t *seen, int64_t stride);
+    double (*maximum)(int64_t n, const void *scores);
+    double (*exponentials)(int64_t n, void *scores, double shift);
+    void (*scale)(int64_t n, void *values, double factor);
+    double (*dot)(int64_t n, const void *a, const void *b);
+    void (*slopes)(int64_t n, void *gradients, const void *parts, double shift, double factor);
+};
+
 /* c[rows][columns] += a[rows][depth] · b[depth][columns], packed, c with row length c_stride: modulo 2^32 or 2^64, or
  * as truth values in uint32_t. */
 typedef void cpu_product_function(int64_t rows, int64_t columns, int64_t depth, const void *a, const void *b, void *c,
@@ -193,6 +214,8 @@ struct cpu_kernels {
     const struct cpu_normalisation *normalisation;
     cpu_optimiser_function *const *optimiser; /* by enum optimiser_way, of f32 and then of f64 */
     cpu_rotate_function *rotate_f32, *rotate_f64;
+    const struct cpu_attention *attention;    /* f32, f64 */
+    const struct cpu_loss *loss;              /* by enum loss_way, of f32 and then of f64 */
     cpu_product_function *product_u32, *product_u64, *product_bool;
     /* Copies past the caches to an address aligned to 64; bytes are a multiple of 64. */
     void (*stream)(void *to, const void *from, size_t bytes);

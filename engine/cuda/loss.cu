@@ -1,20 +1,23 @@
-/* Cross-entropy and its gradient: a warp for each row of scores. A second kernel, of one block, looks for a wrong target and reports the one at
- * the smallest position. */
+/* Losses of rows of scores and their gradients: a warp for each row. Before it a kernel of one block looks for a wrong target, reports the one at
+ * the smallest position, and adds up the targets' weights; after it another one adds up the sums of the blocks. All sums have one order. */
 #include "engine/cuda/cuda.h"
 #include "engine/cuda/space.h"
+#include "engine/device/loss.h"
 
 namespace {
 
 enum { WARP = 32, WARPS = SPACE_THREADS / WARP };
 
 struct loss_arguments {
-    const void *scores, *gradient;
+    const void *scores, *gradient, *probabilities, *weight; /* NULL: there is none */
     const int64_t *targets;
     void *out;
     struct report *report;
+    double *sums; /* workspace: the weight of all targets, and the loss of each block; NULL: there is none */
     int64_t rows, classes, inner; /* scores [outer, classes, inner]; rows: outer · inner */
-    int64_t ignored;
+    int64_t ignored, blocks;
     double smoothing;
+    bool plain, reduced, mean; /* the scores are logarithms; the losses are added up; and divided */
 };
 
 template <class T> __device__ __forceinline__ T warp_sum(T x) {
@@ -32,6 +35,21 @@ template <class T> __device__ __forceinline__ T warp_greatest(T x) {
     return x;
 }
 
+/* The sum of one number of each thread; thread 0 gets it. */
+__device__ __forceinline__ double block_total(double x) {
+    __shared__ double parts[WARPS];
+    x = warp_sum(x);
+    if (threadIdx.x % WARP == 0) {
+        parts[threadIdx.x / WARP] = x;
+    }
+    __syncthreads();
+    double all = 0;
+    for (int i = 0; i < WARPS; i++) {
+        all += parts[i];
+    }
+    return all;
+}
+
 __device__ __forceinline__ float exponential(float x) {
     return expf(x);
 }
@@ -39,67 +57,107 @@ __device__ __forceinline__ double exponential(double x) {
     return exp(x);
 }
 
+template <class T> __device__ __forceinline__ double weight_of(const loss_arguments &p, int64_t c) {
+    return p.weight ? (double)((const T *)p.weight)[c] : 1;
+}
+
+/* What the loss multiplies -log_softmax of a class by; `wanted`: the row's probabilities. */
+template <class T>
+__device__ __forceinline__ double factor_of(const loss_arguments &p, const T *wanted, int64_t target, int64_t c) {
+    const double own = wanted ? (double)wanted[c * p.inner] : c == target ? 1 : 0;
+    return weight_of<T>(p, c) * (p.smoothing > 0 ? (1 - p.smoothing) * own + p.smoothing / (double)p.classes : own);
+}
+
 template <class T, bool back>
 __global__ void __launch_bounds__(SPACE_THREADS) loss_kernel(const __grid_constant__ struct loss_arguments p) {
     const int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP;
-    const double smoothing = p.smoothing, each = smoothing / (double)p.classes;
+    const bool single = !p.probabilities && !(p.smoothing > 0); /* only the target has a factor */
+    const double scale = back && p.mean ? 1 / (p.targets ? p.sums[0] : (double)p.rows) : 1;
+    double total = 0;
     /* All lanes of a warp have the same row, so none is missing when they exchange values. */
     for (int64_t row = (int64_t)blockIdx.x * WARPS + warp; row < p.rows; row += (int64_t)gridDim.x * WARPS) {
-        const int64_t outer = row / p.inner, inner = row - outer * p.inner, target = p.targets[row];
-        const T *x = (const T *)p.scores + outer * p.classes * p.inner + inner;
-        const bool counts = target != p.ignored && (uint64_t)target < (uint64_t)p.classes;
+        const int64_t outer = row / p.inner, inner = row - outer * p.inner, target = p.targets ? p.targets[row] : 0;
+        const int64_t at = outer * p.classes * p.inner + inner;
+        const T *x = (const T *)p.scores + at, *wanted = p.probabilities ? (const T *)p.probabilities + at : NULL;
+        const bool counts = !p.targets || (target != p.ignored && (uint64_t)target < (uint64_t)p.classes);
         T greatest = -(T)INFINITY;
-        double all = 0, exponentials = 0;
-        for (int64_t i = lane; i < p.classes; i += WARP) {
-            const T value = x[i * p.inner];
-            greatest = value > greatest ? value : greatest;
-            all += (double)value;
-        }
-        greatest = warp_greatest(greatest);
-        for (int64_t i = lane; i < p.classes; i += WARP) {
-            exponentials += (double)exponential(x[i * p.inner] - greatest);
-        }
-        exponentials = warp_sum(exponentials);
-        if (back) {
-            T *out = (T *)p.out + outer * p.classes * p.inner + inner;
-            const double gradient = (double)((const T *)p.gradient)[row];
+        double factors = 0, exponentials = 0;
+        if (!p.plain) {
             for (int64_t i = lane; i < p.classes; i += WARP) {
-                const double part = (double)exponential(x[i * p.inner] - greatest) / exponentials;
-                const double wanted = i == target ? 1 - smoothing + each : each;
-                out[i * p.inner] = counts ? (T)(gradient * (part - wanted)) : (T)0;
+                const T value = x[i * p.inner];
+                greatest = value > greatest ? value : greatest;
+                factors += single ? 0 : factor_of(p, wanted, target, i);
             }
-        } else {
-            all = warp_sum(all);
-            if (lane == 0) {
-                const double logarithm = log(exponentials), shift = (double)greatest;
-                const double own = counts ? logarithm - ((double)x[target * p.inner] - shift) : 0;
-                const double mean = logarithm - (all / (double)p.classes - shift);
-                const double loss = smoothing > 0 ? (1 - smoothing) * own + smoothing * mean : own;
-                ((T *)p.out)[row] = counts ? (T)loss : (T)0;
+            greatest = warp_greatest(greatest);
+            for (int64_t i = lane; i < p.classes; i += WARP) {
+                exponentials += (double)exponential(x[i * p.inner] - greatest);
             }
+            exponentials = warp_sum(exponentials);
+            factors = single ? (counts ? weight_of<T>(p, target) : 0) : warp_sum(factors);
+        }
+        if (back) {
+            T *out = (T *)p.out + at;
+            const double gradient = (double)((const T *)p.gradient)[p.reduced ? 0 : row] * scale;
+            for (int64_t i = lane; i < p.classes; i += WARP) {
+                const double part =
+                    p.plain ? 0 : factors * ((double)exponential(x[i * p.inner] - greatest) / exponentials);
+                out[i * p.inner] = counts ? (T)(gradient * (part - factor_of(p, wanted, target, i))) : (T)0;
+            }
+            continue;
+        }
+        double loss = 0;
+        const double logarithm = p.plain ? 0 : log(exponentials), shift = p.plain ? 0 : (double)greatest;
+        if (counts && single) {
+            loss = weight_of<T>(p, target) * (logarithm - ((double)x[target * p.inner] - shift));
+        } else if (counts) {
+            for (int64_t i = lane; i < p.classes; i += WARP) {
+                loss += factor_of(p, wanted, target, i) * (logarithm - ((double)x[i * p.inner] - shift));
+            }
+        }
+        loss = single ? loss : warp_sum(loss);
+        if (lane == 0) {
+            total += loss;
+            if (!p.reduced) {
+                ((T *)p.out)[row] = (T)loss;
+            }
+        }
+    }
+    if (!back && p.reduced) {
+        total = block_total(total);
+        if (threadIdx.x == 0) {
+            p.sums[1 + blockIdx.x] = total;
         }
     }
 }
 
+template <class T>
 __global__ void __launch_bounds__(SPACE_THREADS) loss_check(const __grid_constant__ struct loss_arguments p) {
     __shared__ unsigned long long smallest;
     const unsigned long long none = ~0ull;
     unsigned long long bad = none;
+    double weights = 0;
     if (threadIdx.x == 0) {
         smallest = none;
     }
     __syncthreads();
     for (int64_t row = threadIdx.x; row < p.rows; row += SPACE_THREADS) {
         const int64_t target = p.targets[row];
-        if (target != p.ignored && (uint64_t)target >= (uint64_t)p.classes) {
+        if (target == p.ignored) {
+            continue;
+        }
+        if ((uint64_t)target < (uint64_t)p.classes) {
+            weights += weight_of<T>(p, target);
+        } else if (bad == none) {
             bad = (unsigned long long)row;
-            break;
         }
     }
     if (bad != none) {
         atomicMin(&smallest, bad);
     }
-    __syncthreads();
+    weights = block_total(weights);
+    if (threadIdx.x == 0 && p.sums) {
+        p.sums[0] = weights;
+    }
     if (threadIdx.x == 0 && smallest != none) {
         p.report->value = p.targets[smallest];
         p.report->position = (int64_t)smallest;
@@ -109,47 +167,89 @@ __global__ void __launch_bounds__(SPACE_THREADS) loss_check(const __grid_constan
     }
 }
 
+template <class T>
+__global__ void __launch_bounds__(SPACE_THREADS) loss_finish(const __grid_constant__ struct loss_arguments p) {
+    double total = 0;
+    for (int64_t i = threadIdx.x; i < p.blocks; i += SPACE_THREADS) {
+        total += p.sums[1 + i];
+    }
+    total = block_total(total);
+    if (threadIdx.x == 0) {
+        const double by = p.targets ? p.sums[0] : (double)p.rows;
+        *(T *)p.out = (T)(p.mean ? total / by : total);
+    }
+}
+
 } // namespace
 
 /* ---- the launcher ---- */
 
 typedef void loss_function(const struct loss_arguments arguments);
 
-/* [back][f64] */
-static loss_function *const loss_functions[2][2] = {{loss_kernel<float, false>, loss_kernel<double, false>},
-                                                    {loss_kernel<float, true>, loss_kernel<double, true>}};
+enum { FORWARD, BACK, CHECK, FINISH, KINDS };
+
+/* [f64][kind] */
+static loss_function *const loss_functions[2][KINDS] = {
+    {loss_kernel<float, false>, loss_kernel<float, true>, loss_check<float>, loss_finish<float>},
+    {loss_kernel<double, false>, loss_kernel<double, true>, loss_check<double>, loss_finish<double>}};
 
 static bool loss_walk(cuda_kernel_seen *seen, void *context) {
-    bool more = seen(context, false, (const void *)loss_check);
-    for (int i = 0; i < 4; i++) {
-        more = more && seen(context, false, (const void *)loss_functions[i >> 1][i & 1]);
+    bool more = true;
+    for (int i = 0; i < 2 * KINDS; i++) {
+        more = more && seen(context, false, (const void *)loss_functions[i / KINDS][i % KINDS]);
     }
     return more;
 }
 
-static int loss_run(struct cuda *cuda, struct cuda_stream *stream, const struct launch *launch, struct fault *fault) {
-    const int back = launch->opcode == OP_CROSS_ENTROPY_GRAD;
-    const struct operand *scores = &launch->inputs[back], *targets = &launch->inputs[1 + back];
-    struct cross_entropy_attributes given;
-    struct loss_arguments p = {};
-    cross_entropy_attributes_read(&launch->attributes, &given);
-    p.scores = scores->data;
-    p.gradient = back ? launch->inputs[0].data : NULL;
-    p.targets = (const int64_t *)targets->data;
-    p.out = launch->output.data;
-    p.report = launch->report;
-    p.rows = p.inner = 1;
-    p.classes = scores->shape[scores->rank == 1 ? 0 : 1];
-    p.ignored = given.ignore_index;
-    p.smoothing = given.label_smoothing;
-    for (int i = 0; i < targets->rank; i++) {
-        p.rows *= targets->shape[i];
-        p.inner *= i > 0 ? targets->shape[i] : 1;
-    }
-    int code = space_start((const void *)loss_functions[back][scores->dtype == DTYPE_F64],
-                           space_blocks(cuda, p.rows / WARPS + 1), &p, fault, stream->stream);
-    return code == STATUS_OK ? space_start((const void *)loss_check, 1, &p, fault, stream->stream) : code;
+static unsigned loss_blocks(const struct cuda *cuda, const struct class_loss *loss) {
+    return space_blocks(cuda, loss->rows / WARPS + 1);
 }
 
-const struct cuda_kernel cuda_kernel_cross_entropy = {.driver = loss_run, .walk = loss_walk};
-const struct cuda_kernel cuda_kernel_cross_entropy_grad = {.driver = loss_run, .walk = loss_walk};
+static uint64_t loss_workspace(struct device *device, const struct launch *launch) {
+    const struct class_loss loss = class_loss_make(launch);
+    return loss.reduction == OP_REDUCTION_NONE ? 0 : (1 + loss_blocks(cuda_of(device), &loss)) * sizeof(double);
+}
+
+static int loss_run(struct cuda *cuda, struct cuda_stream *stream, const struct launch *launch, struct fault *fault) {
+    const struct class_loss loss = class_loss_make(launch);
+    loss_function *const *functions = loss_functions[loss.scores->dtype == DTYPE_F64];
+    struct loss_arguments p = {};
+    p.scores = loss.scores->data;
+    p.gradient = loss.back ? loss.gradient->data : NULL;
+    p.probabilities = loss.soft ? loss.targets->data : NULL;
+    p.targets = loss.soft ? NULL : (const int64_t *)loss.targets->data;
+    p.weight = loss.weight ? loss.weight->data : NULL;
+    p.out = launch->output.data;
+    p.report = launch->report;
+    p.reduced = loss.reduction != OP_REDUCTION_NONE;
+    p.mean = loss.reduction == OP_REDUCTION_MEAN;
+    p.sums = p.reduced ? (double *)launch->workspace : NULL;
+    p.rows = loss.rows;
+    p.classes = loss.classes;
+    p.inner = loss.inner;
+    p.ignored = loss.ignored;
+    p.smoothing = loss.smoothing;
+    p.plain = loss.plain;
+    p.blocks = loss_blocks(cuda, &loss);
+    int code = STATUS_OK;
+    if (!loss.soft) {
+        code = space_start((const void *)functions[CHECK], 1, &p, fault, stream->stream);
+    }
+    if (code == STATUS_OK) {
+        code = space_start((const void *)functions[loss.back ? BACK : FORWARD], (unsigned)p.blocks, &p, fault,
+                           stream->stream);
+    }
+    if (code == STATUS_OK && p.reduced && !loss.back) {
+        code = space_start((const void *)functions[FINISH], 1, &p, fault, stream->stream);
+    }
+    return code;
+}
+
+#define LOSS                                                                                                           \
+    { .base = {.workspace = loss_workspace}, .driver = loss_run, .walk = loss_walk }
+const struct cuda_kernel cuda_kernel_cross_entropy = LOSS;
+const struct cuda_kernel cuda_kernel_cross_entropy_grad = LOSS;
+const struct cuda_kernel cuda_kernel_soft_cross_entropy = LOSS;
+const struct cuda_kernel cuda_kernel_soft_cross_entropy_grad = LOSS;
+const struct cuda_kernel cuda_kernel_nll_loss = LOSS;
+const struct cuda_kernel cuda_kernel_nll_loss_grad = LOSS;

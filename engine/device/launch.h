@@ -58,7 +58,7 @@ struct launch {
     struct op_attributes attributes; /* those that the kernel needs, for NAME_attributes_read() */
     void *workspace; /* as many bytes as op_kernel.workspace says, of any content, aligned to 64; NULL: none */
     struct operand output;
-    struct operand inputs[]; /* [n_inputs], at most 5; then the outputs after the first */
+    struct operand inputs[]; /* [n_inputs], at most 12; then the outputs after the first */
 };
 
 /* A small elementwise operation, cast excepted, on contiguous operands of its own dtypes: what a launch is for most of them, in

@@ -7,6 +7,7 @@ void dense_begin(struct dense *dense, struct step *step) {
     dense->n_inputs = step->request->n_inputs;
     dense->n_outputs = step->n_outputs;
     dense->own_dtypes = false;
+    dense->strided = 0;
     dense->merge = NULL;
     for (unsigned i = 0; i < dense->n_inputs; i++)
         view_init(&dense->in[i], step->inputs[i]);
@@ -36,8 +37,11 @@ static int dense_inputs(struct dense *dense) {
         enum dtype dtype = dense->own_dtypes
                                ? dense->in[i].dtype
                                : op_operand_dtype(step->request->opcode, step->types, i, &step->output->type);
-        code =
-            view_make_contiguous(&step->session->ledger, step->stream, &dense->in[i], dense_dtype(dtype), step->fault);
+        struct ledger *ledger = &step->session->ledger;
+        if (!(dense->strided >> i & 1))
+            code = view_make_contiguous(ledger, step->stream, &dense->in[i], dense_dtype(dtype), step->fault);
+        else if (dense->in[i].dtype != dense_dtype(dtype))
+            code = view_cast(ledger, step->stream, &dense->in[i], dense_dtype(dtype), step->fault);
     }
     return code;
 }
@@ -112,19 +116,15 @@ int dense_push(struct dense *dense, uint64_t weight) {
 
 /* ---- families whose operands are as they are ---- */
 
-static int bind_whole(struct step *step) {
-    struct dense dense;
+int dense_push_whole(struct dense *dense) {
     uint64_t weight = 0;
-    dense_begin(&dense, step);
-    for (unsigned i = 0; i < dense.n_inputs; i++)
-        weight += plan_weight(&step->session->order->cost, &dense.in[i], i ? NULL : &dense.out[0]);
-    return dense_push(&dense, weight * step->info->passes / 2);
+    for (unsigned i = 0; i < dense->n_inputs; i++)
+        weight += plan_weight(&dense->step->session->order->cost, &dense->in[i], i ? NULL : &dense->out[0]);
+    return dense_push(dense, weight * dense->step->info->passes / 2);
 }
 
 int bind_normalisation(struct step *step) {
-    return bind_whole(step);
-}
-
-int bind_loss(struct step *step) {
-    return bind_whole(step);
+    struct dense dense;
+    dense_begin(&dense, step);
+    return dense_push_whole(&dense);
 }

@@ -10,7 +10,8 @@ struct dense {
     struct step *step;
     unsigned n_inputs, n_outputs;
     struct view in[PLAN_INPUTS_MAX], out[PLAN_OUTPUTS_MAX];
-    bool own_dtypes; /* of the inputs: they do not promote */
+    bool own_dtypes;  /* of the inputs: they do not promote */
+    unsigned strided; /* bit i set: the kernel takes input i with any strides */
     /* Called when the inputs are contiguous, to merge axes; NULL: nothing is left to do. */
     void (*merge)(struct dense *dense);
 };
@@ -19,5 +20,7 @@ struct dense {
 void dense_begin(struct dense *dense, struct step *step);
 /* Enqueues the launch, which is estimated to take `weight` ns, with the copies that it needs. The views are finished. */
 int dense_push(struct dense *dense, uint64_t weight);
+/* The same for operands as they are, with an estimate by their sizes. */
+int dense_push_whole(struct dense *dense);
 /* Moves the axis `from` of a view to `to`. */
 void dense_move_axis(struct view *view, int from, int to);

@@ -60,7 +60,7 @@ static bool signature_large(const struct signature *signature, const struct tens
     const struct op_info *info = op_info(signature->opcode);
     if (info->family == OP_FAMILY_KERNEL)
         return false;
-    bool products = info->work == OP_WORK_PRODUCTS || info->work >= OP_WORK_CONVOLUTION;
+    bool products = info->work == OP_WORK_PRODUCTS || info->work >= OP_WORK_ATTENTION;
     return (double)signature->facts.elements >= large_elements ||
            op_work(info, types, &signature->type) >= (products ? large_products : large_elements);
 }

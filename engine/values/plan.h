@@ -5,7 +5,7 @@
 #include "engine/order/cost.h"
 #include "engine/values/view.h"
 
-enum { PLAN_INPUTS_MAX = 5, PLAN_OUTPUTS_MAX = 5 };
+enum { PLAN_INPUTS_MAX = 12, PLAN_OUTPUTS_MAX = 8 };
 
 /* The parts of a launch. `out`, `inputs` and `outputs` (the outputs after the first) have shapes and strides as the kernel sees them. */
 struct plan {

@@ -36,6 +36,7 @@ DTYPE_RULES = {
     "searched": "i64, computed in the dtype to which the inputs promote",
     "rule": "as its attributes say",
     "product": "the dtype to which the inputs promote; f32 for f8",
+    "computed": "the dtype to which the inputs promote; f32 for f16 and bf16",
 }
 # The quantity with which an operation's arithmetic grows.
 WORKS = {
@@ -44,6 +45,7 @@ WORKS = {
     "input": "element of the input",
     "products": "element of the result, times the extent of the axis that it sums over",
     "cubes": "element of the first input, times the lesser extent of its last two axes",
+    "attention": "element of the first input, times the number of keys",
     "convolution": "element of the result, times the elements of the weight for one output channel",
     "convolution of x": "element of x, times the elements of the weight for one of its channels",
     "convolution of gradient": "element of the gradient, times the elements of the result for one of its channels",
@@ -65,7 +67,7 @@ TYPES = {
 }
 FIELDS = {"number", "since", "family", "inputs", "outputs", "dtype", "dtypes", "shape", "attributes", "contract", "function",
           "prototypes", "tolerance", "work", "flop", "passes", "formula", "layouts", "derivative"}
-OUTPUT_DTYPE_RULES = ["position", "same"]
+OUTPUT_DTYPE_RULES = ["position", "same", "computed"]
 INPUTS_MAX = 8192
 OUTPUTS_MAX = 16  # OP_OUTPUTS_NAMED in op.h
 ARGUMENTS_MAX = 3  # of a formula: inputs, and attributes
@@ -90,8 +92,8 @@ class Input:
         self.optional = given.get("optional", False)
         self.variadic = given.get("variadic", False)
         self.dtypes = given.get("dtypes")  # None: an operand, which promotes with the others
-        if self.dtypes not in (None, "bool", "integer"):
-            raise Wrong(f"input {self.name}: dtypes are bool or integer where they are not the operation's")
+        if self.dtypes not in (None, "bool", "integer", "own"):
+            raise Wrong(f"input {self.name}: dtypes are bool, integer or own where they are not the operation's")
 
 
 class Output:

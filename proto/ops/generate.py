@@ -307,7 +307,7 @@ def print_outputs(each):
 
 
 def print_row(each):
-    roles = {"integer": 0, "bool": 0}
+    roles = {"integer": 0, "bool": 0, "own": 0}
     for i, given in enumerate(each.inputs):
         if given.dtypes:
             roles[given.dtypes] |= 1 << i
@@ -323,7 +323,7 @@ def print_row(each):
     if each.keeps:
         print(f"        .keeps = {' & '.join(mask(name) for name in each.keeps)},")
     if any(roles.values()):
-        print(f"        .index_inputs = {roles['integer']}, .bool_inputs = {roles['bool']},")
+        print(f"        .index_inputs = {roles['integer']}, .bool_inputs = {roles['bool']}, .own_inputs = {roles['own']},")
     if each.attributes:
         floats = "OP_VARIES" if any(a.type == "floats" for a in each.lists) else each.floats_min
         print(f"        .ints = {'OP_VARIES' if each.int_lists else each.ints_min}, .ints_min = {each.ints_min}, "
@@ -527,7 +527,7 @@ def attribute_words(each):
 
 
 def input_words(each):
-    kind = {"bool": "bool", "integer": "integers", None: ""}[each.dtypes]
+    kind = {"bool": "bool", "integer": "integers", "own": "a dtype of its own", None: ""}[each.dtypes]
     words = [kind] if kind else []
     words += [f"{int(not each.optional)} to {describe.INPUTS_MAX}"] if each.variadic else ["may be left out"] if each.optional else []
     return each.name + (f" ({', '.join(words)})" if words else "")

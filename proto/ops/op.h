@@ -48,6 +48,7 @@ enum op_dtype_rule {
     OP_DTYPE_POSITION,
     OP_DTYPE_SEARCHED,
     OP_DTYPE_PRODUCT,
+    OP_DTYPE_COMPUTED,
     OP_DTYPE_RULE,
 };
 
@@ -58,6 +59,7 @@ enum op_work {
     OP_WORK_INPUT,    /* elements of the first input */
     OP_WORK_PRODUCTS, /* elements of the result, times the extent of the first input's last axis, over which it sums */
     OP_WORK_CUBES,    /* elements of the first input, times the lesser extent of its last two axes */
+    OP_WORK_ATTENTION, /* elements of the first input, times the number of keys */
     /* Products of a convolution: elements of what has the weight's first axis as channels, times the weight's elements for each of these.
      * The former is the result, the first input, or the second input; and then the result is the weight. */
     OP_WORK_CONVOLUTION,
@@ -199,8 +201,8 @@ struct op_info {
     unsigned n_outputs;                /* 0 only for free */
     bool outputs_vary;                 /* the operation may have more outputs; op_infer_outputs() gives their types */
     const enum op_dtype_rule *further; /* [n_outputs - 1]: the rules for the outputs after the first */
-    uint32_t index_inputs,
-        bool_inputs;  /* bit i set: input i is integers, or bool, and does not promote with the others */
+    /* Bit i set: input i does not promote with the others: it is integers, bool, or has a dtype that the rule checks. */
+    uint32_t index_inputs, bool_inputs, own_inputs;
     int ints, floats; /* counts of attributes; OP_VARIES: ints_min or floats_min single attributes, and lists */
     unsigned ints_min, floats_min;
     unsigned dtype_at; /* OP_DTYPE_ATTRIBUTE: the place of the result's dtype among the integers */

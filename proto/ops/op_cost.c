@@ -21,6 +21,10 @@ double op_work(const struct op_info *info, const struct tensor_type *const input
         const int64_t *last = inputs[0]->shape + inputs[0]->rank - 2;
         return (double)type_elements(inputs[0]) * (double)(last[0] < last[1] ? last[0] : last[1]);
     }
+    case OP_WORK_ATTENTION: { /* of the gradient k is one further input */
+        const struct tensor_type *k = inputs[info->n_outputs > 2 ? 2 : 1];
+        return (double)type_elements(inputs[0]) * (double)k->shape[k->rank - 2];
+    }
     case OP_WORK_CONVOLUTION:
         return convolution_work(out, inputs[1]);
     case OP_WORK_CONVOLUTION_OF_X:

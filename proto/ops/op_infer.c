@@ -183,7 +183,7 @@ static int check_role(const struct op_info *info, unsigned i, enum dtype dtype, 
 /* The dtype to which the operands promote, if the operation takes it; DTYPE_INVALID if there are no operands. */
 static int promote_operands(const struct op_info *info, const struct op_call *call, enum dtype *out,
                             struct fault *fault) {
-    uint32_t roles = info->index_inputs | info->bool_inputs;
+    uint32_t roles = info->index_inputs | info->bool_inputs | info->own_inputs;
     enum dtype both = DTYPE_INVALID;
     int status = STATUS_OK;
     for (unsigned i = 0; i < call->n_inputs && status == STATUS_OK; i++) {
@@ -241,7 +241,7 @@ static int promote_product(const struct op_info *info, const struct op_call *cal
 static inline enum dtype alike_operands(const struct op_info *info, const struct op_call *call) {
     enum dtype dtype = call->n_inputs ? call->inputs[0]->dtype : DTYPE_INVALID;
     bool alike = call->n_inputs == 1 || (call->n_inputs == 2 && call->inputs[1]->dtype == dtype);
-    bool plain = info->dtype != OP_DTYPE_PRODUCT && !(info->index_inputs | info->bool_inputs);
+    bool plain = info->dtype != OP_DTYPE_PRODUCT && !(info->index_inputs | info->bool_inputs | info->own_inputs);
     return alike && plain && (info->dtypes >> dtype & 1) ? dtype : DTYPE_INVALID;
 }
 
@@ -284,6 +284,8 @@ static inline __attribute__((always_inline)) int infer_dtype(const struct op_inf
     case OP_DTYPE_RULE:
         *out = operands;
         return STATUS_OK;
+    case OP_DTYPE_COMPUTED: /* of further outputs alone */
+        break;
     }
     return fault_set(fault, STATUS_INTERNAL, "%s has no rule for dtypes", info->name);
 }
@@ -300,6 +302,9 @@ enum dtype op_operand_dtype(unsigned opcode, const struct tensor_type *const inp
     }
     if (i < 32 && (info->bool_inputs >> i & 1)) {
         return DTYPE_BOOL;
+    }
+    if (i < 32 && (info->own_inputs >> i & 1)) {
+        return dtype_kind(own) == DTYPE_KIND_FLOAT ? op_computed(out->dtype) : own;
     }
     switch (info->dtype) {
     case OP_DTYPE_PROMOTED:
@@ -320,6 +325,7 @@ enum dtype op_operand_dtype(unsigned opcode, const struct tensor_type *const inp
     case OP_DTYPE_SAME:
     case OP_DTYPE_POSITION:
     case OP_DTYPE_RULE:
+    case OP_DTYPE_COMPUTED:
         return own;
     }
     return DTYPE_INVALID;
@@ -355,9 +361,10 @@ static int infer_several(const struct op_info *info, const struct op_call *call,
     int status = infer_dtype(info, call, &results[0].dtype, fault);
     for (unsigned i = 1; i < info->n_outputs && status == STATUS_OK; i++) {
         enum op_dtype_rule rule = info->further[i - 1];
-        results[i].dtype = rule == OP_DTYPE_POSITION ? DTYPE_I64
-                           : rule == OP_DTYPE_SAME   ? call->inputs[0]->dtype
-                                                     : results[0].dtype;
+        results[i].dtype = rule == OP_DTYPE_POSITION   ? DTYPE_I64
+                           : rule == OP_DTYPE_SAME     ? call->inputs[0]->dtype
+                           : rule == OP_DTYPE_COMPUTED ? op_computed(results[0].dtype)
+                                                       : results[0].dtype;
     }
     if (status == STATUS_OK) {
         status = info->shape(call, results, fault);

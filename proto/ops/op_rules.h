@@ -18,6 +18,10 @@ struct op_call {
 
 /* The dtype to which both promote. If there is none, the failure names both. */
 int op_promote(enum dtype a, enum dtype b, enum dtype *out, struct fault *fault);
+/* The dtype in which kernels of dense operands compute. */
+static inline enum dtype op_computed(enum dtype dtype) {
+    return dtype == DTYPE_F16 || dtype == DTYPE_BF16 ? DTYPE_F32 : dtype;
+}
 /* Copies the shape of another type; the dtype of `out` stays. */
 static inline void op_copy_shape(struct tensor_type *out, const struct tensor_type *from) {
     enum dtype dtype = out->dtype;

@@ -147,6 +147,17 @@ Test(compositions, index_add_and_copy_take_slices) {
     cr_assert_null(td_index_add(x, 2, indices(0, 0, 0), one));
 }
 
+Test(compositions, embedding_takes_rows_and_its_gradient_adds_them_up) {
+    td_tensor *at = td_reshape(indices(1, 0, 1), TD_SHAPE(3, 1)), *rows = td_embedding(matrix(), at);
+    expect_shape(rows, TD_SHAPE(3, 1, 3));
+    EXPECT(rows, 3, 4, 5, 0, 1, 2, 3, 4, 5);
+    EXPECT(td_embedding_grad(rows, at, 3, -1), 0, 1, 2, 6, 8, 10, 0, 0, 0);
+    EXPECT(td_embedding_grad(rows, at, 2, 1), 0, 1, 2, 0, 0, 0);
+    cr_assert_null(td_embedding(td_reshape(matrix(), TD_SHAPE(6)), at));
+    cr_assert_null(td_embedding_grad(matrix(), at, 2, -1));
+    cr_assert(!td_embedding(NULL, NULL) && !td_embedding_grad(NULL, NULL, 2, 0));
+}
+
 Test(compositions, bincount_counts_and_weighs) {
     EXPECT(td_cast(td_bincount(indices(2, 0, 2), NULL, 4), TD_F32), 1, 0, 2, 0);
     EXPECT(td_bincount(indices(2, 0, 2), client_ramp(client.device, 3, 1), 3), 2, 0, 4);

@@ -2,10 +2,11 @@
  * device alone: nothing here depends on the reference. */
 #include <criterion/criterion.h>
 #include <math.h>
+#include <string.h>
 
 #include "tests/device/cases.h"
 
-enum { INPUTS_MOST = 5, OUTPUTS_MOST = 3 };
+enum { INPUTS_MOST = 12, OUTPUTS_MOST = 8 };
 
 /* An operation with its inputs; the first result is differentiated. */
 struct forward {
@@ -196,20 +197,107 @@ Test(gradients, of_normalisation) {
 
 /* ---- losses ---- */
 
-Test(gradients, of_cross_entropy) {
+static struct op_packed class_attributes(unsigned opcode, enum op_reduction reduction) {
+    if (opcode == OP_SOFT_CROSS_ENTROPY)
+        return SUITE_ATTRIBUTES(soft_cross_entropy, .reduction = reduction, .label_smoothing = 0.1);
+    if (opcode == OP_NLL_LOSS)
+        return SUITE_ATTRIBUTES(nll_loss, .reduction = reduction, .ignore_index = -100);
+    return SUITE_ATTRIBUTES(cross_entropy, .label_smoothing = 0.1, .ignore_index = -100, .reduction = reduction);
+}
+
+/* By the first input, with all others as they are. */
+static void loss(struct suite *suite, const struct forward *f, unsigned back) {
+    struct values *y = result_of(suite, f, NULL), *weights = random_values(suite, y->rank, y->shape, FILL_ORDINARY);
+    struct values *in[INPUTS_MOST] = {weights}, *got;
+    for (unsigned i = 0; i < f->n_inputs; i++)
+        in[1 + i] = f->in[i];
+    run(suite, back, f->n_inputs + 1, in, &f->attributes, &got, 1);
+    check(suite, f, 0, weights, got);
+}
+
+Test(gradients, of_losses_of_classes) {
     struct suite suite;
     suite_open(&suite, 0x67ad5);
-    struct values *scores = random_values(&suite, 3, (int64_t[]){4, 7, 3}, FILL_ORDINARY), *got;
+    struct values *scores = random_values(&suite, 3, (int64_t[]){4, 7, 3}, FILL_ORDINARY);
+    struct values *parts = random_values(&suite, 3, scores->shape, FILL_NEAR_ONE);
+    struct values *weight = random_values(&suite, 1, (int64_t[]){7}, FILL_NEAR_ONE);
     struct values *targets = values_create(DTYPE_I64, 2, (int64_t[]){4, 3});
     for (int64_t k = 0; k < targets->count; k++)
         targets->i[k] = k == 5 ? -100 : k % 7;
-    struct forward f = {OP_CROSS_ENTROPY,
-                        2,
-                        1,
-                        SUITE_ATTRIBUTES(cross_entropy, .label_smoothing = 0.1, .ignore_index = -100),
-                        {scores, targets}};
-    struct values *weights = random_values(&suite, 2, targets->shape, FILL_ORDINARY);
-    run(&suite, OP_CROSS_ENTROPY_GRAD, 3, (struct values *[]){weights, scores, targets}, &f.attributes, &got, 1);
-    check(&suite, &f, 0, weights, got);
+    for (int64_t k = 0; k < weight->count; k++)
+        weight->f[k] = fabsl(weight->f[k]); /* so that their sum is not near 0 */
+    for (enum op_reduction reduction = OP_REDUCTION_NONE; reduction < OP_REDUCTION_COUNT; reduction++)
+        for (unsigned n = 2; n <= 3; n++) {
+            loss(&suite,
+                 &(struct forward){
+                     OP_CROSS_ENTROPY, n, 1, class_attributes(OP_CROSS_ENTROPY, reduction), {scores, targets, weight}},
+                 OP_CROSS_ENTROPY_GRAD);
+            loss(&suite,
+                 &(struct forward){OP_SOFT_CROSS_ENTROPY,
+                                   n,
+                                   1,
+                                   class_attributes(OP_SOFT_CROSS_ENTROPY, reduction),
+                                   {scores, parts, weight}},
+                 OP_SOFT_CROSS_ENTROPY_GRAD);
+            loss(&suite,
+                 &(struct forward){
+                     OP_NLL_LOSS, n, 1, class_attributes(OP_NLL_LOSS, reduction), {scores, targets, weight}},
+                 OP_NLL_LOSS_GRAD);
+        }
+    suite_close(&suite);
+}
+
+Test(gradients, of_losses_of_elements) {
+    struct suite suite;
+    suite_open(&suite, 0x67ad6);
+    const int64_t shape[] = {5, 6};
+    struct values *x = random_values(&suite, 2, shape, FILL_ORDINARY);
+    struct values *target = random_values(&suite, 2, shape, FILL_NEAR_ONE);
+    struct values *weight = random_values(&suite, 1, shape + 1, FILL_NEAR_ONE);
+    struct values *positive = random_values(&suite, 2, shape, FILL_NEAR_ONE);
+    for (int64_t k = 0; k < target->count; k++)
+        target->f[k] = fabsl(target->f[k]) - 0.5L;
+    for (enum op_reduction reduction = OP_REDUCTION_NONE; reduction < OP_REDUCTION_COUNT; reduction++) {
+        struct op_packed plain = SUITE_ATTRIBUTES(reduced, .reduction = reduction);
+        struct op_packed huber = SUITE_ATTRIBUTES(huber_loss, .reduction = reduction, .delta = 0.75);
+        struct op_packed kl = SUITE_ATTRIBUTES(kl_div, .reduction = reduction, .log_target = false);
+        struct op_packed kl_log = SUITE_ATTRIBUTES(kl_div, .reduction = reduction, .log_target = true);
+        loss(&suite, &(struct forward){OP_MSE_LOSS, 2, 1, plain, {x, target}}, OP_MSE_LOSS_GRAD);
+        loss(&suite, &(struct forward){OP_L1_LOSS, 2, 1, plain, {x, target}}, OP_L1_LOSS_GRAD);
+        loss(&suite, &(struct forward){OP_HUBER_LOSS, 2, 1, huber, {x, target}}, OP_HUBER_LOSS_GRAD);
+        loss(&suite, &(struct forward){OP_KL_DIV, 2, 1, kl, {x, target}}, OP_KL_DIV_GRAD);
+        loss(&suite, &(struct forward){OP_KL_DIV, 2, 1, kl_log, {x, target}}, OP_KL_DIV_GRAD);
+        for (unsigned n = 2; n <= 4; n++)
+            loss(&suite, &(struct forward){OP_BCE_WITH_LOGITS, n, 1, plain, {x, target, weight, positive}},
+                 OP_BCE_WITH_LOGITS_GRAD);
+    }
+    suite_close(&suite);
+}
+
+/* ---- attention ---- */
+
+static void attention(struct suite *suite, struct values *const qkv[4], unsigned n_inputs, bool causal) {
+    struct forward f = {OP_ATTENTION, n_inputs, 2, SUITE_ATTRIBUTES(attention, .is_causal = causal), {0}};
+    struct values *logsumexp, *got[3];
+    memcpy(f.in, qkv, n_inputs * sizeof *qkv);
+    struct values *y = result_of(suite, &f, &logsumexp),
+                  *weights = random_values(suite, y->rank, y->shape, FILL_ORDINARY);
+    run(suite, OP_ATTENTION_GRAD, n_inputs + 3,
+        (struct values *[]){weights, qkv[0], qkv[1], qkv[2], y, logsumexp, qkv[3]}, &f.attributes, got, 3);
+    for (unsigned i = 0; i < 3; i++)
+        check(suite, &f, i, weights, got[i]);
+}
+
+Test(gradients, of_attention) {
+    struct suite suite;
+    suite_open(&suite, 0x67ad7);
+    struct values *qkv[4];
+    qkv[0] = random_values(&suite, 4, (int64_t[]){1, 4, 70, 6}, FILL_ORDINARY);
+    qkv[1] = random_values(&suite, 4, (int64_t[]){1, 2, 260, 6}, FILL_ORDINARY);
+    qkv[2] = random_values(&suite, 4, (int64_t[]){1, 2, 260, 5}, FILL_ORDINARY);
+    qkv[3] = random_values(&suite, 2, (int64_t[]){70, 260}, FILL_ORDINARY);
+    attention(&suite, qkv, 3, false);
+    attention(&suite, qkv, 3, true);
+    attention(&suite, qkv, 4, false);
     suite_close(&suite);
 }

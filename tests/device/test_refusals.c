@@ -201,7 +201,10 @@ Test(refusals, f8_is_not_computed_in) {
             const struct op_info *info = op_info(opcode);
             if (!info || op_case_takes(op_case_find(opcode), dtype))
                 continue;
-            uint64_t ids[] = {x.id, x.id, x.id}, result;
+            uint64_t ids[16], result;
+            cr_assert_leq((size_t)info->inputs_min, sizeof ids / sizeof *ids);
+            for (size_t i = 0; i < sizeof ids / sizeof *ids; i++)
+                ids[i] = x.id;
             struct failure failure = {0};
             int64_t create[OP_PACKED_INTS] = {dtype, 0, 0, 5, 6}, first[OP_PACKED_INTS] = {0};
             bool creates = info->family == OP_FAMILY_CREATE;

@@ -160,6 +160,7 @@ static td_tensor *composed(td_device *device, td_tensor *x) {
     td_tensor *y = td_roll(td_flip(x, TD_AXES(0)), 1, 0);
     y = td_moveaxis(td_gather(y, td_reshape(i, TD_SHAPE(4, 1)), 1), 1, (const int64_t[]){0}, (const int64_t[]){1});
     y = td_add(td_index_copy(x, 0, i, td_reshape(y, TD_SHAPE(1, 4))), td_index_add(x, 1, i, x));
+    y = td_add(y, td_embedding_grad(td_embedding(y, i), i, 4, 1));
     y = td_add(y, td_add(td_diag(vectors[0], 0), td_masked_fill(y, td_less(y, x), 1)));
     if (td_meshgrid(2, vectors, 1, grids) || td_split(y, 2, (const int64_t[]){2, 2}, 0, parts))
         return NULL;
@@ -213,10 +214,33 @@ static td_tensor *normalised(td_tensor *x) {
     return td_reshape(y, TD_SHAPE(4, 4));
 }
 
+/* Losses, their gradients, and attention. */
+static td_tensor *losses(td_device *device, td_tensor *x) {
+    td_tensor *targets = td_full_int(device, TD_I64, TD_SHAPE(4), 1), *one = td_full(device, TD_F32, TD_SCALAR, 1);
+    td_tensor *y, *logsumexp, *to_q, *to_k, *to_v, *sum = td_nll_loss(x, targets, NULL, -100, TD_REDUCTION_SUM);
+    sum = td_add(sum, td_soft_cross_entropy(x, x, NULL, TD_REDUCTION_MEAN, 0.1));
+    sum = td_add(sum, td_mse_loss(x, x, TD_REDUCTION_MEAN));
+    sum = td_add(sum, td_l1_loss(x, x, TD_REDUCTION_MEAN));
+    sum = td_add(sum, td_huber_loss(x, x, TD_REDUCTION_MEAN, 1));
+    sum = td_add(sum, td_bce_with_logits(x, x, one, x, TD_REDUCTION_MEAN));
+    sum = td_add(sum, td_kl_div(x, x, TD_REDUCTION_MEAN, 1));
+    x = td_add(x, td_nll_loss_grad(sum, x, targets, NULL, -100, TD_REDUCTION_SUM));
+    x = td_add(x, td_soft_cross_entropy_grad(sum, x, x, NULL, TD_REDUCTION_MEAN, 0.1));
+    x = td_add(x, td_mse_loss_grad(sum, x, x, TD_REDUCTION_MEAN));
+    x = td_add(x, td_l1_loss_grad(sum, x, x, TD_REDUCTION_MEAN));
+    x = td_add(x, td_huber_loss_grad(sum, x, x, TD_REDUCTION_MEAN, 1));
+    x = td_add(x, td_bce_with_logits_grad(sum, x, x, one, x, TD_REDUCTION_MEAN));
+    x = td_add(x, td_kl_div_grad(sum, x, x, TD_REDUCTION_MEAN, 1));
+    td_scaled_dot_product_attention(x, x, x, NULL, 0, 0, &y, &logsumexp);
+    td_scaled_dot_product_attention_grad(y, x, x, x, y, logsumexp, x, 1, 0, &to_q, &to_k, &to_v);
+    return td_add(to_q, td_add(to_k, to_v));
+}
+
 /* A loss, its gradient, and steps of each optimiser; the tensors that a step replaces are copies. */
 static td_tensor *optimised(td_device *device, td_tensor *x) {
     td_tensor *targets = td_full_int(device, TD_I64, TD_SHAPE(4), 1), *step[3];
-    td_tensor *gradient = td_cross_entropy_grad(td_cross_entropy(x, targets, 0.1, -100), x, targets, 0.1, -100);
+    td_tensor *gradient = td_cross_entropy_grad(td_cross_entropy(x, targets, NULL, -100, TD_REDUCTION_NONE, 0.1), x,
+                                                targets, NULL, -100, TD_REDUCTION_NONE, 0.1);
     for (int i = 0; i < 3; i++)
         if (!(step[i] = td_copy(x)))
             return NULL;
@@ -244,11 +268,10 @@ static td_tensor *many(td_device *device, td_tensor *sum) {
 static td_tensor *operations(td_device *device, float *values, size_t n) {
     td_tensor *x = td_upload(device, TD_F32, TD_SHAPE(4, 4), values);
     td_tensor *large = td_upload(device, TD_F32, TD_SHAPE((int64_t)n), values);
-    td_tensor *kept = td_keep(composed(
-        device,
-        optimised(device, normalised(convolved(moved(
-                              device, contracted(spectral(device, solved(device, scanned(reduced(elementwise(td_add(
-                                                                                     x, created(device))))))))))))));
+    td_tensor *y = scanned(reduced(elementwise(td_add(x, created(device)))));
+    y = moved(device, contracted(spectral(device, solved(device, y))));
+    y = losses(device, normalised(convolved(y)));
+    td_tensor *kept = td_keep(composed(device, optimised(device, y)));
     td_tensor *sum = td_add(many(device, kept), td_max(large, TD_ALL_AXES, 0));
     td_release(large);
     return sum;

@@ -1,0 +1,399 @@
+/* Attention in blocks: of ROWS rows of q and KEYS keys the scores are in a thread's workspace, and nothing else of the n by m numbers is in memory.
+ *
+ * Forward: a row's maximum so far is subtracted in exponentials; where a block raises it, what has been summed is scaled down. Backward: from
+ * logsumexp follow the parts of each block, and from these its share of the three gradients, which are added to in memory. A unit has a head
+ * of k and v with all that share it; where there are few heads there are two rounds: units of keys for the gradients by k and v, and units of
+ * rows for that by q.
+ *
+ * Blocks and units depend on shapes alone, so the sums come out the same with any number of threads. */
+#include "engine/device/attention.h"
+
+#include "engine/cpu/cpu.h"
+
+#include <limits.h>
+#include <string.h>
+
+enum {
+    ROWS = 64,
+    KEYS = 256,
+    UNITS_FEW = 16, /* with fewer units a gradient takes two rounds */
+};
+
+enum round { ROUND_FORWARD, ROUND_WHOLE, ROUND_KEYS, ROUND_ROWS };
+
+struct job {
+    struct cpu_job base;
+    const struct blas *blas;
+    const struct cpu_attention *functions;
+    struct attention a;
+    enum round round;
+    bool is_f64;
+    int64_t size;
+    int64_t row_blocks, key_blocks;
+    int64_t units, blocks; /* of this round, and in a unit */
+    unsigned threads;
+    int64_t lane; /* bytes of a thread's workspace */
+    char *workspace;
+    double work;
+};
+
+/* A thread's workspace. */
+struct room {
+    double *maxima, *sums; /* of a unit's rows so far */
+    char *parts, *slopes;  /* [ROWS][KEYS] each */
+};
+
+/* Where a block is: rows and keys from the first ones on. */
+struct block {
+    int64_t batch, head, kv_head;
+    int64_t row, rows, key, keys;
+};
+
+static int64_t least(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
+
+static int64_t divided_up(int64_t n, int64_t by) {
+    return n / by + (n % by != 0);
+}
+
+static struct room room_of(const struct job *job, const struct cpu_lane *lane) {
+    char *at = job->workspace + (int64_t)lane->number * job->lane;
+    struct room room = {.maxima = (double *)(void *)at};
+    room.sums = room.maxima + ROWS;
+    room.parts = (char *)(room.sums + ROWS);
+    room.slopes = room.parts + ROWS * KEYS * job->size;
+    return room;
+}
+
+static double element(const struct job *job, const void *from, int64_t at) {
+    return job->is_f64 ? ((const double *)from)[at] : (double)((const float *)from)[at];
+}
+
+static void set(const struct job *job, void *to, int64_t at, double value) {
+    if (job->is_f64) {
+        ((double *)to)[at] = value;
+    } else {
+        ((float *)to)[at] = (float)value;
+    }
+}
+
+/* ---- where things are ---- */
+
+static char *at_row(const struct job *job, const void *from, const struct block *block, int64_t width) {
+    int64_t row = (block->batch * job->a.heads + block->head) * job->a.n + block->row;
+    return (char *)(uintptr_t)from + row * width * job->size;
+}
+
+static char *at_key(const struct job *job, const void *from, const struct block *block, int64_t width) {
+    int64_t key = (block->batch * job->a.kv_heads + block->kv_head) * job->a.m + block->key;
+    return (char *)(uintptr_t)from + key * width * job->size;
+}
+
+/* Whether no row of the block sees any of its keys. */
+static bool block_hidden(const struct job *job, const struct block *block) {
+    return job->a.causal && block->key >= block->row + block->rows;
+}
+
+/* ---- products ---- */
+
+/* c (m, n) = factor · a · b, or it is added to c. Rows of a transposed a are its columns; so of b. */
+static void multiply(const struct job *job, int64_t m, int64_t n, int64_t k, double factor, const void *a,
+                     int64_t a_row, bool a_across, const void *b, int64_t b_row, bool b_across, void *c, int64_t c_row,
+                     bool add) {
+    CBLAS_TRANSPOSE left = a_across ? CblasTrans : CblasNoTrans, right = b_across ? CblasTrans : CblasNoTrans;
+    if (job->is_f64) {
+        job->blas->dgemm(CblasRowMajor, left, right, (int)m, (int)n, (int)k, factor, a, (int)a_row, b, (int)b_row,
+                         add ? 1 : 0, c, (int)c_row);
+    } else {
+        job->blas->sgemm(CblasRowMajor, left, right, (int)m, (int)n, (int)k, (float)factor, a, (int)a_row, b,
+                         (int)b_row, add ? 1 : 0, c, (int)c_row);
+    }
+}
+
+/* ---- scores ---- */
+
+static void mask_row(const struct job *job, const struct block *block, int64_t row, char *scores) {
+    const struct operand *mask = job->a.mask;
+    int64_t at = block->batch * mask->strides[0] + block->head * mask->strides[1] +
+                 (block->row + row) * mask->strides[2] + block->key * mask->strides[3];
+    if (mask->dtype == DTYPE_BOOL) {
+        job->functions->hide(block->keys, scores, (const uint8_t *)mask->data + at, mask->strides[3]);
+    } else {
+        job->functions->add(block->keys, scores, (const char *)mask->data + at * job->size, mask->strides[3]);
+    }
+}
+
+/* scale · q · kᵀ of a block, with the mask. */
+static void block_scores(const struct job *job, const struct block *block, char *scores) {
+    const struct attention *a = &job->a;
+    multiply(job, block->rows, block->keys, a->d, a->scale, at_row(job, a->q, block, a->d), a->d, false,
+             at_key(job, a->k, block, a->d), a->d, true, scores, KEYS, false);
+    for (int64_t row = 0; row < block->rows; row++) {
+        char *line = scores + row * KEYS * job->size;
+        if (a->mask) {
+            mask_row(job, block, row, line);
+        }
+        int64_t seen = block->row + row + 1 - block->key;
+        for (int64_t key = seen > 0 ? seen : 0; a->causal && key < block->keys; key++) {
+            set(job, line, key, -INFINITY);
+        }
+    }
+}
+
+/* ---- forward ---- */
+
+static void block_forward(const struct job *job, const struct block *block, const struct room *room) {
+    const struct attention *a = &job->a;
+    const struct cpu_attention *functions = job->functions;
+    bool first = block->key == 0;
+    char *result = at_row(job, a->out[0], block, a->e);
+    block_scores(job, block, room->parts);
+    for (int64_t row = 0; row < block->rows; row++) {
+        char *line = room->parts + row * KEYS * job->size;
+        double before = first ? -INFINITY : room->maxima[row], maximum = functions->maximum(block->keys, line);
+        maximum = before > maximum ? before : maximum;
+        /* Where a row has seen no key, exponentials of -inf are 0, and not of a difference of infinities. */
+        double shift = maximum > -INFINITY ? maximum : 0;
+        double sum = functions->exponentials(block->keys, line, shift), keep = first ? 0 : exp(before - shift);
+        room->sums[row] = first ? sum : room->sums[row] * keep + sum;
+        room->maxima[row] = maximum;
+        if (!first && keep != 1) {
+            functions->scale(a->e, result + row * a->e * job->size, keep);
+        }
+    }
+    multiply(job, block->rows, a->e, block->keys, 1, room->parts, KEYS, false, at_key(job, a->v, block, a->e), a->e,
+             false, result, a->e, !first);
+}
+
+/* All keys have been seen. */
+static void rows_finish(const struct job *job, const struct block *block, const struct room *room) {
+    const struct attention *a = &job->a;
+    char *result = at_row(job, a->out[0], block, a->e), *logsumexp = at_row(job, a->out[1], block, 1);
+    for (int64_t row = 0; row < block->rows; row++) {
+        double sum = job->a.m > 0 ? room->sums[row] : 0;
+        char *line = result + row * a->e * job->size;
+        if (sum == 0) {
+            memset(line, 0, (size_t)(a->e * job->size));
+        } else {
+            job->functions->scale(a->e, line, 1 / sum);
+        }
+        set(job, logsumexp, row, sum == 0 ? -INFINITY : room->maxima[row] + log(sum));
+    }
+}
+
+/* ---- backward ---- */
+
+static void block_parts(const struct job *job, const struct block *block, char *parts) {
+    const char *logsumexp = at_row(job, job->a.logsumexp, block, 1);
+    block_scores(job, block, parts);
+    for (int64_t row = 0; row < block->rows; row++) {
+        char *line = parts + row * KEYS * job->size;
+        double shift = element(job, logsumexp, row);
+        if (shift > -INFINITY || isnan(shift)) {
+            job->functions->exponentials(block->keys, line, shift);
+        } else { /* it sees no key */
+            memset(line, 0, (size_t)(block->keys * job->size));
+        }
+    }
+}
+
+static void block_slopes(const struct job *job, const struct block *block, const struct room *room) {
+    const struct attention *a = &job->a;
+    const char *gradient = at_row(job, a->gradient, block, a->e), *result = at_row(job, a->result, block, a->e);
+    multiply(job, block->rows, block->keys, a->e, 1, gradient, a->e, false, at_key(job, a->v, block, a->e), a->e, true,
+             room->slopes, KEYS, false);
+    for (int64_t row = 0; row < block->rows; row++) {
+        int64_t at = row * a->e * job->size;
+        double shift = job->functions->dot(a->e, gradient + at, result + at);
+        job->functions->slopes(block->keys, room->slopes + row * KEYS * job->size, room->parts + row * KEYS * job->size,
+                               shift, a->scale);
+    }
+}
+
+/* c gets a block's share, as the first or one more; without one, as the first, 0. */
+static void share(const struct job *job, bool none, int64_t m, int64_t n, int64_t k, const char *a, bool a_across,
+                  const char *b, char *c, bool first) {
+    if (!none) {
+        multiply(job, m, n, k, 1, a, KEYS, a_across, b, n, false, c, n, !first);
+    } else if (first) {
+        memset(c, 0, (size_t)(m * n * job->size));
+    }
+}
+
+static void block_backward(const struct job *job, const struct block *block, const struct room *room) {
+    const struct attention *a = &job->a;
+    bool none = block_hidden(job, block), first = block->head == block->kv_head * a->group && block->row == 0;
+    if (!none) {
+        block_parts(job, block, room->parts);
+        block_slopes(job, block, room);
+    }
+    if (job->round != ROUND_KEYS) {
+        share(job, none, block->rows, a->d, block->keys, room->slopes, false, at_key(job, a->k, block, a->d),
+              at_row(job, a->out[0], block, a->d), block->key == 0);
+    }
+    if (job->round != ROUND_ROWS) {
+        share(job, none, block->keys, a->d, block->rows, room->slopes, true, at_row(job, a->q, block, a->d),
+              at_key(job, a->out[1], block, a->d), first);
+        share(job, none, block->keys, a->e, block->rows, room->parts, true, at_row(job, a->gradient, block, a->e),
+              at_key(job, a->out[2], block, a->e), first);
+    }
+}
+
+/* ---- units ---- */
+
+/* Block number `number` of a unit. */
+static struct block block_of(const struct job *job, int64_t unit, int64_t number) {
+    const struct attention *a = &job->a;
+    struct block block = {.batch = 0};
+    int64_t row, key, head;
+    if (job->round == ROUND_FORWARD || job->round == ROUND_ROWS) { /* a unit: some rows of a head */
+        row = unit % job->row_blocks;
+        head = unit / job->row_blocks;
+        key = number;
+    } else { /* a unit: some keys, or all, of a head of k and v */
+        int64_t keys = job->round == ROUND_KEYS ? job->key_blocks : 1;
+        int64_t each = job->row_blocks * a->group, rest = number % each;
+        key = unit % keys + number / each;
+        head = unit / keys * a->group + rest / job->row_blocks;
+        row = rest % job->row_blocks;
+    }
+    block.batch = head / a->heads;
+    block.head = head % a->heads;
+    block.kv_head = block.head / a->group;
+    block.row = row * ROWS;
+    block.rows = least(ROWS, a->n - block.row);
+    block.key = key * KEYS;
+    block.keys = least(KEYS, a->m - block.key);
+    return block;
+}
+
+static bool units_part(struct cpu_job *base, struct cpu_lane *lane) {
+    struct job *job = (struct job *)base;
+    struct room room = room_of(job, lane);
+    int64_t begin = cpu_part_begin(job->units, lane->part, base->parts);
+    int64_t end = cpu_part_begin(job->units, lane->part + 1, base->parts);
+    int64_t number = lane->position % job->blocks;
+    for (int64_t unit = begin + lane->position / job->blocks; unit < end; unit++) {
+        for (; number < job->blocks; number++) {
+            struct block block = block_of(job, unit, number);
+            if (number > 0 && cpu_job_stops(base)) {
+                lane->position = (unit - begin) * job->blocks + number;
+                return false;
+            }
+            if (job->round != ROUND_FORWARD) {
+                block_backward(job, &block, &room);
+                continue;
+            }
+            if (block.keys > 0 && !block_hidden(job, &block)) {
+                block_forward(job, &block, &room);
+            }
+            if (number + 1 == job->blocks) {
+                rows_finish(job, &block, &room);
+            }
+        }
+        number = 0;
+        if (unit + 1 < end && cpu_job_stops(base)) {
+            lane->position = (unit + 1 - begin) * job->blocks;
+            return false;
+        }
+    }
+    return true;
+}
+
+/* ---- the job ---- */
+
+static void job_round(struct job *job, enum round round) {
+    const struct attention *a = &job->a;
+    int64_t rows = a->batch * a->heads * job->row_blocks, heads = a->batch * a->kv_heads;
+    job->round = round;
+    job->units = round == ROUND_WHOLE ? heads : round == ROUND_KEYS ? heads * job->key_blocks : rows;
+    job->blocks = round == ROUND_FORWARD || round == ROUND_ROWS ? job->key_blocks
+                  : round == ROUND_KEYS                         ? job->row_blocks * a->group
+                                                                : job->key_blocks * job->row_blocks * a->group;
+    job->blocks = job->blocks > 0 ? job->blocks : 1;
+    unsigned parts = cpu_parts(job->base.cpu, job->work), threads = job->base.cpu->team.threads;
+    job->base.parts = job->units < parts ? (unsigned)job->units : parts;
+    job->threads = job->base.parts < threads ? job->base.parts : threads;
+    job->base.lanes_most = job->threads;
+}
+
+static bool rows_again(struct cpu_job *base) {
+    struct job *job = (struct job *)base;
+    unsigned lanes = base->lanes_most, parts = base->parts;
+    if (job->round != ROUND_KEYS) {
+        return false;
+    }
+    job_round(job, ROUND_ROWS);
+    base->lanes_most = lanes; /* which have their workspace */
+    base->parts = job->base.turn ? base->parts : parts;
+    return true;
+}
+
+static void job_init(struct job *job, struct cpu *cpu, const struct launch *launch) {
+    *job = (struct job){.base = {.cpu = cpu, .run = units_part}, .blas = &cpu->blas};
+    struct attention *a = &job->a;
+    *a = attention_make(launch);
+    job->is_f64 = launch->output.dtype == DTYPE_F64;
+    job->size = job->is_f64 ? 8 : 4;
+    job->functions = &cpu->kernels->attention[job->is_f64];
+    job->row_blocks = divided_up(a->n, ROWS);
+    job->key_blocks = divided_up(a->m, KEYS);
+    job->lane = 2 * ROWS * (int64_t)sizeof(double) + 2 * ROWS * KEYS * job->size;
+    /* As bytes of memory traffic: some 4 multiplications take as long as moving a byte. */
+    double scores = (double)(a->batch * a->heads) * (double)a->n * (double)a->m;
+    job->work = scores * ((double)(a->d + a->e) * (double)job->size / 16 * (a->back ? 2.5 : 1) + 16);
+    bool few = a->batch * a->kv_heads < UNITS_FEW && job->row_blocks > 1 && job->key_blocks > 1;
+    job_round(job, !a->back ? ROUND_FORWARD : few ? ROUND_KEYS : ROUND_WHOLE);
+    job->base.again = job->round == ROUND_KEYS ? rows_again : NULL;
+}
+
+static uint64_t attention_workspace(struct device *device, const struct launch *launch) {
+    struct job job;
+    job_init(&job, (struct cpu *)device, launch);
+    return (uint64_t)job.lane * (job.threads > 0 ? job.threads : 1);
+}
+
+static void fill_zero(const struct job *job) {
+    const struct attention *a = &job->a;
+    int64_t rows = a->batch * a->heads * a->n, keys = a->batch * a->kv_heads * a->m;
+    memset(a->out[0], 0, (size_t)(rows * a->d * job->size));
+    memset(a->out[1], 0, (size_t)(keys * a->d * job->size));
+    memset(a->out[2], 0, (size_t)(keys * a->e * job->size));
+}
+
+static int attention_run(struct cpu *cpu, const struct launch *launch, struct cpu_job **begun, struct fault *fault) {
+    struct job job;
+    (void)fault;
+    job_init(&job, cpu, launch);
+    job.workspace = launch->workspace;
+    if (job.a.back && (job.a.n == 0 || job.a.m == 0 || job.a.heads == 0)) {
+        fill_zero(&job);
+        return STATUS_OK;
+    }
+    if (cpu_job_keep(&job.base, sizeof job, job.work, begun)) {
+        return STATUS_OK;
+    }
+    /* Each part has the workspace of one thread. */
+    job.base.parts = job.threads;
+    cpu_job_run(&job.base);
+    return STATUS_OK;
+}
+
+static int attention_accepts(struct device *device, const struct launch *launch, struct fault *fault) {
+    struct attention a = attention_make(launch);
+    (void)device;
+    return a.d <= INT_MAX && a.e <= INT_MAX
+               ? STATUS_OK
+               : fault_set(fault, STATUS_UNSUPPORTED, "a cpu device's heads have less than 2^31 elements");
+}
+
+static int attention_needs(struct device *device, enum dtype dtype, struct fault *fault) {
+    (void)dtype;
+    return cpu_needs_blas((struct cpu *)device, fault);
+}
+
+#define ATTENTION                                                                                                      \
+    { {.needs = attention_needs, .accepts = attention_accepts, .workspace = attention_workspace}, attention_run }
+const struct cpu_kernel cpu_kernel_attention = ATTENTION;
+const struct cpu_kernel cpu_kernel_attention_grad = ATTENTION;
