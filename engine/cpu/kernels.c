@@ -60,6 +60,7 @@ const struct cpu_kernels CPU_NAME(kernels) = {
     .rotate_f32 = CPU_NAME(rotate_f32),
     .rotate_f64 = CPU_NAME(rotate_f64),
     .attention = CPU_NAME(attention),
+    .recurrent = CPU_NAME(recurrent),
     .loss = CPU_NAME(loss),
     .product_u32 = CPU_NAME(product_u32),
     .product_u64 = CPU_NAME(product_u64),

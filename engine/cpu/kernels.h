@@ -176,6 +176,18 @@ struct cpu_attention {
     void (*slopes)(int64_t n, void *gradients, const void *parts, double shift, double factor);
 };
 
+/* Cells of n units of a recurrent layer (engine/device/recurrent_formula.h); numbers of a gate are `step` elements apart. The back functions replace by_c
+ * of an LSTM and by_h of a GRU. add: one array to another; collect: to sums. */
+struct cpu_recurrent {
+    void (*lstm)(int64_t n, void *kept, int64_t step, const void *c_before, void *c, void *h);
+    void (*gru)(int64_t n, void *kept, int64_t step, const void *h_before, void *h);
+    void (*lstm_back)(int64_t n, const void *kept, int64_t step, const void *c_before, const void *c, const void *by_h,
+                      void *by_c, void *slopes);
+    void (*gru_back)(int64_t n, const void *kept, int64_t step, const void *h_before, void *by_h, void *slopes);
+    void (*add)(int64_t n, void *to, const void *from);
+    void (*collect)(int64_t n, double *sums, const void *from);
+};
+
 /* c[rows][columns] += a[rows][depth] · b[depth][columns], packed, c with row length c_stride: modulo 2^32 or 2^64, or
  * as truth values in uint32_t. */
 typedef void cpu_product_function(int64_t rows, int64_t columns, int64_t depth, const void *a, const void *b, void *c,
@@ -215,6 +227,7 @@ struct cpu_kernels {
     cpu_optimiser_function *const *optimiser; /* by enum optimiser_way, of f32 and then of f64 */
     cpu_rotate_function *rotate_f32, *rotate_f64;
     const struct cpu_attention *attention;    /* f32, f64 */
+    const struct cpu_recurrent *recurrent;    /* f32, f64 */
     const struct cpu_loss *loss;              /* by enum loss_way, of f32 and then of f64 */
     cpu_product_function *product_u32, *product_u64, *product_bool;
     /* Copies past the caches to an address aligned to 64; bytes are a multiple of 64. */

@@ -49,5 +49,6 @@ extern const struct cpu_normalisation CPU_NAME(normalisation)[2];
 extern cpu_optimiser_function *const CPU_NAME(optimiser)[];
 cpu_rotate_function CPU_NAME(rotate_f32), CPU_NAME(rotate_f64);
 extern const struct cpu_attention CPU_NAME(attention)[2];
+extern const struct cpu_recurrent CPU_NAME(recurrent)[2];
 extern const struct cpu_loss CPU_NAME(loss)[];
 cpu_product_function CPU_NAME(product_u32), CPU_NAME(product_u64), CPU_NAME(product_bool);

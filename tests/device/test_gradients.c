@@ -301,3 +301,46 @@ Test(gradients, of_attention) {
     attention(&suite, qkv, 4, false);
     suite_close(&suite);
 }
+
+/* ---- recurrent layers ---- */
+
+/* By all inputs; the gradients by the last states are 0. */
+static void recurrent(struct suite *suite, bool gru, bool reverse) {
+    const int64_t n = 6, batch = 3, in = 4, hidden = 5, gates = (gru ? 3 : 4) * hidden;
+    struct op_packed attributes = SUITE_ATTRIBUTES(recurrent, .reverse = reverse);
+    struct forward f = {gru ? OP_GRU : OP_LSTM, gru ? 6 : 7, gru ? 3 : 5, attributes, {0}};
+    struct values *out[OUTPUTS_MOST], *got[OUTPUTS_MOST], *list[INPUTS_MOST];
+    unsigned at = 0, states = gru ? 1 : 2;
+    f.in[at++] = random_values(suite, 3, (int64_t[]){n, batch, in}, FILL_ORDINARY);
+    for (unsigned i = 0; i < states; i++)
+        f.in[at++] = random_values(suite, 2, (int64_t[]){batch, hidden}, FILL_NEAR_ONE);
+    f.in[at++] = random_values(suite, 2, (int64_t[]){gates, in}, FILL_NEAR_ONE);
+    f.in[at++] = random_values(suite, 2, (int64_t[]){gates, hidden}, FILL_NEAR_ONE);
+    f.in[at++] = random_values(suite, 1, &gates, FILL_NEAR_ONE);
+    f.in[at++] = random_values(suite, 1, &gates, FILL_NEAR_ONE);
+    run(suite, f.opcode, f.n_inputs, f.in, &attributes, out, f.n_outputs);
+    struct values *weights = random_values(suite, 3, out[0]->shape, FILL_ORDINARY);
+    at = 0;
+    list[at++] = weights;
+    for (unsigned i = 0; i < states; i++)
+        list[at++] = values_create(DTYPE_F64, 2, (int64_t[]){batch, hidden});
+    for (unsigned i = 0; i < states + 3; i++)
+        list[at++] = f.in[i];
+    list[at++] = out[0];
+    list[at++] = out[gru ? 2 : 3];
+    if (!gru)
+        list[at++] = out[4];
+    run(suite, gru ? OP_GRU_GRAD : OP_LSTM_GRAD, at, list, &attributes, got, 6);
+    for (unsigned i = 0; i < 6; i++)
+        check(suite, &f, i, weights, got[i]);
+    if (!gru) /* both biases have one gradient */
+        check(suite, &f, 6, weights, got[5]);
+}
+
+Test(gradients, of_recurrent_layers) {
+    struct suite suite;
+    suite_open(&suite, 0x67ad8);
+    for (int i = 0; i < 4; i++)
+        recurrent(&suite, i & 1, i & 2);
+    suite_close(&suite);
+}
