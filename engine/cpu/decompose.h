@@ -126,8 +126,8 @@ void decompose_transpose(const struct job *job, char *z, int64_t z_stride, const
 int64_t copy_steps(int64_t rows, int64_t columns);
 void copy_columns(int64_t rows, int64_t columns, int64_t index, int64_t *begin, int64_t *end);
 
-/* Steps: a into the workspace, column by column; b becomes the first columns of the identity; the first rows of b are the first output; a block of a QR
- * decomposition. */
+/* Steps: a into the workspace, column by column; b becomes the first columns of the identity; the first rows of b are the first output; a
+ * block of a QR decomposition. */
 bool decompose_gather(const struct place *place, int64_t index);
 bool decompose_identity(const struct place *place, int64_t index);
 bool decompose_scatter(const struct place *place, int64_t index);
