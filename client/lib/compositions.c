@@ -1,4 +1,6 @@
 /* Functions that other operations make up, at no more cost than an operation of their own would have: views, and one pass at most. */
+#include <stdlib.h>
+
 #include "client/lib/call.h"
 #include "client/lib/tensor.h"
 
@@ -369,6 +371,85 @@ td_tensor *td_embedding_grad(td_tensor *gradient, td_tensor *indices, int64_t ro
     td_release(none);
     td_release(values);
     return made_of(places, result);
+}
+
+/* ---- gradients that are too large ---- */
+
+/* x in a dtype: itself, or a tensor that the caller releases. */
+static td_tensor *as_dtype(td_tensor *x, td_dtype dtype) {
+    return x && (td_dtype)x->type.dtype != dtype ? td_cast(x, dtype) : x;
+}
+
+static td_tensor *norm_of(td_tensor *gradient, double norm_type, td_dtype dtype) {
+    td_tensor *x = as_dtype(gradient, dtype), *norm = x ? td_vector_norm(x, TD_ALL_AXES, norm_type, 0) : NULL;
+    if (x != gradient)
+        td_release(x);
+    return norm;
+}
+
+/* min(1, max_norm / (norm + 1e-6)) */
+static td_tensor *clip_factor(td_tensor *norm, double max_norm) {
+    td_device *device = norm->device;
+    td_dtype dtype = (td_dtype)norm->type.dtype;
+    td_tensor *parts[] = {td_full(device, dtype, TD_SCALAR, max_norm), td_full(device, dtype, TD_SCALAR, 1e-6),
+                          td_full(device, dtype, TD_SCALAR, 1), NULL, NULL};
+    bool all = parts[0] && parts[1] && parts[2];
+    parts[3] = all ? td_add(norm, parts[1]) : NULL;
+    parts[4] = parts[3] ? td_divide(parts[0], parts[3]) : NULL;
+    td_tensor *factor = parts[4] ? td_minimum(parts[4], parts[2]) : NULL;
+    for (int i = 0; i < 5; i++)
+        td_release(parts[i]);
+    return factor;
+}
+
+/* Multiplies all gradients; false: it has made none. */
+static bool scale_all(int count, td_tensor *const *gradients, td_tensor *factor, td_tensor **scaled) {
+    bool made = factor != NULL;
+    for (int i = 0; i < count && made; i++) {
+        td_tensor *own = as_dtype(factor, (td_dtype)gradients[i]->type.dtype);
+        scaled[i] = own ? td_multiply(gradients[i], own) : NULL;
+        made = scaled[i] != NULL;
+        if (own != factor)
+            td_release(own);
+    }
+    for (int i = 0; i < count && !made; i++) {
+        td_release(scaled[i]);
+        scaled[i] = NULL;
+    }
+    return made;
+}
+
+td_tensor *td_clip_grad_norm(int count, td_tensor *const *gradients, double max_norm, double norm_type,
+                             td_tensor **clipped) {
+    if (!call_takes_inputs(OP_STACK, count, gradients))
+        return NULL;
+    td_dtype dtype = TD_F32;
+    td_tensor **norms = calloc(2 * (size_t)count, sizeof *norms), **scaled, *all, *norm;
+    bool made = true;
+    for (int i = 0; i < count; i++) {
+        clipped[i] = NULL;
+        dtype = gradients[i] && gradients[i]->type.dtype == DTYPE_F64 ? TD_F64 : dtype;
+    }
+    if (!norms)
+        return call_refuse(OP_STACK, STATUS_NO_HOST_MEMORY, "no memory for %d gradients", count);
+    scaled = norms + count;
+    for (int i = 0; i < count && made; i++)
+        made = (norms[i] = norm_of(gradients[i], norm_type, dtype)) != NULL;
+    all = made ? td_stack(norms, count, 0) : NULL;
+    norm = all ? td_vector_norm(all, TD_ALL_AXES, norm_type, 0) : NULL;
+    td_tensor *factor = norm ? clip_factor(norm, max_norm) : NULL;
+    if (norm && !scale_all(count, gradients, factor, scaled)) {
+        td_release(norm);
+        norm = NULL;
+    }
+    for (int i = 0; i < count; i++) {
+        clipped[i] = scaled[i];
+        td_release(norms[i]);
+    }
+    td_release(all);
+    td_release(factor);
+    free(norms);
+    return norm;
 }
 
 /* ---- equal elements ---- */

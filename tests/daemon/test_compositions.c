@@ -1,5 +1,6 @@
 /* Functions of the client library that other operations make up. */
 #include <criterion/criterion.h>
+#include <math.h>
 #include <string.h>
 
 #include "tests/daemon/client.h"
@@ -156,6 +157,19 @@ Test(compositions, embedding_takes_rows_and_its_gradient_adds_them_up) {
     cr_assert_null(td_embedding(td_reshape(matrix(), TD_SHAPE(6)), at));
     cr_assert_null(td_embedding_grad(matrix(), at, 2, -1));
     cr_assert(!td_embedding(NULL, NULL) && !td_embedding_grad(NULL, NULL, 2, 0));
+}
+
+Test(compositions, clip_grad_norm_scales_all_gradients_by_one_norm) {
+    td_tensor *x = matrix(), *half = td_cast(td_full(client.device, TD_F32, TD_SHAPE(2), 3), TD_F16), *clipped[2];
+    td_tensor *gradients[] = {x, half}; /* 0² + … + 5² + 3² + 3² = 73 */
+    EXPECT(td_multiply(td_clip_grad_norm(2, gradients, 1, INFINITY, clipped), x), 0, 5, 10, 15, 20, 25);
+    EXPECT(td_round(td_multiply(clipped[0], td_full(client.device, TD_F32, TD_SCALAR, 5.00001))), 0, 1, 2, 3, 4, 5);
+    td_tensor *norm = td_clip_grad_norm(2, gradients, 100, 2, clipped);
+    EXPECT(td_round(td_square(norm)), 73);
+    EXPECT(clipped[0], 0, 1, 2, 3, 4, 5);
+    EXPECT(td_cast(clipped[1], TD_F32), 3, 3);
+    gradients[1] = NULL;
+    cr_assert(!td_clip_grad_norm(2, gradients, 1, 2, clipped) && !clipped[0] && !clipped[1]);
 }
 
 Test(compositions, bincount_counts_and_weighs) {

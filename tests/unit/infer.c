@@ -48,7 +48,7 @@ static void check_failure(const struct infer_case *row, size_t i, int status, co
 }
 
 static void check_row(const struct infer_case *row, size_t i) {
-    struct tensor_type types[OP_INPUTS_MAX + 1], before, out;
+    struct tensor_type types[OP_INPUTS_MAX + 1], before[OP_OUTPUTS_NAMED], out[OP_OUTPUTS_NAMED];
     const struct tensor_type *inputs[OP_INPUTS_MAX + 1];
     struct op_attributes attributes = {row->ints, row->floats, row->n_ints, row->n_floats};
     struct fault fault = {.message = ""};
@@ -57,17 +57,18 @@ static void check_row(const struct infer_case *row, size_t i) {
         text = parse_type(text, &types[n]);
         inputs[n] = &types[n];
     }
-    memset(&out, 0x5a, sizeof(out));
-    before = out;
-    int status = op_infer(row->opcode, inputs, n, &attributes, &out, &fault);
+    memset(out, 0x5a, sizeof out);
+    memcpy(before, out, sizeof out);
+    int status = op_infer(row->opcode, inputs, n, &attributes, out, &fault);
     if (!row->result) {
         check_failure(row, i, status, &fault);
-        cr_assert_eq(memcmp(&out, &before, sizeof(out)), 0, "row %zu: the output was touched", i);
+        cr_assert_eq(memcmp(out, before, sizeof out), 0, "row %zu: the output was touched", i);
         return;
     }
     cr_assert_eq(status, STATUS_OK, "row %zu: %s of %s: %s", i, op_info(row->opcode)->name, row->inputs, fault.message);
-    check_result(row, i, &out);
-    for (unsigned k = 0; k < n; k++) { /* the output may be one of the inputs */
+    check_result(row, i, out);
+    for (unsigned k = 0; k < n && op_info(row->opcode)->n_outputs == 1;
+         k++) { /* a single output may be one of the inputs */
         struct tensor_type saved = types[k];
         cr_assert_eq(op_infer(row->opcode, inputs, n, &attributes, &types[k], &fault), STATUS_OK);
         check_result(row, i, &types[k]);

@@ -9,7 +9,7 @@ struct infer_case {
     unsigned n_ints, n_floats;
     int64_t ints[OP_PACKED_INTS];
     double floats[OP_PACKED_FLOATS];
-    const char *result; /* "f32(2,3)", or NULL where it must fail */
+    const char *result; /* of the first output: "f32(2,3)", or NULL where it must fail */
     const char *words;  /* its message has them; NULL: any */
     enum status status; /* with this code */
 };

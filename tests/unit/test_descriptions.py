@@ -92,7 +92,7 @@ class Descriptions(unittest.TestCase):
                 (GOOD + 'function = "by hand"\n', "one: functions by hand need prototypes"),
                 (GOOD + 'outputs = ["a", { name = "b", dtype = "product" }]\n', "one: output b: dtype is position or same or computed"),
                 (GOOD + 'outputs = [{ name = "a", dtype = "position" }]\n', "one: output a: the first output has the operation's"),
-                (GOOD + 'work = "time"\n', "one: time is nothing that work grows with: none, result, input, products, cubes, convolution, convolution of x, "
+                (GOOD + 'work = "time"\n', "one: time is nothing that work grows with: none, result, input, products, cubes, attention, convolution, convolution of x, "
                  "convolution of gradient are"),
                 (GOOD + 'work = "input"\n', "one: its work grows with the input, and it has none"),
                 (GOOD + 'passes = 0\n', "one: flop is 0 to 65535 and passes are 1 to 8, not 1 and 0"),

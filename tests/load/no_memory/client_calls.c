@@ -160,6 +160,9 @@ static td_tensor *composed(td_device *device, td_tensor *x) {
     td_tensor *y = td_roll(td_flip(x, TD_AXES(0)), 1, 0);
     y = td_moveaxis(td_gather(y, td_reshape(i, TD_SHAPE(4, 1)), 1), 1, (const int64_t[]){0}, (const int64_t[]){1});
     y = td_add(td_index_copy(x, 0, i, td_reshape(y, TD_SHAPE(1, 4))), td_index_add(x, 1, i, x));
+    if (!td_clip_grad_norm(2, (td_tensor *[]){y, x}, 1, 2, parts))
+        return NULL;
+    y = td_add(y, parts[0]);
     y = td_add(y, td_embedding_grad(td_embedding(y, i), i, 4, 1));
     y = td_add(y, td_add(td_diag(vectors[0], 0), td_masked_fill(y, td_less(y, x), 1)));
     if (td_meshgrid(2, vectors, 1, grids) || td_split(y, 2, (const int64_t[]){2, 2}, 0, parts))
@@ -236,6 +239,19 @@ static td_tensor *losses(td_device *device, td_tensor *x) {
     return td_add(to_q, td_add(to_k, to_v));
 }
 
+/* Recurrent layers and their gradients. */
+static td_tensor *remembered(td_device *device, td_tensor *x) {
+    td_tensor *steps = td_reshape(x, TD_SHAPE(2, 2, 4)), *state = td_slice(x, 0, 0, 2, 1), *out[6], *y, *h, *c;
+    td_tensor *weights = td_full(device, TD_F32, TD_SHAPE(16, 4), 0.1), *fewer = td_slice(weights, 0, 0, 12, 1), *gates;
+    td_tensor *cells;
+    td_lstm(steps, state, state, weights, weights, NULL, NULL, 1, &y, &h, &c, &gates, &cells);
+    td_lstm_grad(y, h, c, steps, state, state, weights, weights, y, gates, cells, 1, &out[0], &out[1], &out[2], &out[3],
+                 &out[4], &out[5]);
+    td_gru(out[0], h, fewer, fewer, NULL, NULL, 0, &y, &c, &gates);
+    td_gru_grad(y, c, steps, h, fewer, fewer, y, gates, 0, &out[0], &out[1], &out[2], &out[3], &out[4], &out[5]);
+    return td_reshape(out[0], TD_SHAPE(4, 4));
+}
+
 /* A loss, its gradient, and steps of each optimiser; the tensors that a step replaces are copies. */
 static td_tensor *optimised(td_device *device, td_tensor *x) {
     td_tensor *targets = td_full_int(device, TD_I64, TD_SHAPE(4), 1), *step[3];
@@ -270,7 +286,7 @@ static td_tensor *operations(td_device *device, float *values, size_t n) {
     td_tensor *large = td_upload(device, TD_F32, TD_SHAPE((int64_t)n), values);
     td_tensor *y = scanned(reduced(elementwise(td_add(x, created(device)))));
     y = moved(device, contracted(spectral(device, solved(device, y))));
-    y = losses(device, normalised(convolved(y)));
+    y = remembered(device, losses(device, normalised(convolved(y))));
     td_tensor *kept = td_keep(composed(device, optimised(device, y)));
     td_tensor *sum = td_add(many(device, kept), td_max(large, TD_ALL_AXES, 0));
     td_release(large);
