@@ -3,6 +3,7 @@
 #include "client/lib/tensor.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 static td_tensor *enqueue(td_device *device, unsigned opcode, unsigned n_inputs, td_tensor *const *inputs,
                           const struct op_packed *packed) {
@@ -56,15 +57,30 @@ td_tensor *td_full(td_device *device, td_dtype dtype, int rank, const int64_t *s
     return full(device, dtype, rank, shape, scalar);
 }
 
+/* In the place of an integer a complex number has its imaginary part, of which all bits are 0 here. */
+static int64_t complex_or(td_dtype dtype, int64_t value) {
+    return dtype_is_complex((enum dtype)dtype) ? 0 : value;
+}
+
 td_tensor *td_full_int(td_device *device, td_dtype dtype, int rank, const int64_t *shape, int64_t value) {
-    return full(device, dtype, rank, shape, (struct op_scalar){value, (double)value});
+    return full(device, dtype, rank, shape, (struct op_scalar){complex_or(dtype, value), (double)value});
 }
 
 td_tensor *td_full_uint(td_device *device, td_dtype dtype, int rank, const int64_t *shape, uint64_t value) {
     if (value > INT64_MAX && (is_integer(dtype) || dtype == TD_BOOL) && dtype != TD_U64)
         return call_refuse(OP_FULL, STATUS_INVALID_ARGUMENT, "%" PRIu64 " is no value of %s", value,
                            td_dtype_name(dtype));
-    return full(device, dtype, rank, shape, (struct op_scalar){(int64_t)value, (double)value});
+    return full(device, dtype, rank, shape, (struct op_scalar){complex_or(dtype, (int64_t)value), (double)value});
+}
+
+td_tensor *td_full_complex(td_device *device, td_dtype dtype, int rank, const int64_t *shape, double real,
+                           double imaginary) {
+    struct op_scalar value = {.f = real};
+    if (dtype_valid((int)dtype) && !dtype_is_complex((enum dtype)dtype))
+        return call_refuse(OP_FULL, STATUS_DTYPE, "gives no %s of two parts: ask for c64 or c128",
+                           td_dtype_name(dtype));
+    memcpy(&value.i, &imaginary, sizeof value.i);
+    return full(device, dtype, rank, shape, value);
 }
 
 td_tensor *td_arange(td_device *device, td_dtype dtype, double start, double stop, double step) {

@@ -46,3 +46,38 @@ int blas_load(struct blas *blas, struct fault *fault) {
     blas->library = library; /* never unloaded: it has handlers registered with the process */
     return STATUS_OK;
 }
+
+static const float ones_f32[] = {1, 0}, zeros_f32[] = {0, 0};
+static const double ones_f64[] = {1, 0}, zeros_f64[] = {0, 0};
+
+void blas_multiply_matrices(const struct blas *blas, const struct blas_product *p) {
+    if (p->dtype == DTYPE_F32) {
+        blas->sgemm(CblasRowMajor, p->a_transpose, p->b_transpose, p->m, p->n, p->k, 1, p->a, p->a_stride, p->b,
+                    p->b_stride, p->add ? 1 : 0, p->c, p->c_stride);
+    } else if (p->dtype == DTYPE_F64) {
+        blas->dgemm(CblasRowMajor, p->a_transpose, p->b_transpose, p->m, p->n, p->k, 1, p->a, p->a_stride, p->b,
+                    p->b_stride, p->add ? 1 : 0, p->c, p->c_stride);
+    } else if (p->dtype == DTYPE_C64) {
+        blas->cgemm(CblasRowMajor, p->a_transpose, p->b_transpose, p->m, p->n, p->k, ones_f32, p->a, p->a_stride, p->b,
+                    p->b_stride, p->add ? ones_f32 : zeros_f32, p->c, p->c_stride);
+    } else {
+        blas->zgemm(CblasRowMajor, p->a_transpose, p->b_transpose, p->m, p->n, p->k, ones_f64, p->a, p->a_stride, p->b,
+                    p->b_stride, p->add ? ones_f64 : zeros_f64, p->c, p->c_stride);
+    }
+}
+
+void blas_multiply_vector(const struct blas *blas, const struct blas_product *p) {
+    if (p->dtype == DTYPE_F32) {
+        blas->sgemv(CblasRowMajor, p->a_transpose, p->m, p->n, 1, p->a, p->a_stride, p->b, p->b_stride, p->add ? 1 : 0,
+                    p->c, p->c_stride);
+    } else if (p->dtype == DTYPE_F64) {
+        blas->dgemv(CblasRowMajor, p->a_transpose, p->m, p->n, 1, p->a, p->a_stride, p->b, p->b_stride, p->add ? 1 : 0,
+                    p->c, p->c_stride);
+    } else if (p->dtype == DTYPE_C64) {
+        blas->cgemv(CblasRowMajor, p->a_transpose, p->m, p->n, ones_f32, p->a, p->a_stride, p->b, p->b_stride,
+                    p->add ? ones_f32 : zeros_f32, p->c, p->c_stride);
+    } else {
+        blas->zgemv(CblasRowMajor, p->a_transpose, p->m, p->n, ones_f64, p->a, p->a_stride, p->b, p->b_stride,
+                    p->add ? ones_f64 : zeros_f64, p->c, p->c_stride);
+    }
+}

@@ -8,6 +8,7 @@
 #include <cblas.h>
 #include <stdbool.h>
 
+#include "proto/ops/dtype.h"
 #include "proto/ops/status.h"
 
 /* Functions of LAPACK, which OpenBLAS contains: Fortran's conventions, so matrices lie column by column, numbers are passed by address, and
@@ -33,6 +34,10 @@ typedef void lapack_labrd(const int *m, const int *n, const int *columns, void *
     X(__typeof__(&cblas_dgemm), dgemm, "cblas_dgemm")                                                                  \
     X(__typeof__(&cblas_sgemv), sgemv, "cblas_sgemv")                                                                  \
     X(__typeof__(&cblas_dgemv), dgemv, "cblas_dgemv")                                                                  \
+    X(__typeof__(&cblas_cgemm), cgemm, "cblas_cgemm")                                                                  \
+    X(__typeof__(&cblas_zgemm), zgemm, "cblas_zgemm")                                                                  \
+    X(__typeof__(&cblas_cgemv), cgemv, "cblas_cgemv")                                                                  \
+    X(__typeof__(&cblas_zgemv), zgemv, "cblas_zgemv")                                                                  \
     X(__typeof__(&cblas_strsm), strsm, "cblas_strsm")                                                                  \
     X(__typeof__(&cblas_dtrsm), dtrsm, "cblas_dtrsm")                                                                  \
     X(__typeof__(&cblas_ssyrk), ssyrk, "cblas_ssyrk")                                                                  \
@@ -62,6 +67,20 @@ struct blas {
     BLAS_FUNCTIONS(X)
 #undef X
 };
+
+/* c = a · b, or c += a · b. `dtype` is f32, f64, c64 or c128. Strides are those of row-major matrices as they are stored. */
+struct blas_product {
+    enum dtype dtype;
+    bool add;
+    CBLAS_TRANSPOSE a_transpose, b_transpose;
+    int m, n, k;
+    int a_stride, b_stride, c_stride;
+    const void *a, *b;
+    void *c;
+};
+void blas_multiply_matrices(const struct blas *blas, const struct blas_product *product);
+/* y = a · x, or y += a · x. x and y have the strides of b and c; m rows and n columns are those of `a` as it is stored. */
+void blas_multiply_vector(const struct blas *blas, const struct blas_product *product);
 
 /* Sets the environment variables that OpenBLAS reads when it is loaded, unless the user has set them. To be called before there are other
  * threads, since it changes the environment. */

@@ -51,6 +51,9 @@ OP_KERNELS(CPU_KERNEL)
 CPU_KERNEL(, elementwise)
 #undef CPU_KERNEL
 
+/* Writes a value as one element of the dtype; in create.c. */
+void cpu_element(const struct cpu *cpu, enum dtype dtype, const struct op_scalar *value, void *out);
+
 /* op_kernel.converts for drivers that read their input tile by tile, through a buffer in the first-level cache. */
 bool cpu_converts_tiles(const struct device *device, unsigned opcode, enum dtype from, enum dtype to);
 

@@ -5,7 +5,7 @@
 
 /* A value in any dtype's bytes. */
 struct element {
-    _Alignas(8) unsigned char bytes[8];
+    _Alignas(16) unsigned char bytes[16];
     size_t size;
 };
 
@@ -14,14 +14,21 @@ static void convert(const struct cpu *cpu, enum dtype from, const void *x, enum 
     cpu->kernels->cast[from][to](&row);
 }
 
-/* `value` for dtypes of floats, `integer` for others. */
+void cpu_element(const struct cpu *cpu, enum dtype dtype, const struct op_scalar *value, void *out) {
+    if (dtype_is_complex(dtype)) {
+        double parts[2] = {value->f};
+        memcpy(&parts[1], &value->i, sizeof value->i);
+        convert(cpu, DTYPE_C128, parts, dtype, out, 1);
+    } else if (dtype_kind(dtype) == DTYPE_KIND_FLOAT) {
+        convert(cpu, DTYPE_F64, &value->f, dtype, out, 1);
+    } else {
+        convert(cpu, DTYPE_I64, &value->i, dtype, out, 1);
+    }
+}
+
 static struct element element_make(const struct cpu *cpu, enum dtype dtype, int64_t integer, double value) {
     struct element element = {.size = dtype_size(dtype)};
-    if (dtype_kind(dtype) == DTYPE_KIND_FLOAT) {
-        convert(cpu, DTYPE_F64, &value, dtype, element.bytes, 1);
-    } else {
-        convert(cpu, DTYPE_I64, &integer, dtype, element.bytes, 1);
-    }
+    cpu_element(cpu, dtype, &(struct op_scalar){integer, value}, element.bytes);
     return element;
 }
 
@@ -83,6 +90,8 @@ static void fill(const struct job *job, int64_t begin, int64_t end) {
         FILL(uint32_t)
     case 8:
         FILL(uint64_t)
+    case 16:
+        FILL(struct cpu_pair)
     }
 }
 
@@ -181,7 +190,7 @@ static int eye_run(struct cpu *cpu, const struct launch *launch, struct cpu_job 
     (void)fault;
     job_init(&job, cpu, launch);
     job.element = (struct element){.size = dtype_size(job.dtype)};
-    job.one = element_make(cpu, job.dtype, 1, 1);
+    job.one = element_make(cpu, job.dtype, dtype_is_complex(job.dtype) ? 0 : 1, 1);
     job.columns = launch->output.shape[1];
     struct eye_attributes attributes;
     eye_attributes_read(&launch->attributes, &attributes);

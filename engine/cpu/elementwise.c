@@ -3,7 +3,7 @@
 #include "engine/cpu/walk.h"
 
 enum {
-    CONVERT_BLOCK = 512, /* elements that are converted at a time: buffers of 4 KiB */
+    CONVERT_BLOCK = 512, /* elements that are converted at a time: buffers of 8 KiB at most */
     SMALL = 16384,       /* a contiguous launch of so many elements or fewer runs at once, on this thread */
     STREAM_BYTES = 4096, /* the buffer through which streamed output goes; it stays in the first-level cache */
     ROW_WORK = 64,       /* the cost of a row besides its elements */
@@ -72,7 +72,7 @@ static inline void job_parameters(const struct job *job, struct cpu_row *run) {
 
 /* A row with inputs that are converted, block by block. An input with stride 0 is converted once. */
 static void job_convert(const struct job *job, const struct cpu_row *run) {
-    _Alignas(64) char buffers[WALK_ARRAYS][CONVERT_BLOCK * sizeof(int64_t)];
+    _Alignas(64) char buffers[WALK_ARRAYS][CONVERT_BLOCK * sizeof(struct cpu_pair)];
     for (int64_t i = 0; i < run->n; i += CONVERT_BLOCK) {
         struct cpu_row block = *run;
         block.n = run->n - i < CONVERT_BLOCK ? run->n - i : CONVERT_BLOCK;
@@ -108,13 +108,18 @@ static void gather(const struct job *job, int k, char *out, const char *x, int64
         GATHER(2, uint16_t)
         GATHER(4, uint32_t)
         GATHER(8, uint64_t)
+        GATHER(16, struct cpu_pair)
     }
 }
 
 /* Elements begin … end - 1 of the last two axes, which are whole rows of the last one. */
 static void job_call_pairs(const struct job *job, const struct walk *outer, int64_t begin, int64_t end) {
     _Alignas(64) char buffers[WALK_ARRAYS][CONVERT_BLOCK * sizeof(int64_t)];
-    const int64_t step = CONVERT_BLOCK / job->pair * job->pair;
+    int64_t step = CONVERT_BLOCK;
+    for (int k = 1; k < outer->arrays; k++) {
+        step = job->size[k] > (int64_t)sizeof(int64_t) ? CONVERT_BLOCK / 2 : step;
+    }
+    step = step / job->pair * job->pair;
     for (; begin < end; begin += step) {
         struct cpu_row run = job->run;
         run.n = end - begin < step ? end - begin : step;

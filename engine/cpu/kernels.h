@@ -9,6 +9,11 @@
 
 #include "proto/ops/op.h"
 
+/* An element of 16 bytes, of which only the size counts. */
+struct cpu_pair {
+    uint64_t first, second;
+};
+
 /* One run along the innermost axis: n elements of the output and up to three arguments, which are inputs and then attributes. An attribute
  * is one element of the row's dtype, or of f32 in a row of halves. */
 struct cpu_row {
@@ -200,10 +205,12 @@ enum cpu_row_number {
     CPU_ROW_where_2,
     CPU_ROW_where_4,
     CPU_ROW_where_8,
+    CPU_ROW_where_16,
     CPU_ROW_copy_1,
     CPU_ROW_copy_2,
     CPU_ROW_copy_4,
     CPU_ROW_copy_8,
+    CPU_ROW_copy_16,
 #define CPU_ROW_NUMBER(name, inputs, parameters, dtype, result) CPU_ROW_##name##_##dtype,
     OP_FORMULAS(CPU_ROW_NUMBER) OP_FORMULAS_HALF(CPU_ROW_NUMBER)
 #undef CPU_ROW_NUMBER

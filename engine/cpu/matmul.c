@@ -1,4 +1,4 @@
-/* Matrix products. Each batch's result is cut into a grid of rectangles for the threads. A rectangle of f32 or f64 is "direct" if BLAS can
+/* Matrix products. Each batch's result is cut into a grid of rectangles for the threads. A rectangle of f32, f64 or complex numbers is "direct" if BLAS can
  * read its operands as they are. Any other rectangle is computed block by block from packed copies: matrices with odd strides or
  * with extents beyond an int; f16, bf16 and f8, in f32; integers and bool, in the device's own kernels.
  *
@@ -95,13 +95,17 @@ static void blas_vector(const struct blas *blas, enum dtype dtype, const struct 
                         const char *x, int x_stride, char *y, int y_stride, bool add) {
     int rows = (int)(layout.transpose == CblasNoTrans ? a->rows : a->columns);
     int columns = (int)(layout.transpose == CblasNoTrans ? a->columns : a->rows);
-    if (dtype == DTYPE_F32) {
-        blas->sgemv(CblasRowMajor, layout.transpose, rows, columns, 1, (const void *)a->data, layout.leading,
-                    (const void *)x, x_stride, add ? 1 : 0, (void *)y, y_stride);
-    } else {
-        blas->dgemv(CblasRowMajor, layout.transpose, rows, columns, 1, (const void *)a->data, layout.leading,
-                    (const void *)x, x_stride, add ? 1 : 0, (void *)y, y_stride);
-    }
+    blas_multiply_vector(blas, &(struct blas_product){.dtype = dtype,
+                                                      .add = add,
+                                                      .a_transpose = layout.transpose,
+                                                      .m = rows,
+                                                      .n = columns,
+                                                      .a_stride = layout.leading,
+                                                      .b_stride = x_stride,
+                                                      .c_stride = y_stride,
+                                                      .a = a->data,
+                                                      .b = x,
+                                                      .c = y});
 }
 
 static bool vector_stride(int64_t stride, int64_t length, int *out) {
@@ -140,14 +144,19 @@ static bool blas_multiply(const struct blas *blas, enum dtype dtype, const struc
     if (!layout_find(a, &left) || !layout_find(b, &right) || c->row_stride > INT_MAX) {
         return false;
     }
-    int m = (int)a->rows, n = (int)b->columns, k = (int)a->columns, leading = (int)c->row_stride;
-    if (dtype == DTYPE_F32) {
-        blas->sgemm(CblasRowMajor, left.transpose, right.transpose, m, n, k, 1, (const void *)a->data, left.leading,
-                    (const void *)b->data, right.leading, add ? 1 : 0, (void *)c->data, leading);
-    } else {
-        blas->dgemm(CblasRowMajor, left.transpose, right.transpose, m, n, k, 1, (const void *)a->data, left.leading,
-                    (const void *)b->data, right.leading, add ? 1 : 0, (void *)c->data, leading);
-    }
+    blas_multiply_matrices(blas, &(struct blas_product){.dtype = dtype,
+                                                        .add = add,
+                                                        .a_transpose = left.transpose,
+                                                        .b_transpose = right.transpose,
+                                                        .m = (int)a->rows,
+                                                        .n = (int)b->columns,
+                                                        .k = (int)a->columns,
+                                                        .a_stride = left.leading,
+                                                        .b_stride = right.leading,
+                                                        .c_stride = (int)c->row_stride,
+                                                        .a = a->data,
+                                                        .b = b->data,
+                                                        .c = c->data});
     return true;
 }
 
@@ -416,6 +425,8 @@ static void job_type(struct job *job) {
         [DTYPE_BF16] = {DTYPE_F32, 0},
         [DTYPE_F32] = {DTYPE_F32, 0},
         [DTYPE_F64] = {DTYPE_F64, 0},
+        [DTYPE_C64] = {DTYPE_C64, 0},
+        [DTYPE_C128] = {DTYPE_C128, 0},
     };
     size_t offset = types[job->dtype].product;
     job->packed = types[job->dtype].packed;
@@ -507,9 +518,14 @@ static int64_t divided_up(int64_t n, int64_t by) {
     return n / by + (n % by != 0);
 }
 
+/* How many times as long as a product of f32 one takes. */
+static int64_t dtype_slow(enum dtype dtype) {
+    return dtype == DTYPE_F64 ? 2 : dtype == DTYPE_C64 ? 4 : dtype == DTYPE_C128 ? 8 : 1;
+}
+
 static void job_strips(struct job *job, int64_t height, int64_t width) {
     double rate = job->base.cpu->rates.flop[job->dtype] / 2;
-    int64_t most = (job->dtype == DTYPE_F64 ? strip_work / 2 : strip_work) / (width * job->depth);
+    int64_t most = strip_work / dtype_slow(job->dtype) / (width * job->depth);
     job->strips = divided_up(height, most > STRIP_ROWS ? most : STRIP_ROWS);
     job->strip = divided_up(divided_up(height, job->strips), STRIP_ROWS) * STRIP_ROWS;
     double together = rate * piece_ns / ((double)job->strip * (double)width * (double)job->depth);
@@ -527,7 +543,7 @@ static void job_divide(struct job *job, unsigned threads) {
     }
     int64_t height = (job->m + job->grid_rows - 1) / job->grid_rows;
     int64_t width = (job->n + job->grid_columns - 1) / job->grid_columns;
-    int64_t direct_depth = job->dtype == DTYPE_F64 ? DIRECT_DEPTH_F64 : DIRECT_DEPTH;
+    int64_t direct_depth = job->size >= 8 ? DIRECT_DEPTH_F64 : DIRECT_DEPTH;
     int64_t least_depth = job->direct ? direct_depth : job->product ? INTEGER_DEPTH : block_depth(height, width);
     job->depth = piece_work / (height * width * (job->product ? 8 : 1) + (height + width) * 16);
     job->depth = job->depth > least_depth ? job->depth / least_depth * least_depth : least_depth; /* whole blocks */
@@ -616,9 +632,9 @@ int cpu_needs_blas(struct cpu *cpu, struct fault *fault) {
     return code;
 }
 
-/* Products of floats need OpenBLAS. */
+/* Products of floats and complex numbers need OpenBLAS. */
 static int matmul_needs(struct device *device, enum dtype dtype, struct fault *fault) {
-    return dtype_kind(dtype) == DTYPE_KIND_FLOAT ? cpu_needs_blas((struct cpu *)device, fault) : STATUS_OK;
+    return dtype_kind(dtype) >= DTYPE_KIND_FLOAT ? cpu_needs_blas((struct cpu *)device, fault) : STATUS_OK;
 }
 
 #define PRODUCT {{.needs = matmul_needs, .accepts = matmul_accepts, .workspace = matmul_workspace}, matmul_run}

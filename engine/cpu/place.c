@@ -14,7 +14,7 @@ struct job {
     char *out;
     struct walk rows; /* the output's axes but the last */
     int64_t n_rows, columns, size;
-    _Alignas(8) char value[8];
+    _Alignas(16) char value[16];
     /* pad */
     enum op_pad_mode mode;
     int64_t before[SHAPE_RANK_MAX]; /* what is added in front of each axis */
@@ -38,6 +38,7 @@ static void fill(const struct job *job, char *out, int64_t n) {
         FILL(2, uint16_t)
         FILL(4, uint32_t)
         FILL(8, uint64_t)
+        FILL(16, struct cpu_pair)
     }
 }
 
@@ -58,6 +59,7 @@ static void copy(const struct job *job, char *out, const char *x, int64_t stride
         COPY(2, uint16_t)
         COPY(4, uint32_t)
         COPY(8, uint64_t)
+        COPY(16, struct cpu_pair)
     }
 }
 
@@ -186,10 +188,7 @@ static int pad_run(struct cpu *cpu, const struct launch *launch, struct cpu_job 
     struct pad_attributes given;
     (void)fault;
     pad_attributes_read(&launch->attributes, &given);
-    bool floating = dtype_kind(dtype) == DTYPE_KIND_FLOAT;
-    const void *value = floating ? (const void *)&given.value.f : (const void *)&given.value.i;
-    cpu->kernels->cast[floating ? DTYPE_F64 : DTYPE_I64][dtype](
-        &(struct cpu_row){1, {job.value, (char *)(uintptr_t)value}, {1, 1}});
+    cpu_element(cpu, dtype, &given.value, job.value);
     job.mode = given.mode;
     for (int i = 0; i < launch->output.rank; i++) {
         job.before[i] = given.widths.values[2 * i];

@@ -32,7 +32,9 @@ static const struct cpu_rates usual = {.bytes = 6,
                                                 [DTYPE_F16] = 30,
                                                 [DTYPE_BF16] = 30,
                                                 [DTYPE_F32] = 30,
-                                                [DTYPE_F64] = 15}};
+                                                [DTYPE_F64] = 15,
+                                                [DTYPE_C64] = 7.5,
+                                                [DTYPE_C128] = 3.75}};
 static const double usual_batch_ns = 80, usual_packing_ns = 1.5, usual_row_ns = 10;
 
 static uint64_t rates_clock(void) {
@@ -83,11 +85,18 @@ static double measure_product(cpu_product_function *product, double rate, uint64
 
 static void blas_square(const struct blas *blas, enum dtype dtype, void *x, void *y, void *z) {
     const int n = BLAS_SIDE;
-    if (dtype == DTYPE_F32) {
-        blas->sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, n, n, n, 1, x, n, y, n, 0, z, n);
-    } else {
-        blas->dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, n, n, n, 1, x, n, y, n, 0, z, n);
-    }
+    blas_multiply_matrices(blas, &(struct blas_product){.dtype = dtype,
+                                                        .a_transpose = CblasNoTrans,
+                                                        .b_transpose = CblasNoTrans,
+                                                        .m = n,
+                                                        .n = n,
+                                                        .k = n,
+                                                        .a_stride = n,
+                                                        .b_stride = n,
+                                                        .c_stride = n,
+                                                        .a = x,
+                                                        .b = y,
+                                                        .c = z});
 }
 
 static double measure_blas(const struct blas *blas, enum dtype dtype, double *room) {
@@ -149,6 +158,8 @@ void cpu_rates_of_blas(struct cpu *cpu) {
     }
     flop[DTYPE_F64] = measure_blas(&cpu->blas, DTYPE_F64, room);
     flop[DTYPE_F16] = flop[DTYPE_BF16] = flop[DTYPE_F32] = measure_blas(&cpu->blas, DTYPE_F32, room);
+    flop[DTYPE_C64] = flop[DTYPE_F32] / 4; /* four products and four sums for each of theirs */
+    flop[DTYPE_C128] = flop[DTYPE_F64] / 4;
     room_give(cpu, room);
 }
 

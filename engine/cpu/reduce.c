@@ -213,7 +213,7 @@ _Static_assert((int)CPU_REDUCE_WIDTH <= (int)CONVERT_BLOCK, "columns are one blo
 
 /* An empty input has no memory. `nowhere` takes its place; no step reads it, since there are none. */
 static void job_init_empty(struct job *job, const struct launch *launch) {
-    static char nowhere[8];
+    static char nowhere[16];
     const struct operand *out = &launch->output;
     *job = (struct job){.in = nowhere,
                         .out = out->data,

@@ -68,7 +68,7 @@
     }
 
 /* rows_cast.c: an element copied as it is, by size. */
-cpu_row_function CPU_NAME(copy_1), CPU_NAME(copy_2), CPU_NAME(copy_4), CPU_NAME(copy_8);
+cpu_row_function CPU_NAME(copy_1), CPU_NAME(copy_2), CPU_NAME(copy_4), CPU_NAME(copy_8), CPU_NAME(copy_16);
 
 /* A loop over contiguous arguments, and the row that calls it: arguments with other strides are copied to buffers, block by block. For
  * functions that take longer than the copies, so that a loop for each layout would only be more code. */
@@ -103,12 +103,13 @@ static inline void row_gather(int64_t n, size_t size, const void *x, int64_t str
     (size == 1   ? CPU_NAME(copy_1)
      : size == 2 ? CPU_NAME(copy_2)
      : size == 4 ? CPU_NAME(copy_4)
-                 : CPU_NAME(copy_8))(&row);
+     : size == 8 ? CPU_NAME(copy_8)
+                 : CPU_NAME(copy_16))(&row);
 }
 
 __attribute__((noinline, unused)) static void rows_in_blocks(const struct cpu_row *row, int n_arguments, size_t size,
                                                              size_t result_size, row_loop *loop) {
-    _Alignas(64) char buffers[3][CPU_BLOCK * sizeof(int64_t)];
+    _Alignas(64) char buffers[3][CPU_BLOCK * sizeof(struct cpu_pair)];
     const void *arguments[3] = {row->data[1], row->data[2], row->data[3]};
     bool contiguous = true;
     for (int k = 0; k < n_arguments; k++) {

@@ -24,6 +24,7 @@ COPY_ROW(copy_1, uint8_t)
 COPY_ROW(copy_2, uint16_t)
 COPY_ROW(copy_4, uint32_t)
 COPY_ROW(copy_8, uint64_t)
+COPY_ROW(copy_16, struct cpu_pair)
 
 /* ---- casts; what they do with one element is in engine/device/formula_cast.h ---- */
 
@@ -50,6 +51,11 @@ COPY_ROW(copy_8, uint64_t)
     CAST_ROW(from, f8e4m3, T, uint8_t, formula_to_f8e4m3(value(a)))                                                    \
     CAST_ROW(from, f8e5m2, T, uint8_t, formula_to_f8e5m2(value(a)))
 
+/* To a complex number with this real part. */
+#define CAST_TO_COMPLEX(from, T, value)                                                                                \
+    CAST_ROW(from, c64, T, formula_c64, formula_make_c64((float)value(a), 0))                                          \
+    CAST_ROW(from, c128, T, formula_c128, formula_make_c128((double)value(a), 0))
+
 /* From an integer. The new element's size is all that counts of an integer dtype: larger ones take on the sign, smaller ones lose the
  * high bits. Where it has the same size, it is a copy. `odd` makes a float that may be rounded once more. */
 #define CAST_TO_SIZE(from, T, size, R) CAST_ROW(from, size, T, R, (R)a)
@@ -59,7 +65,8 @@ COPY_ROW(copy_8, uint64_t)
     CAST_ROW(from, bf16, T, uint16_t, half_to_bf16(odd(a)))                                                            \
     CAST_ROW(from, f32, T, float, (float)a)                                                                            \
     CAST_ROW(from, f64, T, double, (double)a)                                                                          \
-    CAST_TO_F8(from, T, odd)
+    CAST_TO_F8(from, T, odd)                                                                                           \
+    CAST_TO_COMPLEX(from, T, )
 CAST_FROM_INTEGER(u8, uint8_t, (float))
 CAST_FROM_INTEGER(u16, uint16_t, (float))
 CAST_FROM_INTEGER(u32, uint32_t, formula_odd_u32)
@@ -110,7 +117,8 @@ CAST_TO_SIZE(u64, uint64_t, 4, uint32_t)
     CAST_ROW(from, i8, T, int8_t, formula_##type##_to_i8(value(a)))                                                    \
     CAST_ROW(from, i16, T, int16_t, formula_##type##_to_i16(value(a)))                                                 \
     CAST_ROW(from, i32, T, int32_t, formula_##type##_to_i32(value(a)))                                                 \
-    CAST_ROW(from, i64, T, int64_t, formula_##type##_to_i64(value(a)))
+    CAST_ROW(from, i64, T, int64_t, formula_##type##_to_i64(value(a)))                                                 \
+    CAST_TO_COMPLEX(from, T, value)
 CAST_FROM_FLOAT(f16, uint16_t, float, half_from_f16)
 CAST_FROM_FLOAT(bf16, uint16_t, float, half_from_bf16)
 CAST_FROM_FLOAT(f32, float, float, )
@@ -140,6 +148,12 @@ CAST_ROW(f8e5m2, f8e4m3, uint8_t, uint8_t, formula_to_f8e4m3(formula_from_f8e5m2
 CAST_TO_F8(bf16, uint16_t, half_from_bf16)
 CAST_TO_F8(f32, float, )
 CAST_TO_F8(f64, double, formula_odd)
+
+#define CAST_FROM_COMPLEX(from, C) CAST_ROW(from, truth, C, uint8_t, (uint8_t)((a.re != 0) | (a.im != 0)))
+CAST_FROM_COMPLEX(c64, formula_c64)
+CAST_FROM_COMPLEX(c128, formula_c128)
+CAST_ROW(c64, c128, formula_c64, formula_c128, formula_c64_to_c128(a))
+CAST_ROW(c128, c64, formula_c128, formula_c64, formula_c128_to_c64(a))
 
 /* These two conversions have instructions of their own, which the compiler does not find by itself. */
 static void f16_to_f32(const struct cpu_row *row) {
@@ -191,7 +205,8 @@ CAST_F16_AND(f8e5m2)
 /* clang-format off */
 #define CASTS_TO_FLOATS(from)                                                                                          \
     [DTYPE_F16] = from##_to_f16, [DTYPE_BF16] = from##_to_bf16, [DTYPE_F32] = from##_to_f32,                           \
-    [DTYPE_F64] = from##_to_f64, [DTYPE_F8E4M3] = from##_to_f8e4m3, [DTYPE_F8E5M2] = from##_to_f8e5m2
+    [DTYPE_F64] = from##_to_f64, [DTYPE_F8E4M3] = from##_to_f8e4m3, [DTYPE_F8E5M2] = from##_to_f8e5m2,                 \
+    [DTYPE_C64] = from##_to_c64, [DTYPE_C128] = from##_to_c128
 #define CASTS_OF_INTEGER(from, truth)                                                                                  \
     {[DTYPE_BOOL] = truth, [DTYPE_U8] = from##_to_1, [DTYPE_I8] = from##_to_1, [DTYPE_U16] = from##_to_2,              \
      [DTYPE_I16] = from##_to_2, [DTYPE_U32] = from##_to_4, [DTYPE_I32] = from##_to_4, [DTYPE_U64] = from##_to_8,       \
@@ -201,7 +216,7 @@ CAST_F16_AND(f8e5m2)
      [DTYPE_U16] = from##_to_u16, [DTYPE_I16] = from##_to_i16, [DTYPE_U32] = from##_to_u32,                            \
      [DTYPE_I32] = from##_to_i32, [DTYPE_U64] = from##_to_u64, [DTYPE_I64] = from##_to_i64, CASTS_TO_FLOATS(from)}
 
-/* A bool is a u8 of 0 or 1. */
+/* A bool is a u8 of 0 or 1. Of complex numbers there are no casts to real ones. */
 cpu_row_function *CPU_NAME(cast)[DTYPE_COUNT][DTYPE_COUNT] = {
     [DTYPE_BOOL] = CASTS_OF_INTEGER(u8, CPU_NAME(copy_1)),
 #define X(NAME, name, T, U, minimum, maximum) [DTYPE_##NAME] = CASTS_OF_INTEGER(name, name##_to_truth),
@@ -209,5 +224,7 @@ cpu_row_function *CPU_NAME(cast)[DTYPE_COUNT][DTYPE_COUNT] = {
 #undef X
     [DTYPE_F16] = CASTS_OF_FLOAT(f16), [DTYPE_BF16] = CASTS_OF_FLOAT(bf16), [DTYPE_F32] = CASTS_OF_FLOAT(f32),
     [DTYPE_F64] = CASTS_OF_FLOAT(f64), [DTYPE_F8E4M3] = CASTS_OF_FLOAT(f8e4m3), [DTYPE_F8E5M2] = CASTS_OF_FLOAT(f8e5m2),
+    [DTYPE_C64] = {[DTYPE_BOOL] = c64_to_truth, [DTYPE_C64] = CPU_NAME(copy_8), [DTYPE_C128] = c64_to_c128},
+    [DTYPE_C128] = {[DTYPE_BOOL] = c128_to_truth, [DTYPE_C64] = c128_to_c64, [DTYPE_C128] = CPU_NAME(copy_16)},
 };
 /* clang-format on */

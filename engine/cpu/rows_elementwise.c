@@ -155,6 +155,7 @@ WHERE_ROW(where_1, uint8_t)
 WHERE_ROW(where_2, uint16_t)
 WHERE_ROW(where_4, uint32_t)
 WHERE_ROW(where_8, uint64_t)
+WHERE_ROW(where_16, struct cpu_pair)
 
 /* ---- the table ---- */
 
@@ -162,7 +163,7 @@ WHERE_ROW(where_8, uint64_t)
 #define WHERE(size) [CPU_ROW_where_##size] = where_##size, [CPU_ROW_copy_##size] = CPU_NAME(copy_##size),
 #define FUNCTION(name, inputs, parameters, dtype, result) [CPU_ROW_##name##_##dtype] = row_##name##_##dtype,
 cpu_row_function *const CPU_NAME(elementwise)[CPU_ROW_COUNT] = {
-    WHERE(1) WHERE(2) WHERE(4) WHERE(8)
+    WHERE(1) WHERE(2) WHERE(4) WHERE(8) WHERE(16)
     OP_FORMULAS(FUNCTION) OP_FORMULAS_HALF(FUNCTION)
 };
 /* clang-format on */

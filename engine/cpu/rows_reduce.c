@@ -195,6 +195,61 @@ TABLE(prod_f64, prod_f64, prod_f64)
 STEPS(prod_f32, float, double, *, 1, TAKE_PRODUCT, MAP_PLAIN)
 NARROW_FLOATS(prod, prod, v)
 
+/* Products of complex numbers: the real part is in `value`, the imaginary part in `extra`. Sums are those of the parts. */
+INLINE void prod_complex_take(double *value, double *extra, double re, double im) {
+    const double before = *value;
+    *value = before * re - *extra * im;
+    *extra = before * im + *extra * re;
+}
+static void prod_complex_start(int64_t n, struct cpu_accumulators *accumulators) {
+    VALUES(double);
+    EXTRA(double);
+    for (int64_t i = 0; i < n; i++) {
+        value[i] = 1;
+        extra[i] = 0;
+    }
+}
+static void prod_complex_merge(int64_t n, struct cpu_accumulators *accumulators, const struct cpu_accumulators *from) {
+    VALUES(double);
+    EXTRA(double);
+    FROM_VALUES(double);
+    FROM_EXTRA(double);
+    for (int64_t i = 0; i < n; i++) {
+        prod_complex_take(&value[i], &extra[i], other[i], other_extra[i]);
+    }
+}
+#define COMPLEX_PRODUCT(name, T)                                                                                       \
+    static void name##_columns(int64_t n, const void *elements, int64_t stride, int64_t steps, int64_t step,           \
+                               int64_t position, struct cpu_accumulators *accumulators) {                              \
+        VALUES(double);                                                                                                \
+        EXTRA(double);                                                                                                 \
+        const T *x = elements;                                                                                         \
+        (void)position;                                                                                                \
+        for (; steps > 0; steps--, x += 2 * step) {                                                                    \
+            CPU_LOOP                                                                                                   \
+            for (int64_t i = 0; i < n; i++) {                                                                          \
+                prod_complex_take(&value[i], &extra[i], (double)x[2 * i * stride], (double)x[2 * i * stride + 1]);     \
+            }                                                                                                          \
+        }                                                                                                              \
+    }                                                                                                                  \
+    static void name##_row(int64_t n, const void *x, int64_t stride, int64_t position,                                 \
+                           struct cpu_accumulators *accumulators) {                                                    \
+        name##_columns(1, x, 1, n, stride, position, accumulators);                                                    \
+    }                                                                                                                  \
+    static void name##_finish(int64_t n, const struct cpu_accumulators *accumulators, int64_t count, void *out) {      \
+        const double *value = (const void *)accumulators->value, *extra = (const void *)accumulators->extra;           \
+        T *z = out;                                                                                                    \
+        (void)count;                                                                                                   \
+        for (int64_t i = 0; i < n; i++) {                                                                              \
+            z[2 * i] = (T)value[i];                                                                                    \
+            z[2 * i + 1] = (T)extra[i];                                                                                \
+        }                                                                                                              \
+    }                                                                                                                  \
+    static const struct cpu_reduction name = {prod_complex_start, name##_row, name##_columns, prod_complex_merge,      \
+                                              name##_finish};
+COMPLEX_PRODUCT(prod_c64, float)
+COMPLEX_PRODUCT(prod_c128, double)
+
 /* Adds x to *sum, and the rounding error to *error (Knuth's TwoSum). Infinities and NaN make the error NaN: then the sum is right without
  * it, and finish ignores it. */
 INLINE void sum_f64_add(double x, double *sum, double *error) {
@@ -772,7 +827,11 @@ LOGSUMEXP_TABLE(logsumexp_f64, logsumexp_f64, double, double, (double))
 
 const struct cpu_reduction *const CPU_NAME(reductions)[CPU_REDUCE_COUNT][DTYPE_COUNT] = {
     [CPU_REDUCE_SUM] = SUMS(sum),
-    [CPU_REDUCE_PROD] = SUMS(prod),
+    [CPU_REDUCE_PROD] = {[DTYPE_I64] = &prod_i64,
+                         [DTYPE_U64] = &prod_i64,
+                         FLOATS(prod),
+                         [DTYPE_C64] = &prod_c64,
+                         [DTYPE_C128] = &prod_c128},
     [CPU_REDUCE_MEAN] = {FLOATS(mean)},
     [CPU_REDUCE_MAX] = ALL_DTYPES(max),
     [CPU_REDUCE_MIN] = ALL_DTYPES(min),

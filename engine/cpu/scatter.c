@@ -8,6 +8,8 @@
 
 #include <string.h>
 
+typedef struct cpu_pair pair;
+
 enum {
     BLOCK = 512,        /* values that are converted at a time */
     PIECE = 1 << 14,    /* values between two looks whether to stop */
@@ -47,12 +49,12 @@ struct job {
     static void name##_row_##T(int64_t n, T *to, int64_t along, const T *from, int64_t stride) {                       \
         if (along == 1 && stride == 1) {                                                                               \
             _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++, to++, from++) {                                       \
-                *to = (T)(operation);                                                                                  \
+                *to = operation;                                                                                       \
             }                                                                                                          \
             return;                                                                                                    \
         }                                                                                                              \
         for (int64_t i = 0; i < n; i++, to += along, from += stride) {                                                 \
-            *to = (T)(operation);                                                                                      \
+            *to = operation;                                                                                           \
         }                                                                                                              \
     }                                                                                                                  \
     static bool name##_##T(const struct points *p) {                                                                   \
@@ -71,12 +73,12 @@ struct job {
             wrong |= (uint64_t)at >= (uint64_t)p->extent;                                                              \
             if (at >= p->begin && at < p->end) {                                                                       \
                 T *to = &out[at * p->step + i * p->along];                                                             \
-                *to = (T)(operation);                                                                                  \
+                *to = operation;                                                                                       \
             }                                                                                                          \
         }                                                                                                              \
         return wrong;                                                                                                  \
     }
-#define ADD(T) POINTS(add, T, *to + *from)
+#define ADD(T) POINTS(add, T, (T)(*to + *from))
 #define SET(T) POINTS(set, T, *from)
 ADD(uint8_t)
 ADD(uint16_t)
@@ -88,12 +90,13 @@ SET(uint8_t)
 SET(uint16_t)
 SET(uint32_t)
 SET(uint64_t)
+SET(pair)
 
 static points_function *points_find(unsigned opcode, enum dtype dtype) {
-    static points_function *const set[] = {set_uint8_t, set_uint16_t, set_uint32_t, set_uint64_t};
+    static points_function *const set[] = {set_uint8_t, set_uint16_t, set_uint32_t, set_uint64_t, set_pair};
     static points_function *const add[] = {add_uint8_t, add_uint16_t, add_uint32_t, add_uint64_t};
     size_t size = dtype_size(dtype);
-    int place = size == 1 ? 0 : size == 2 ? 1 : size == 4 ? 2 : 3;
+    int place = size == 1 ? 0 : size == 2 ? 1 : size == 4 ? 2 : size == 8 ? 3 : 4;
     if (opcode == OP_SCATTER) {
         return set[place];
     }

@@ -22,8 +22,8 @@ struct job {
     char *out;
     int64_t outer, extent, count, inner; /* x [outer, extent, inner], output [outer, count, inner] */
     int64_t size;
-    int64_t piece, pieces;   /* elements of a piece of a row, and pieces of a row */
-    _Alignas(8) char one[8]; /* the value that one_hot writes */
+    int64_t piece, pieces;     /* elements of a piece of a row, and pieces of a row */
+    _Alignas(16) char one[16]; /* the value that one_hot writes */
 };
 
 /* The first thread claims the report by setting its code. No reader sees a code without its figures: readers come after the launch. */

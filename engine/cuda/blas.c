@@ -52,6 +52,8 @@ static const struct blas_type types[DTYPE_COUNT] = {
     [DTYPE_I8] = {CUDA_R_8I, CUDA_R_32I, CUBLAS_COMPUTE_32I, CUBLAS_COMPUTE_32I, CUBLASLT_REDUCTION_SCHEME_MASK},
     [DTYPE_I32] = {CUDA_R_32I, CUDA_R_32I, CUBLAS_COMPUTE_32I, CUBLAS_COMPUTE_32I, CUBLASLT_REDUCTION_SCHEME_MASK},
     [DTYPE_F64] = {CUDA_R_64F, CUDA_R_64F, CUBLAS_COMPUTE_64F, CUBLAS_COMPUTE_64F, CUBLASLT_REDUCTION_SCHEME_MASK},
+    [DTYPE_C64] = {CUDA_C_32F, CUDA_C_32F, CUBLAS_COMPUTE_32F, CUBLAS_COMPUTE_32F, CUBLASLT_REDUCTION_SCHEME_MASK},
+    [DTYPE_C128] = {CUDA_C_64F, CUDA_C_64F, CUBLAS_COMPUTE_64F, CUBLAS_COMPUTE_64F, CUBLASLT_REDUCTION_SCHEME_MASK},
 };
 
 /* Whether a refusal depends on the product alone. Other reasons, such as lack of memory, may be gone the next time. */
@@ -296,12 +298,14 @@ size_t blas_plan_workspace(const struct blas_plan *plan) {
 /* Tries one algorithm. */
 static cublasStatus_t plan_multiply(const struct cuda_blas *blas, struct blas_plan *plan, int algorithm,
                                     const struct blas_operands *operands, void *workspace, cudaStream_t stream) {
-    static const float one = 1, zero = 0;
-    static const double wide_one = 1, wide_zero = 0;
+    /* With a second number, for complex scales. */
+    static const float one[] = {1, 0}, zero[] = {0, 0};
+    static const double wide_one[] = {1, 0}, wide_zero[] = {0, 0};
     static const int32_t integer_one = 1, integer_zero = 0;
-    bool wide = plan->type->scale == CUDA_R_64F, integer = plan->type->scale == CUDA_R_32I;
-    const void *alpha = wide ? (const void *)&wide_one : integer ? (const void *)&integer_one : &one;
-    const void *beta = wide ? (const void *)&wide_zero : integer ? (const void *)&integer_zero : &zero;
+    bool wide = plan->type->scale == CUDA_R_64F || plan->type->scale == CUDA_C_64F;
+    bool integer = plan->type->scale == CUDA_R_32I;
+    const void *alpha = wide ? (const void *)wide_one : integer ? (const void *)&integer_one : one;
+    const void *beta = wide ? (const void *)wide_zero : integer ? (const void *)&integer_zero : zero;
     const struct attribute bias = ATTRIBUTE(CUBLASLT_MATMUL_DESC_BIAS_POINTER, operands->bias);
     if (plan->product.bias_alignment)
         BLAS_TRY(plan_set(plan, &bias));

@@ -27,7 +27,7 @@ template <typename T> struct cast_truth {
     typedef T first, second, third;
     typedef uint8_t result;
     static __device__ __forceinline__ uint8_t apply(T a, T, T) {
-        return number_widen(a) != 0;
+        return number_truth(number_widen(a));
     }
 };
 
@@ -43,8 +43,12 @@ template <> struct cast_signed<uint64_t> { typedef int64_t type; };
 template <enum dtype from, enum dtype to> constexpr struct space_kernels cast_kernels() {
     typedef typename number_element<from>::type T;
     typedef typename number_element<to>::type R;
-    if constexpr (from == to) {
-        return space_kernels();
+    constexpr bool complex_from = from == DTYPE_C64 || from == DTYPE_C128;
+    constexpr bool complex_to = to == DTYPE_C64 || to == DTYPE_C128;
+    if constexpr (from == to || (complex_from && !complex_to && to != DTYPE_BOOL)) {
+        return space_kernels();        /* the same bytes, or there is no such cast */
+    } else if constexpr (complex_to) { /* rare: in one version */
+        return {elementwise_kernel<cast<T, R>, 1>, elementwise_kernel<cast<T, R>, 1>, nullptr, 1};
     } else if constexpr (to == DTYPE_BOOL) {
         return elementwise_kernels<cast_truth<typename cast_signed<T>::type>, false>();
     } else if constexpr (!std::is_integral<T>::value || !std::is_integral<R>::value) {

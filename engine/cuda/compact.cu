@@ -120,6 +120,10 @@ __device__ __forceinline__ void compact_write(const struct compact_arguments &p,
         }
         return;
     }
+    if (p.type.size == 16) { /* of no key: masked_select alone has such elements */
+        ((ulonglong2 *)p.values)[place] = ((const ulonglong2 *)p.x)[at];
+        return;
+    }
     key_copy(p.values, place, key_bits(p.x, at, p.type.size), p.type.size);
     if (p.mode == COMPACT_RUNS) {
         p.indices[place] = p.positions[at];

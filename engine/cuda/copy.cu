@@ -72,7 +72,7 @@ __device__ __forceinline__ void transpose_write(const struct transpose_arguments
 }
 
 /* A warp's accesses go along one axis, 32 elements at a time, eight warps to a tile. The tile's rows in shared memory are
- * an odd number of 32-bit words apart (of 64-bit ones for elements of 8 bytes), so that a column is in 32 banks. */
+ * an odd number of 32-bit words apart (of larger ones for larger elements), so that a column is in 32 banks. */
 template <typename T, int side>
 __global__ void __launch_bounds__(SPACE_THREADS)
     transpose_kernel(const __grid_constant__ struct transpose_arguments p) {
@@ -143,6 +143,7 @@ static const struct copy_row copy_rows[] = {
     {2, elementwise_kernels<copy<uint16_t>>(), transpose_kernel<uint16_t, 64>, 64},
     {4, elementwise_kernels<copy<uint32_t>>(), transpose_kernel<uint32_t, 64>, 64},
     {8, elementwise_kernels<copy<uint64_t>>(), transpose_kernel<uint64_t, 32>, 32},
+    {16, elementwise_kernels<copy<ulonglong2>>(), transpose_kernel<ulonglong2, 32>, 32},
 };
 
 static bool copy_walk(cuda_kernel_seen *seen, void *context) {
@@ -155,7 +156,7 @@ static bool copy_walk(cuda_kernel_seen *seen, void *context) {
 }
 
 static const struct copy_row *copy_find(int64_t size) {
-    return &copy_rows[size == 1 ? 0 : size == 2 ? 1 : size == 4 ? 2 : 3];
+    return &copy_rows[size == 1 ? 0 : size == 2 ? 1 : size == 4 ? 2 : size == 8 ? 3 : 4];
 }
 
 /* False: there are too many matrices or tiles; the copy must be cut. */

@@ -4,13 +4,13 @@
 
 namespace {
 
-/* Writes `bytes` bytes of a pattern of eight, which repeats an element: in 16-byte stores where addresses are multiples of
+/* Writes `bytes` bytes of a pattern of sixteen, which repeats an element: in 16-byte stores where addresses are multiples of
  * 16, byte by byte before and behind. The output begins at a multiple of the element's size, so that a byte's place in the
- * pattern is its address modulo 8. */
+ * pattern is its address modulo 16. */
 struct fill_arguments {
     char *out;
     int64_t bytes;
-    uint64_t pattern;
+    struct number_bytes pattern;
 };
 
 __global__ void __launch_bounds__(SPACE_THREADS) fill_kernel(const __grid_constant__ struct fill_arguments p) {
@@ -18,12 +18,13 @@ __global__ void __launch_bounds__(SPACE_THREADS) fill_kernel(const __grid_consta
     const int64_t whole = (p.bytes - head) / 16, step = (int64_t)gridDim.x * blockDim.x;
     ulonglong2 *chunks = (ulonglong2 *)(p.out + head);
     for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < whole; i += step) {
-        chunks[i] = make_ulonglong2(p.pattern, p.pattern);
+        chunks[i] = make_ulonglong2(p.pattern.half[0], p.pattern.half[1]);
     }
     if (blockIdx.x == 0 && threadIdx.x < 32) {
         int64_t byte = threadIdx.x < 16 ? (int64_t)threadIdx.x : head + whole * 16 + threadIdx.x - 16;
         if (threadIdx.x < 16 ? byte < head : byte < p.bytes) {
-            p.out[byte] = (char)(p.pattern >> ((uintptr_t)(p.out + byte) % 8 * 8));
+            const uintptr_t place = (uintptr_t)(p.out + byte) % 16;
+            p.out[byte] = (char)((place < 8 ? p.pattern.half[0] : p.pattern.half[1]) >> (place % 8 * 8));
         }
     }
 }
@@ -68,14 +69,14 @@ __global__ void __launch_bounds__(SPACE_THREADS)
 struct diagonal_arguments {
     char *out;
     int64_t n, stride;
-    uint64_t pattern;
+    struct number_bytes pattern;
 };
 
 template <typename T>
 __global__ void __launch_bounds__(SPACE_THREADS) diagonal_kernel(const __grid_constant__ struct diagonal_arguments p) {
     const int64_t step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < p.n; i += step) {
-        ((T *)p.out)[i * p.stride] = (T)p.pattern;
+        ((T *)p.out)[i * p.stride] = number_of_pattern<T>(p.pattern);
     }
 }
 
@@ -171,7 +172,8 @@ typedef void diagonal_function(const struct diagonal_arguments arguments);
 
 /* By the size of an element. */
 static diagonal_function *const diagonal_functions[] = {diagonal_kernel<uint8_t>, diagonal_kernel<uint16_t>,
-                                                        diagonal_kernel<uint32_t>, diagonal_kernel<uint64_t>};
+                                                        diagonal_kernel<uint32_t>, diagonal_kernel<uint64_t>,
+                                                        diagonal_kernel<ulonglong2>};
 
 static bool create_walk(cuda_kernel_seen *seen, void *context) {
     bool more = seen(context, true, (const void *)fill_kernel);
@@ -198,8 +200,8 @@ static int eye_run(struct cuda *cuda, struct cuda_stream *stream, const struct l
         return STATUS_OK;
     }
     struct diagonal_arguments arguments = {(char *)out->data + (begin * columns + begin + diagonal) * (int64_t)size,
-                                           end - begin, columns + 1, number_pattern((enum dtype)out->dtype, 1, 1)};
-    diagonal_function *kernel = diagonal_functions[size == 1 ? 0 : size == 2 ? 1 : size == 4 ? 2 : 3];
+                                           end - begin, columns + 1, number_one((enum dtype)out->dtype)};
+    diagonal_function *kernel = diagonal_functions[size == 1 ? 0 : size == 2 ? 1 : size == 4 ? 2 : size == 8 ? 3 : 4];
     return space_start((const void *)kernel, create_blocks(cuda, arguments.n), &arguments, fault, stream->stream);
 }
 

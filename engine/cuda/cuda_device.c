@@ -150,6 +150,8 @@ static void cuda_read_rates(struct cuda_device *device, const struct cudaDeviceP
     device->rates.flop[DTYPE_F8E4M3] = device->rates.flop[DTYPE_F8E5M2] = row->f8 * clock;
     device->rates.flop[DTYPE_F32] = row->f32 * clock;
     device->rates.flop[DTYPE_F64] = row->f64 * clock;
+    device->rates.flop[DTYPE_C64] = row->f32 * clock / 4; /* four products and four sums for each of theirs */
+    device->rates.flop[DTYPE_C128] = row->f64 * clock / 4;
 }
 
 static int cuda_read_properties(struct cuda_device *device, struct fault *fault) {

@@ -31,6 +31,7 @@ enum kernel {
     KERNEL_WHERE_2,
     KERNEL_WHERE_4,
     KERNEL_WHERE_8,
+    KERNEL_WHERE_16,
     OP_FORMULAS_ALL(NAME)
     OP_FORMULAS_ALL_HALF(NAME)
     KERNEL_FEW, /* from here on: in elementwise_few */
@@ -47,6 +48,7 @@ const struct space_kernels kernels[] = {
     elementwise_kernels<where<uint16_t>>(),
     elementwise_kernels<where<uint32_t>>(),
     elementwise_kernels<where<uint64_t>>(),
+    elementwise_kernels<where<ulonglong2>>(),
     OP_FORMULAS_ALL(KERNELS)
     OP_FORMULAS_ALL_HALF(KERNELS)
 };

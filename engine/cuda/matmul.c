@@ -277,7 +277,7 @@ static int product_library(struct product *product, bool *taken, struct fault *f
 }
 
 static bool product_for_library(const struct product *product) {
-    return dtype_kind(product->dtype) == DTYPE_KIND_FLOAT || product->dtype == DTYPE_I8;
+    return dtype_kind(product->dtype) >= DTYPE_KIND_FLOAT || product->dtype == DTYPE_I8;
 }
 
 /* Computes the product by the module's own kernel, with its sums cut if there is memory for that. */

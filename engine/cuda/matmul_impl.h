@@ -91,9 +91,9 @@ static inline int64_t product_stride(const struct product *product, const int64_
     return product->strided < 0 ? 0 : batch[product->strided];
 }
 
-/* Counts only products of floats. */
+/* Counts only products of floats and complex numbers. */
 static inline void product_count(const struct product *product, uint64_t *counter) {
-    if (dtype_kind(product->dtype) == DTYPE_KIND_FLOAT)
+    if (dtype_kind(product->dtype) >= DTYPE_KIND_FLOAT)
         cuda_count_up(counter);
 }
 

@@ -73,6 +73,26 @@ template <class T, class Accumulator> struct tiled_integers {
     }
 };
 
+/* linear takes no complex numbers, so that there is neither bias nor activation. */
+template <class C> struct tiled_complex {
+    typedef C Left, Right, Result;
+    typedef formula_c128 A;
+    __device__ static A load(C x) {
+        return number_cast<A>::from(x);
+    }
+    __device__ static A add(A sum, A x) {
+        return formula_add_c128(sum, x);
+    }
+    __device__ static A multiply_add(A sum, A x, A y) {
+        sum.re += x.re * y.re - x.im * y.im;
+        sum.im += x.re * y.im + x.im * y.re;
+        return sum;
+    }
+    __device__ static void store(A sum, const C *, unsigned, C *out) {
+        *out = number_cast<C>::from(sum);
+    }
+};
+
 /* A bool is a byte of 0 or 1. */
 struct tiled_truth {
     typedef uint8_t Left, Right, Result;
@@ -127,7 +147,7 @@ __device__ inline void tiled_bring(typename Op::A (*tile)[TILE + 1], const T *x,
         int depth = along_depth ? e % TILE_DEPTH : e / TILE, side = along_depth ? e / TILE_DEPTH : e % TILE;
         tile[depth][side] = depth < depth_left && side < side_left
                                 ? Op::load(x[depth * depth_stride + side * side_stride])
-                                : (typename Op::A)0;
+                                : typename Op::A();
     }
 }
 
@@ -201,7 +221,7 @@ __global__ void __launch_bounds__(TILE_THREADS) tiled_add_up(const __grid_consta
     int64_t results = plan.batches * plan.product.m * plan.product.n;
     for (int64_t i = (int64_t)blockIdx.x * TILE_THREADS + threadIdx.x; i < results;
          i += (int64_t)gridDim.x * TILE_THREADS) {
-        A sum = 0;
+        A sum = A();
         for (int64_t part = 0; part < plan.parts; part++) {
             sum = Op::add(sum, ((const A *)plan.partials)[part * results + i]);
         }
@@ -263,6 +283,8 @@ static const struct tiled_kernel kernels[] = {
     tiled_kernel_of_floats<__nv_bfloat16>(DTYPE_BF16),
     tiled_kernel_of_floats<float>(DTYPE_F32),
     tiled_kernel_of_floats<double>(DTYPE_F64),
+    tiled_kernel_of<tiled_complex<formula_c64>>(DTYPE_C64, DTYPE_C64),
+    tiled_kernel_of<tiled_complex<formula_c128>>(DTYPE_C128, DTYPE_C128),
     tiled_kernel_of<tiled_floats<__nv_fp8_e4m3, __nv_fp8_e4m3, float>>(DTYPE_F8E4M3, DTYPE_F8E4M3),
     tiled_kernel_of<tiled_floats<__nv_fp8_e4m3, __nv_fp8_e5m2, float>>(DTYPE_F8E4M3, DTYPE_F8E5M2),
     tiled_kernel_of<tiled_floats<__nv_fp8_e5m2, __nv_fp8_e4m3, float>>(DTYPE_F8E5M2, DTYPE_F8E4M3),

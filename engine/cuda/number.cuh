@@ -98,6 +98,17 @@ template <> struct number_store<f8e5m2> {
     }
 };
 
+/* Whether a value is other than zero; a NaN is. */
+template <typename C> NUMBER_FUNCTION bool number_truth(C x) {
+    return x != 0;
+}
+NUMBER_FUNCTION bool number_truth(formula_c64 x) {
+    return x.re != 0 || x.im != 0;
+}
+NUMBER_FUNCTION bool number_truth(formula_c128 x) {
+    return x.re != 0 || x.im != 0;
+}
+
 /* Elements that one access moves. */
 template <typename T, int lanes> struct alignas(sizeof(T) * lanes) number_pack { T lane[lanes]; };
 
@@ -143,6 +154,22 @@ NUMBER_CAST_INTEGER(i64, int64_t)
     };
 NUMBER_CAST_PLAIN(float)
 NUMBER_CAST_PLAIN(double)
+
+/* Of a real number the imaginary part is 0. */
+#define NUMBER_CAST_COMPLEX(name, R, part)                                                                             \
+    template <> struct number_cast<R> {                                                                                \
+        template <typename C> static __host__ __device__ __forceinline__ R from(C x) {                                 \
+            return formula_make_##name(number_cast<part>::from(x), 0);                                                 \
+        }                                                                                                              \
+        static __host__ __device__ __forceinline__ R from(formula_c64 x) {                                             \
+            return formula_make_##name((part)x.re, (part)x.im);                                                        \
+        }                                                                                                              \
+        static __host__ __device__ __forceinline__ R from(formula_c128 x) {                                            \
+            return formula_make_##name((part)x.re, (part)x.im);                                                        \
+        }                                                                                                              \
+    };
+NUMBER_CAST_COMPLEX(c64, formula_c64, float)
+NUMBER_CAST_COMPLEX(c128, formula_c128, double)
 
 #define NUMBER_CAST_HALF(R)                                                                                            \
     template <> struct number_cast<R> {                                                                                \
@@ -190,19 +217,31 @@ NUMBER_ELEMENT(F8E5M2, f8e5m2)
 NUMBER_ELEMENT(U16, uint16_t)
 NUMBER_ELEMENT(U32, uint32_t)
 NUMBER_ELEMENT(U64, uint64_t)
+NUMBER_ELEMENT(C64, formula_c64)
+NUMBER_ELEMENT(C128, formula_c128)
 
-/* ---- on the host: a value in the bytes of any dtype, repeated up to eight bytes ---- */
+/* ---- on the host: a value in the bytes of any dtype, repeated up to sixteen bytes ---- */
 
-template <typename T> static inline uint64_t number_repeat(T x) {
-    uint64_t pattern = 0;
+struct alignas(16) number_bytes {
+    uint64_t half[2];
+};
+/* The element that a pattern repeats. */
+template <typename T> NUMBER_FUNCTION T number_of_pattern(const struct number_bytes &pattern) {
+    return *(const T *)&pattern;
+}
+
+template <typename T> static inline struct number_bytes number_repeat(T x) {
+    struct number_bytes pattern;
     for (size_t i = 0; i < sizeof pattern; i += sizeof x) {
         memcpy((char *)&pattern + i, &x, sizeof x);
     }
     return pattern;
 }
 
-/* `value` for dtypes of floats, `integer` for others. */
-static inline uint64_t number_pattern(enum dtype dtype, int64_t integer, double value) {
+/* A value as op_scalar has it. */
+static inline struct number_bytes number_pattern(enum dtype dtype, int64_t integer, double value) {
+    double imaginary;
+    memcpy(&imaginary, &integer, sizeof imaginary);
     switch (dtype) {
     case DTYPE_BOOL:
         return number_repeat<uint8_t>(integer != 0);
@@ -227,7 +266,16 @@ static inline uint64_t number_pattern(enum dtype dtype, int64_t integer, double 
         return number_repeat<f8e4m3>(number_cast<f8e4m3>::from(value));
     case DTYPE_F8E5M2:
         return number_repeat<f8e5m2>(number_cast<f8e5m2>::from(value));
+    case DTYPE_C64:
+        return number_repeat<formula_c64>(formula_make_c64((float)value, (float)imaginary));
+    case DTYPE_C128:
+        return number_repeat<formula_c128>(formula_make_c128(value, imaginary));
     default:
-        return (uint64_t)integer;
+        return number_repeat<uint64_t>((uint64_t)integer);
     }
+}
+
+/* One in any dtype. */
+static inline struct number_bytes number_one(enum dtype dtype) {
+    return number_pattern(dtype, dtype_is_complex(dtype) ? 0 : 1, 1);
 }

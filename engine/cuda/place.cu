@@ -12,7 +12,7 @@ static_assert((int)PLACE_CONSTANT == OP_PAD_MODE_CONSTANT && (int)PLACE_REFLECT 
 struct place_arguments {
     const char *x;
     char *out;
-    uint64_t value;
+    struct number_bytes value;
     int64_t elements, diagonal;
     enum place_kind kind;
     int rank;
@@ -60,7 +60,7 @@ __global__ void __launch_bounds__(SPACE_THREADS) place_kernel(const __grid_const
         } else if (p.kind == PLACE_UPPER) {
             inside = column - row >= p.diagonal;
         }
-        ((T *)p.out)[to] = inside ? ((const T *)p.x)[from] : (T)p.value;
+        ((T *)p.out)[to] = inside ? ((const T *)p.x)[from] : number_of_pattern<T>(p.value);
     }
 }
 
@@ -71,7 +71,7 @@ __global__ void __launch_bounds__(SPACE_THREADS) place_kernel(const __grid_const
 typedef void place_function(const struct place_arguments arguments);
 
 static place_function *const place_functions[] = {place_kernel<uint8_t>, place_kernel<uint16_t>, place_kernel<uint32_t>,
-                                                  place_kernel<uint64_t>};
+                                                  place_kernel<uint64_t>, place_kernel<ulonglong2>};
 
 static bool place_walk(cuda_kernel_seen *seen, void *context) {
     bool more = true;
@@ -97,7 +97,7 @@ static int place_start(const struct cuda *cuda, const struct launch *launch, str
     for (int i = 0; i < out->rank; i++) {
         arguments->shape[i] = divisor_wide_make(out->shape[i], arguments->elements);
     }
-    place_function *kernel = place_functions[size == 1 ? 0 : size == 2 ? 1 : size == 4 ? 2 : 3];
+    place_function *kernel = place_functions[size == 1 ? 0 : size == 2 ? 1 : size == 4 ? 2 : size == 8 ? 3 : 4];
     return space_start((const void *)kernel, space_blocks(cuda, arguments->elements / SPACE_THREADS + 1), arguments,
                        fault, stream);
 }

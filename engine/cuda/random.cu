@@ -319,7 +319,7 @@ static bool random_has(unsigned opcode, enum dtype dtype) {
     case OP_PERMUTATION:
         return dtype_kind(dtype) == DTYPE_KIND_INT;
     case OP_BERNOULLI:
-        return floating || dtype_kind(dtype) != DTYPE_KIND_FLOAT;
+        return floating || dtype_kind(dtype) < DTYPE_KIND_FLOAT;
     default:
         return floating;
     }
@@ -413,7 +413,7 @@ static int integer_run(struct cuda *cuda, struct cuda_stream *stream, const stru
         arguments.seed = given.seed;
         arguments.offset = (uint64_t)given.offset;
         arguments.threshold = philox_threshold(given.probability);
-        arguments.one = number_pattern((enum dtype)out->dtype, 1, 1);
+        arguments.one = number_pattern((enum dtype)out->dtype, 1, 1).half[0];
         kernel = row->bernoulli;
     }
     return space_start((const void *)kernel, random_blocks(cuda, arguments.n, 4), &arguments, fault, stream->stream);

@@ -339,6 +339,7 @@ static uint64_t nothing_bits(unsigned opcode, unsigned dtype, double parameter) 
                : opcode == OP_VECTOR_NORM && parameter < 0 ? INFINITE
                : opcode == OP_LOGSUMEXP                    ? LOWEST
                                                            : ZERO;
+    dtype = dtype_real((enum dtype)dtype); /* behind it is the imaginary part, 0 */
     return dtype_kind((enum dtype)dtype) == DTYPE_KIND_FLOAT ? floats[kind][dtype - DTYPE_F16] : kind == ONE;
 }
 
@@ -363,8 +364,11 @@ static int reduce_nothing(const struct cuda *cuda, const struct launch *launch, 
     case 4:
         reduce_fill<<<grid, REDUCE_THREADS, 0, stream>>>((uint32_t *)out->data, n, (uint32_t)bits);
         break;
-    default:
+    case 8:
         reduce_fill<<<grid, REDUCE_THREADS, 0, stream>>>((uint64_t *)out->data, n, bits);
+        break;
+    default:
+        reduce_fill<<<grid, REDUCE_THREADS, 0, stream>>>((ulonglong2 *)out->data, n, make_ulonglong2(bits, 0));
     }
     CUDA_TRY(fault, cudaGetLastError());
     return STATUS_OK;

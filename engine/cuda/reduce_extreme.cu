@@ -83,7 +83,7 @@ template <class Element> struct extreme {
 
 static_assert(DTYPE_F64 == 10 && DTYPE_U16 == 13 && DTYPE_U32 == 14 && DTYPE_U64 == 15, "the tables' order");
 
-/* By dtype: none, bool, u8, i8, i16, i32, i64, f16, bf16, f32, f64, f8e4m3, f8e5m2, u16, u32, u64. */
+/* By dtype: none, bool, u8, i8, i16, i32, i64, f16, bf16, f32, f64, f8e4m3, f8e5m2, u16, u32, u64, c64, c128. */
 const struct reduce_kernel reduce_extremes[DTYPE_COUNT] = {
     REDUCE_NONE,
     REDUCE_KERNEL_OWN(extreme<uint8_t>),

@@ -2,6 +2,7 @@
  * integers wrap in 64 bits (smaller ones come as i64 or u64). Adding an f64 for each f32 costs no time even where a device
  * does 2 of them per clock and multiprocessor, since memory does not bring more elements. Halves come twice as fast:
  * those of one load are first added in f32. */
+#include "engine/cuda/formula.cuh"
 #include "engine/cuda/reduce_whole.cuh"
 
 static_assert(sizeof(long long) == sizeof(int64_t), "i64");
@@ -118,6 +119,13 @@ __device__ inline void sum_store(uint64_t x, uint64_t *out) {
     *out = x;
 }
 
+__device__ inline void sum_store(const formula_c128 &x, formula_c64 *out) {
+    *out = formula_c128_to_c64(x);
+}
+__device__ inline void sum_store(const formula_c128 &x, formula_c128 *out) {
+    *out = x;
+}
+
 template <class Element, class Accumulator> struct product {
     typedef Element T;
     typedef Element R;
@@ -143,6 +151,31 @@ template <class Element, class Accumulator> struct product {
     }
 };
 
+template <class Element> struct product_complex {
+    typedef Element T;
+    typedef Element R;
+    typedef formula_c128 A;
+    explicit product_complex(const reduce_plan &) {
+    }
+    __host__ __device__ A neutral() const {
+        return formula_make_c128(1, 0);
+    }
+    template <int N> __device__ void take(A &a, const T (&x)[N], int64_t, int64_t) const {
+#pragma unroll
+        for (int i = 0; i < N; i++) {
+            merge(a, formula_make_c128((double)x[i].re, (double)x[i].im));
+        }
+    }
+    __device__ void merge(A &a, const A &b) const {
+        a = formula_multiply_c128(a, b);
+    }
+    __device__ R finish(const A &a) const {
+        R result;
+        sum_store(a, &result);
+        return result;
+    }
+};
+
 typedef product<uint64_t, uint64_t> product_integer;
 typedef product<__half, double> product_f16;
 typedef product<__nv_bfloat16, double> product_bf16;
@@ -151,7 +184,7 @@ typedef product<double, double> product_f64;
 
 static_assert(DTYPE_F64 == 10 && DTYPE_U16 == 13 && DTYPE_U32 == 14 && DTYPE_U64 == 15, "the tables' order");
 
-/* By dtype: none, bool, u8, i8, i16, i32, i64, f16, bf16, f32, f64, f8e4m3, f8e5m2, u16, u32, u64. */
+/* By dtype: none, bool, u8, i8, i16, i32, i64, f16, bf16, f32, f64, f8e4m3, f8e5m2, u16, u32, u64, c64, c128. */
 const struct reduce_kernel reduce_sums[DTYPE_COUNT] = {
     REDUCE_NONE,
     REDUCE_NONE,
@@ -187,4 +220,6 @@ const struct reduce_kernel reduce_products[DTYPE_COUNT] = {
     REDUCE_NONE,
     REDUCE_NONE,
     REDUCE_KERNEL_OWN(product_integer),
+    REDUCE_KERNEL_OWN(product_complex<formula_c64>),
+    REDUCE_KERNEL_OWN(product_complex<formula_c128>),
 };

@@ -570,7 +570,7 @@ static bool scan_has(unsigned opcode, enum dtype dtype) {
     case OP_LOGCUMSUMEXP:
         return floating;
     default:
-        return floating || dtype_kind(dtype) != DTYPE_KIND_FLOAT;
+        return floating || dtype_kind(dtype) < DTYPE_KIND_FLOAT;
     }
 }
 

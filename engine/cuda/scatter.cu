@@ -91,12 +91,13 @@ typedef void scatter_function(const struct scatter_arguments arguments);
 
 /* By the size of an element; sums of integers are the same with and without a sign. */
 static scatter_function *const scatter_functions[] = {scatter_kernel<uint8_t>, scatter_kernel<uint16_t>,
-                                                      scatter_kernel<uint32_t>, scatter_kernel<uint64_t>};
+                                                      scatter_kernel<uint32_t>, scatter_kernel<uint64_t>,
+                                                      scatter_kernel<ulonglong2>};
 static scatter_function *const add_functions[] = {scatter_add_kernel<uint8_t>, scatter_add_kernel<uint16_t>,
                                                   scatter_add_kernel<uint32_t>, scatter_add_kernel<uint64_t>};
 
 static scatter_function *scatter_find(unsigned opcode, enum dtype dtype) {
-    const size_t size = dtype_size(dtype), place = size == 1 ? 0 : size == 2 ? 1 : size == 4 ? 2 : 3;
+    const size_t size = dtype_size(dtype), place = size == 1 ? 0 : size == 2 ? 1 : size == 4 ? 2 : size == 8 ? 3 : 4;
     if (opcode == OP_SCATTER) {
         return scatter_functions[place];
     }

@@ -102,7 +102,7 @@ __global__ void __launch_bounds__(SPACE_THREADS) along_kernel(const __grid_const
 struct one_hot_arguments {
     char *out;
     int64_t n;
-    uint64_t one;
+    struct number_bytes one;
     struct take_indices indices;
 };
 
@@ -113,7 +113,7 @@ __global__ void __launch_bounds__(SPACE_THREADS) one_hot_kernel(const __grid_con
     for (int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; at < p.n; at += step) {
         const int64_t index = p.indices.index[at];
         if (take_check(p.indices, at, index, &bad)) {
-            ((T *)p.out)[at * p.indices.extent + index] = (T)p.one;
+            ((T *)p.out)[at * p.indices.extent + index] = number_of_pattern<T>(p.one);
         }
     }
     take_finish(p.indices, bad);
@@ -131,9 +131,10 @@ typedef void one_hot_function(const struct one_hot_arguments arguments);
 static take_function *const take_functions[] = {take_kernel<uint8_t>, take_kernel<uint16_t>, take_kernel<uint32_t>,
                                                 take_kernel<uint64_t>, take_kernel<ulonglong2>};
 static along_function *const along_functions[] = {along_kernel<uint8_t>, along_kernel<uint16_t>, along_kernel<uint32_t>,
-                                                  along_kernel<uint64_t>};
+                                                  along_kernel<uint64_t>, along_kernel<ulonglong2>};
 static one_hot_function *const one_hot_functions[] = {one_hot_kernel<uint8_t>, one_hot_kernel<uint16_t>,
-                                                      one_hot_kernel<uint32_t>, one_hot_kernel<uint64_t>};
+                                                      one_hot_kernel<uint32_t>, one_hot_kernel<uint64_t>,
+                                                      one_hot_kernel<ulonglong2>};
 
 static int take_row(int64_t bytes) {
     return bytes == 1 ? 0 : bytes == 2 ? 1 : bytes == 4 ? 2 : bytes == 8 ? 3 : 4;
@@ -203,7 +204,7 @@ static int one_hot_run(struct cuda *cuda, struct cuda_stream *stream, const stru
     int64_t n = out->shape[0], classes = out->shape[1];
     struct one_hot_arguments arguments = {(char *)out->data,
                                           n,
-                                          number_pattern(dtype, 1, 1),
+                                          number_one(dtype),
                                           {(const int64_t *)launch->inputs[0].data, classes, launch->report}};
     one_hot_function *kernel = one_hot_functions[take_row((int64_t)size)];
     CUDA_TRY(fault, cudaMemsetAsync(out->data, 0, (size_t)(n * classes) * size, stream->stream));

@@ -351,3 +351,5 @@ FORMULA_FUNCTION uint8_t formula_logical_and_bool(uint8_t a, uint8_t b) {
 FORMULA_FUNCTION uint8_t formula_logical_not_bool(uint8_t a) {
     return a == 0;
 }
+
+#include "engine/device/formula_complex.h"

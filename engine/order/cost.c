@@ -21,7 +21,9 @@ void cost_init(struct cost *cost, const struct device *device) {
                                                        [DTYPE_F16] = 20,
                                                        [DTYPE_BF16] = 20,
                                                        [DTYPE_F32] = 20,
-                                                       [DTYPE_F64] = 10},
+                                                       [DTYPE_F64] = 10,
+                                                       [DTYPE_C64] = 5,
+                                                       [DTYPE_C128] = 2.5},
                                               .launch_ns = 30,
                                               .product_ns = 1000};
     cost->rates = usual;

@@ -29,6 +29,43 @@ static void space_from_view(struct layout_space *space, const struct view *view)
     memcpy(space->strides[0], view->strides, sizeof space->strides[0]);
 }
 
+/* A view of complex numbers as one of their parts, which are a new axis at `axis`. */
+static void view_as_parts(struct view *view, int axis) {
+    for (int i = view->rank++; i > axis; i--) {
+        view->shape[i] = view->shape[i - 1];
+        view->strides[i] = view->strides[i - 1];
+    }
+    for (int i = 0; i < view->rank; i++)
+        view->strides[i] *= 2;
+    view->shape[axis] = 2;
+    view->strides[axis] = 1;
+    view->dtype = view->as = dtype_real(view->dtype);
+}
+
+/* The reduction of complex numbers as one of real numbers, which has twice as many results. */
+static int reduce_by_parts(struct step *step, struct view *out, struct view *in) {
+    int code = STATUS_OK;
+    if (in->rank == SHAPE_RANK_MAX) {
+        int kept = out->rank;
+        code = view_make_contiguous(&step->session->ledger, step->stream, in, in->dtype, step->fault);
+        if (code != STATUS_OK)
+            return code;
+        /* The axes of a contiguous view merge into one for each group. */
+        in->shape[1] = 1;
+        for (int i = kept; i < in->rank; i++)
+            in->shape[1] *= in->shape[i];
+        in->shape[0] = view_elements(out);
+        out->rank = 1;
+        out->shape[0] = in->shape[0];
+        in->rank = 2;
+        layout_contiguous(1, out->shape, out->strides);
+        layout_contiguous(2, in->shape, in->strides);
+    }
+    view_as_parts(in, out->rank);
+    view_as_parts(out, out->rank);
+    return code;
+}
+
 int bind_reduce(struct step *step) {
     struct view out, in;
     struct layout_space space;
@@ -50,6 +87,10 @@ int bind_reduce(struct step *step) {
         out.rank = (int)kept;
         memcpy(out.shape, in.shape, sizeof out.shape);
         layout_contiguous(out.rank, out.shape, out.strides);
+        if (dtype_is_complex(in.dtype) && device_adds_parts(step->request->opcode))
+            code = reduce_by_parts(step, &out, &in);
+    }
+    if (code == STATUS_OK) {
         struct plan plan = bind_plan(step, &out, &in, 1);
         plan.attributes.floats = step->request->floats;
         plan.attributes.n_floats = step->request->n_floats;
@@ -116,7 +157,8 @@ static int scan_initial(struct step *step) {
     view_init(&out, step->output);
     view_merge((struct view *const[]){&out}, 1);
     int64_t value = step->request->opcode == OP_CUMULATIVE_PROD;
-    struct full_attributes attributes = {.dtype = out.dtype, .value = {value, (double)value}};
+    struct full_attributes attributes = {.dtype = out.dtype,
+                                         .value = {dtype_is_complex(out.dtype) ? 0 : value, (double)value}};
     struct op_packed packed;
     full_attributes_write(&attributes, &packed);
     struct plan plan = bind_plan(step, &out, NULL, 0);
@@ -141,7 +183,14 @@ int bind_scan(struct step *step) {
     if (code == STATUS_OK) {
         for (unsigned i = 0; i < n_outputs; i++)
             view_init(&outs[i], step->outputs[i]);
+        if (dtype_is_complex(in.dtype) &&
+            in.rank == SHAPE_RANK_MAX) /* axes merge then, so that there is room for one */
+            code = view_make_contiguous(&step->session->ledger, step->stream, &in, in.dtype, step->fault);
+    }
+    if (code == STATUS_OK) {
         views_line_up(all, (int)n_outputs + 1, axis);
+        for (unsigned i = 0; i <= n_outputs && dtype_is_complex(all[i]->dtype); i++)
+            view_as_parts(all[i], 0);
         struct plan plan = bind_plan(step, &outs[0], &in, 1);
         plan.further = n_outputs - 1;
         plan.outputs[0] = n_outputs > 1 ? &outs[1] : NULL;

@@ -18,8 +18,12 @@ static const char *const safetensors_dtypes[DTYPE_COUNT] = {
     [DTYPE_BOOL] = "BOOL", [DTYPE_U8] = "U8",   [DTYPE_I8] = "I8",          [DTYPE_I16] = "I16",
     [DTYPE_I32] = "I32",   [DTYPE_I64] = "I64", [DTYPE_F16] = "F16",        [DTYPE_BF16] = "BF16",
     [DTYPE_F32] = "F32",   [DTYPE_F64] = "F64", [DTYPE_F8E4M3] = "F8_E4M3", [DTYPE_F8E5M2] = "F8_E5M2",
-    [DTYPE_U16] = "U16",   [DTYPE_U32] = "U32", [DTYPE_U64] = "U64",
+    [DTYPE_U16] = "U16",   [DTYPE_U32] = "U32", [DTYPE_U64] = "U64",        [DTYPE_C64] = "C64",
 };
+
+bool safetensors_has(enum dtype dtype) {
+    return safetensors_dtypes[dtype] != NULL;
+}
 
 /* ---- reading ---- */
 
@@ -40,7 +44,7 @@ int safetensors_header_bytes(const uint8_t length[SAFETENSORS_LENGTH_BYTES], uin
 
 static enum dtype entry_dtype(const char *name) {
     for (int dtype = 1; dtype < DTYPE_COUNT; dtype++)
-        if (!strcmp(safetensors_dtypes[dtype], name))
+        if (safetensors_has((enum dtype)dtype) && !strcmp(safetensors_dtypes[dtype], name))
             return (enum dtype)dtype;
     return DTYPE_INVALID;
 }
@@ -239,6 +243,9 @@ static int check_names(const struct safetensors_entry *entries, size_t count, st
         int code = name_check(names[i], fault);
         if (code != STATUS_OK)
             return code;
+        if (!safetensors_has(entries[i].type.dtype))
+            return WRONG(fault, "\"%.100s\" is %s, which safetensors files do not have", names[i],
+                         dtype_name(entries[i].type.dtype));
     }
     qsort(names, count, sizeof *names, compare_names);
     for (size_t i = 1; i < count; i++)

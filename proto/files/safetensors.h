@@ -6,6 +6,7 @@
  * up to SHAPE_RANK_MAX axes, names as in proto/wire/check.h. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -40,6 +41,9 @@ int safetensors_parse(struct safetensors *file, const char *header, size_t bytes
 /* Reads and parses the header of an open file. */
 int safetensors_read(struct safetensors *file, int fd, struct fault *fault);
 void safetensors_finish(struct safetensors *file);
+
+/* Whether files have this dtype: c128 is missing. */
+bool safetensors_has(enum dtype dtype);
 
 /* Lays tensors out for a file. Names and types of the entries are set. Sorts the entries into the order of the data, largest
  * elements first, so that all are aligned; sets begin and end; and makes *head: the header's length and the header, malloc'ed.

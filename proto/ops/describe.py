@@ -5,21 +5,27 @@ README.md explains each field. An error in a description ends the program with o
 import re
 import tomllib
 
-DTYPES = ["bool", "u8", "i8", "i16", "i32", "i64", "f16", "bf16", "f32", "f64", "f8e4m3", "f8e5m2", "u16", "u32", "u64"]
+DTYPES = ["bool", "u8", "i8", "i16", "i32", "i64", "f16", "bf16", "f32", "f64", "f8e4m3", "f8e5m2", "u16", "u32", "u64", "c64", "c128"]
 INTEGERS = ["u8", "u16", "u32", "u64", "i8", "i16", "i32", "i64"]
 FLOATS = ["f16", "bf16", "f32", "f64"]
 HALVES = ["f16", "bf16"]
 F8 = ["f8e4m3", "f8e5m2"]
+COMPLEX = ["c64", "c128"]
 DTYPE_SETS = {
     "bool": ["bool"],
     "integer": INTEGERS,
     "float": FLOATS,
     "real": ["f32", "f64"],
+    "complex": COMPLEX,
+    "float or complex": FLOATS + COMPLEX,
     "number": INTEGERS + FLOATS,
+    "number or complex": INTEGERS + FLOATS + COMPLEX,
     "stored number": INTEGERS + FLOATS + F8,
+    "stored number or complex": INTEGERS + FLOATS + F8 + COMPLEX,
     "ordered": ["bool"] + INTEGERS + FLOATS + F8,
     "bits": ["bool"] + INTEGERS,
     "any": ["bool"] + INTEGERS + FLOATS,
+    "any or complex": ["bool"] + INTEGERS + FLOATS + COMPLEX,
     "every": DTYPES,
 }
 DTYPE_RULES = {
@@ -28,6 +34,7 @@ DTYPE_RULES = {
     "same": "the dtype of the first input",
     "promoted": "the dtype to which the inputs promote",
     "floating": "the dtype to which the inputs promote; f32 for integers and bool",
+    "real": "the dtype to which the inputs promote; of complex numbers that of their parts: f32 for c64, f64 for c128",
     "compared": "bool, computed in the dtype to which the inputs promote",
     "logical": "bool, computed in bool",
     "tested": "bool, computed in the dtype to which the inputs promote; f32 for integers and bool",
@@ -236,7 +243,8 @@ class Operation:
     def keeps(self):
         """Sets of dtypes: if all inputs have one type, with a dtype that is in all sets, the result has that type."""
         plain = self.shape == "broadcast" and len(self.outputs) == 1 and not self.attributes and not any(each.dtypes for each in self.inputs)
-        sets = {"same": [self.dtypes], "promoted": [self.dtypes], "floating": [self.dtypes, "float"]}
+        sets = {"same": [self.dtypes], "promoted": [self.dtypes], "floating": [self.dtypes, "float or complex"],
+                "real": [self.dtypes, "any"]}
         return sets.get(self.dtype, []) if plain else []
 
     @property
@@ -284,7 +292,7 @@ class Operation:
     def computed(self):
         """The dtypes in which the operation's formulas compute."""
         accepted = DTYPE_SETS[self.dtypes]
-        floats = [each for each in FLOATS if each in accepted]
+        floats = [each for each in FLOATS + COMPLEX if each in accepted]
         return {"floating": floats, "tested": floats, "logical": ["bool"]}.get(self.dtype, accepted)
 
     def formulas(self):

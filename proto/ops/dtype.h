@@ -21,7 +21,9 @@
     X(F8E5M2, 12, "f8e5m2", 1, FLOAT)                                                                                  \
     X(U16, 13, "u16", 2, INT)                                                                                          \
     X(U32, 14, "u32", 4, INT)                                                                                          \
-    X(U64, 15, "u64", 8, INT)
+    X(U64, 15, "u64", 8, INT)                                                                                          \
+    X(C64, 16, "c64", 8, COMPLEX)                                                                                      \
+    X(C128, 17, "c128", 16, COMPLEX)
 
 enum dtype {
     DTYPE_INVALID = 0,
@@ -31,10 +33,11 @@ enum dtype {
         DTYPE_COUNT
 };
 
-enum dtype_kind { DTYPE_KIND_NONE, DTYPE_KIND_BOOL, DTYPE_KIND_INT, DTYPE_KIND_FLOAT };
+enum dtype_kind { DTYPE_KIND_NONE, DTYPE_KIND_BOOL, DTYPE_KIND_INT, DTYPE_KIND_FLOAT, DTYPE_KIND_COMPLEX };
 
 bool dtype_valid(int dtype);
-/* Bytes of one element; 0 if no dtype has this number. A bool is one byte, 0 or 1. */
+/* Bytes of one element; 0 if no dtype has this number. A bool is one byte, 0 or 1. A complex number is its real and then its imaginary
+ * part, f32 in c64 and f64 in c128. */
 extern const uint8_t dtype_sizes[DTYPE_COUNT];
 static inline size_t dtype_size(enum dtype dtype) {
     return (unsigned)dtype < DTYPE_COUNT ? dtype_sizes[dtype] : 0;
@@ -53,6 +56,14 @@ static inline bool dtype_is_unsigned(enum dtype dtype) {
     return dtype == DTYPE_U8 || dtype == DTYPE_U16 || dtype == DTYPE_U32 || dtype == DTYPE_U64;
 }
 
+static inline bool dtype_is_complex(enum dtype dtype) {
+    return dtype == DTYPE_C64 || dtype == DTYPE_C128;
+}
+/* The dtype of a complex dtype's parts; any other dtype itself. */
+static inline enum dtype dtype_real(enum dtype dtype) {
+    return dtype == DTYPE_C64 ? DTYPE_F32 : dtype == DTYPE_C128 ? DTYPE_F64 : dtype;
+}
+
 /* For f16, bf16, f32 and f64: the largest finite value of the dtype; and for |x| up to that value, the dtype's smallest value
  * that is not below x, and the dtype's largest value below x. */
 double dtype_largest(enum dtype dtype);
@@ -63,9 +74,9 @@ double dtype_below(enum dtype dtype, double x);
 bool dtype_holds(enum dtype dtype, int64_t value, bool above);
 
 /* Promotion as in the Array API standard within a kind (u8 with i8 is i16, u32 with i8 is i64, f16 with bf16 is f32). The standard
- * does not define promotion between kinds: there the dtype of the higher kind wins, as in PyTorch and JAX: bool < int < float (i64
- * with f16 is f16). Nor does it define u64 with a signed integer: no integer dtype has the values of both, and the result is
+ * does not define promotion between kinds: there the dtype of the higher kind wins, as in PyTorch and JAX: bool < int < float
+ * < complex (i64 with f16 is f16; f64 with c64 is c128, as in the standard). Nor does it define u64 with a signed integer: no integer dtype has the values of both, and the result is
  * DTYPE_INVALID, as in PyTorch. So it is for an f8 format with any other dtype, as in PyTorch and JAX. */
 enum dtype dtype_promote(enum dtype a, enum dtype b);
-/* The floating dtype in which exp, mean and similar operations compute: the dtype itself if it is a float, otherwise f32. */
+/* The floating dtype in which exp, mean and similar operations compute: the dtype itself if it is a float or complex, otherwise f32. */
 enum dtype dtype_to_float(enum dtype dtype);

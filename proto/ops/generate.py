@@ -226,6 +226,12 @@ def print_others(operations, families):
     print("};\n")
 
 
+def result_of(operation, dtype):
+    """The dtype of a formula's result."""
+    real = {"c64": "f32", "c128": "f64"} if operation.dtype == "real" else {}
+    return "bool" if operation.dtype in ("compared", "tested") else real.get(dtype, dtype)
+
+
 def print_formulas(operations):
     """From these lists each device makes its kernels, so that it has no table of its own."""
     operations = [each for each in operations if each.file.formulas]
@@ -233,8 +239,7 @@ def print_formulas(operations):
                [(each.id, len(each.inputs), each.flop) for each in operations])
     rows = {(layouts, half): [] for layouts in ("all", "few") for half in (False, True)}
     for each, dtype in describe.formulas_of(operations):
-        result = "bool" if each.dtype in ("compared", "tested") else dtype
-        row = (each.name, len(each.inputs), len(each.attributes), dtype, result)
+        row = (each.name, len(each.inputs), len(each.attributes), dtype, result_of(each, dtype))
         rows[each.layouts, dtype in describe.HALVES].append(row)
     print_macro("X(name, inputs, parameters, dtype, dtype of the result): formula_<name>_<dtype>() of engine/device/formula.h, whose arguments are elements of the inputs and then the operation's attributes. Here the operations of which devices have kernels for every layout;",
                 "OP_FORMULAS_ALL", rows["all", False])
@@ -514,8 +519,11 @@ def header(files, template):
 
 
 def dtype_words(each):
-    names = {"any": "all but the f8 formats", "every": "all", "number": "integers and floats",
-             "stored number": "integers, floats and f8", "ordered": "all that have an order", "float": "floats"}
+    names = {"any": "all but the f8 formats and complex numbers", "any or complex": "all but the f8 formats", "every": "all",
+             "number": "integers and floats", "number or complex": "integers, floats and complex numbers",
+             "stored number": "integers, floats and f8", "stored number or complex": "integers, floats, f8 and complex numbers",
+             "ordered": "all that have an order", "float": "floats", "float or complex": "floats and complex numbers",
+             "complex": "complex numbers"}
     return names.get(each.dtypes, each.dtypes)
 
 
@@ -602,7 +610,8 @@ def tolerances(files):
     for each in describe.operations_of(files):
         given = each.tolerance
         ulps = ", ".join(str(given.get(dtype, 0)) for dtype in describe.FLOATS)
-        print(f"    [OP_{each.id}] = {{.ulps = {{{ulps}}}, .accumulate = {given.get('accumulate', 0)}, "
+        parts = ", ".join(str(given.get(dtype, 0)) for dtype in describe.COMPLEX)
+        print(f"    [OP_{each.id}] = {{.ulps = {{{ulps}}}, .complex_ulps = {{{parts}}}, .accumulate = {given.get('accumulate', 0)}, "
               f".zero_signs = {str(given.get('zero_signs', True)).lower()}}},"
               + (f" /* {given['reason']} */" if given else ""))
     print("};")

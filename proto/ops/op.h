@@ -41,6 +41,7 @@ enum op_dtype_rule {
     OP_DTYPE_SAME,
     OP_DTYPE_PROMOTED,
     OP_DTYPE_FLOATING,
+    OP_DTYPE_REAL,
     OP_DTYPE_COMPARED,
     OP_DTYPE_LOGICAL,
     OP_DTYPE_TESTED,
@@ -120,7 +121,8 @@ struct op_floats {
     unsigned count;
     const double *values;
 };
-/* The integer is `i`, or for u64 also i + 2^64: where i is negative and f is not. Floats take f. */
+/* The integer is `i`, or for u64 also i + 2^64: where i is negative and f is not. Floats take f. Of a complex number f is the real part,
+ * and `i` the bits of the imaginary part as an f64. */
 struct op_scalar {
     int64_t i;
     double f;

@@ -143,10 +143,16 @@ static const char *taken_words(uint32_t dtypes) {
     if (dtypes == OP_DTYPES_REAL) {
         return "f32 and f64";
     }
+    if (!(dtypes & ~OP_DTYPES_COMPLEX)) {
+        return "complex numbers";
+    }
     if (!(dtypes & ~OP_DTYPES_FLOAT)) {
         return "floating dtypes";
     }
-    return dtypes & OP_DTYPES_FLOAT ? "numbers" : dtypes >> DTYPE_BOOL & 1 ? "integers and bool" : "integers";
+    if (dtypes & OP_DTYPES_COMPLEX) {
+        return "numbers";
+    }
+    return dtypes & OP_DTYPES_FLOAT ? "real numbers" : dtypes >> DTYPE_BOOL & 1 ? "integers and bool" : "integers";
 }
 
 static int refuse_dtype(const struct op_info *info, const char *verb, enum dtype dtype, struct fault *fault) {
@@ -263,13 +269,16 @@ static inline __attribute__((always_inline)) int infer_dtype(const struct op_inf
     case OP_DTYPE_FLOATING:
         *out = dtype_to_float(operands);
         return STATUS_OK;
+    case OP_DTYPE_REAL:
+        *out = dtype_real(operands);
+        return STATUS_OK;
     case OP_DTYPE_COMPARED:
     case OP_DTYPE_LOGICAL:
     case OP_DTYPE_TESTED:
         *out = DTYPE_BOOL;
         return STATUS_OK;
     case OP_DTYPE_ACCUMULATED:
-        *out = dtype_kind(operands) == DTYPE_KIND_FLOAT ? operands
+        *out = dtype_kind(operands) >= DTYPE_KIND_FLOAT ? operands
                : dtype_is_unsigned(operands)            ? DTYPE_U64
                                                         : DTYPE_I64;
         return STATUS_OK;
@@ -323,10 +332,12 @@ enum dtype op_operand_dtype(unsigned opcode, const struct tensor_type *const inp
     case OP_DTYPE_NONE:
     case OP_DTYPE_ATTRIBUTE:
     case OP_DTYPE_SAME:
-    case OP_DTYPE_POSITION:
+    case OP_DTYPE_REAL: /* of one input */
     case OP_DTYPE_RULE:
     case OP_DTYPE_COMPUTED:
         return own;
+    case OP_DTYPE_POSITION: /* complex numbers have no order: all that counts is whether they are 0 */
+        return dtype_is_complex(own) ? DTYPE_BOOL : own;
     }
     return DTYPE_INVALID;
 }

@@ -270,7 +270,7 @@ int op_rule_pad(const struct op_call *call, struct tensor_type *out, struct faul
         return fault_set(fault, STATUS_INVALID_ARGUMENT, "rank %d needs %d widths, not %u", x->rank, 2 * x->rank,
                          given.widths.count);
     }
-    if (dtype_kind(out->dtype) != DTYPE_KIND_FLOAT &&
+    if (dtype_kind(out->dtype) < DTYPE_KIND_FLOAT &&
         !dtype_holds(out->dtype, given.value.i, op_scalar_above(&given.value, out->dtype))) {
         return fault_set(fault, STATUS_INVALID_ARGUMENT, "%" PRId64 " is no value of %s", given.value.i,
                          dtype_name(out->dtype));

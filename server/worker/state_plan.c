@@ -131,6 +131,11 @@ static void plan_choose_files(struct planning *planning) {
 
 /* ---- what is written ---- */
 
+/* Files have no c128: its parts are stored. The index keeps the name's own type. */
+static enum dtype dtype_stored(enum dtype dtype) {
+    return safetensors_has(dtype) ? dtype : dtype_real(dtype);
+}
+
 /* The value is a tensor of a name's type if one name shows all of it; otherwise it is one row. */
 static int plan_new_value(struct planning *planning, struct plan_group *group, struct fault *fault) {
     const struct plan_item *item = &group->items[0];
@@ -144,8 +149,9 @@ static int plan_new_value(struct planning *planning, struct plan_group *group, s
     }
     const struct name_entry *entry = planning->plan->entries[item->entry];
     struct tensor_type type = *held_type(entry->held);
-    if (item->place.end - item->place.begin != group->end - group->begin) {
-        enum dtype dtype = alike ? type.dtype : DTYPE_U8;
+    bool whole = item->place.end - item->place.begin == group->end - group->begin;
+    if (!whole || !safetensors_has(type.dtype)) {
+        enum dtype dtype = alike ? dtype_stored(type.dtype) : DTYPE_U8;
         int64_t elements = (group->end - group->begin) / (int64_t)dtype_size(dtype);
         int error = type_make(&type, dtype, &elements, 1, fault);
         if (error != STATUS_OK)

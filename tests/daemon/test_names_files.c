@@ -113,7 +113,7 @@ static void publish_everything(td_device *device) {
     uint8_t *noise = malloc(NOISE);
     char name[64];
     client_noise(noise, NOISE, 7);
-    for (int dtype = TD_BOOL; dtype <= TD_U64; dtype++) {
+    for (int dtype = TD_BOOL; dtype <= TD_C64; dtype++) {
         size_t size = td_dtype_size((td_dtype)dtype);
         snprintf(name, sizeof name, "%s/matrix", td_dtype_name((td_dtype)dtype));
         OK(td_publish(td_upload(device, (td_dtype)dtype, TD_SHAPE(3, 5), noise + (size_t)dtype * 120), name));
@@ -132,7 +132,7 @@ static void expect_same_tensors(td_device *a, td_device *b) {
     size_t count = 0, other_count = 0;
     OK(td_names(a, infos, 64, &count));
     OK(td_names(b, others, 64, &other_count));
-    cr_assert(count == 47 && other_count == count, "%zu and %zu names", count, other_count);
+    cr_assert(count == 50 && other_count == count, "%zu and %zu names", count, other_count);
     for (size_t i = 0; i < count; i++) {
         td_tensor *x = td_open(a, infos[i].name), *y = td_open(b, others[i].name);
         size_t bytes = td_tensor_bytes(x);
@@ -184,6 +184,7 @@ Test(names_files, file_of_the_reference_implementation_is_loaded) {
     static const char *const unsigned_dtypes[] = {"u8", "u16", "u32", "u64"};
     for (size_t i = 0; i < sizeof unsigned_dtypes / sizeof *unsigned_dtypes; i++)
         client_expect(td_cast(td_open(client.device, unsigned_dtypes[i]), TD_F32), (float[]){0, 1, 2, 3, 4, 5}, 6);
+    client_expect(td_real(td_open(client.device, "c64")), (float[]){-2, -1, 0, 1, 2, 3}, 6);
     client_expect(td_cast(td_open(client.device, "bool"), TD_F32), (float[]){0, 1, 0, 1, 0, 1}, 6);
     client_expect(td_open(client.device, "scalar"), (float[]){2.5}, 1);
     client_expect(td_open(client.device, "layer.0/Ω \"quoted\""), (float[]){1.5, -2.5}, 2);

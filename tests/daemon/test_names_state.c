@@ -131,6 +131,7 @@ static void lives_on(const char *device) {
     OK(td_publish(td_full(client.device, TD_F32, TD_SCALAR, 7), "scalar"));
     OK(td_publish(td_full(client.device, TD_I8, TD_SHAPE(0, 4), 0), "empty"));
     OK(td_publish(td_upload(client.device, TD_BOOL, TD_SHAPE(3), (uint8_t[]){1, 0, 9}), "flags"));
+    OK(td_publish(td_full_complex(client.device, TD_C128, TD_SHAPE(2), 1.5, -2), "complex"));
     restart();
     reconnect(device);
     td_tensor *opened = td_open(client.device, "weights/Ω");
@@ -139,6 +140,8 @@ static void lives_on(const char *device) {
     client_expect(td_open(client.device, "scalar"), (float[]){7}, 1);
     client_expect(td_cast(td_open(client.device, "flags"), TD_F32), (float[]){1, 0, 1}, 3);
     cr_assert_eq(td_tensor_dtype(td_open(client.device, "empty")), TD_I8);
+    cr_assert_eq(td_tensor_dtype(td_open(client.device, "complex")), TD_C128);
+    client_expect(td_cast(td_imag(td_open(client.device, "complex")), TD_F32), (float[]){-2, -2}, 2);
     OK(td_unpublish(client.device, "scalar"));
     OK(td_publish(td_full(client.device, TD_F32, TD_SCALAR, 8), "flags"));
     restart();

@@ -20,6 +20,8 @@ static void create_full(struct suite *suite, enum dtype dtype) {
         else if (!value_is_float(dtype))
             value.i = i % 3 == 0 ? value_low(dtype) : i % 3 == 1 ? value_high(dtype) : suite_below(suite, 100);
         value.f = numbers[suite_below(suite, 13)];
+        if (value_is_complex(dtype)) /* the imaginary part */
+            memcpy(&value.i, &numbers[suite_below(suite, 13)], sizeof value.i);
         if (!value_is_float(dtype)) /* says whether the integer of u64 is above 2^63 */
             value.f = (double)value_number(dtype, value.i);
         create_once(suite, OP_FULL,

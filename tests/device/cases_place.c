@@ -1,4 +1,6 @@
 /* Operations that put x's elements in other places, or a value in their place. */
+#include <string.h>
+
 #include "tests/device/cases.h"
 
 static void pad_once(struct suite *suite, struct sample *x, enum op_pad_mode mode) {
@@ -13,6 +15,8 @@ static void pad_once(struct suite *suite, struct sample *x, enum op_pad_mode mod
         widths[i] = suite_below(suite, (most < 4 ? most : 4) + 1);
     }
     struct op_scalar value = {suite_below(suite, 2), (double)suite_below(suite, 9) - 4};
+    if (value_is_complex(x->values->dtype)) /* the imaginary part */
+        memcpy(&value.i, &(double){2.5}, sizeof value.i);
     struct sample result =
         suite_attributes(suite, OP_PAD, x,
                          SUITE_ATTRIBUTES(pad, .mode = mode, .value = value, .widths = {(unsigned)(2 * rank), widths}));

@@ -62,8 +62,13 @@ static void program_apply(struct program *program, unsigned opcode, struct sampl
     program_store(program, result);
 }
 
+/* Real ones, which all operations of a program take. */
 static enum dtype program_dtype(struct program *program) {
-    return (enum dtype)(1 + suite_below(program->suite, DTYPE_COUNT - 1));
+    enum dtype dtype;
+    do
+        dtype = (enum dtype)(1 + suite_below(program->suite, DTYPE_COUNT - 1));
+    while (value_is_complex(dtype));
+    return dtype;
 }
 
 /* Few extents, so that shapes often fit each other. */

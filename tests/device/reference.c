@@ -43,6 +43,10 @@ static const uint8_t promote_floats[4][4] = {
 enum dtype reference_promote(enum dtype a, enum dtype b) {
     if (value_is_f8(a) || value_is_f8(b))
         return a == b ? a : DTYPE_INVALID;
+    if (value_is_complex(a) || value_is_complex(b)) {
+        bool wide = a == DTYPE_F64 || b == DTYPE_F64 || a == DTYPE_C128 || b == DTYPE_C128;
+        return wide ? DTYPE_C128 : DTYPE_C64;
+    }
     if (a == DTYPE_BOOL)
         return b;
     if (b == DTYPE_BOOL)
@@ -63,12 +67,16 @@ static int64_t float_to_integer(enum dtype dtype, long double value) {
 }
 
 struct values *reference_cast(const struct values *x, enum dtype dtype) {
+    if (value_is_complex(x->dtype) && !value_is_complex(dtype) && dtype != DTYPE_BOOL)
+        return NULL;
     struct values *out = values_create(dtype, x->rank, x->shape);
     for (int64_t k = 0; k < x->count; k++) {
+        if (out->im)
+            out->im[k] = x->im ? value_round(dtype, x->im[k]) : 0;
         if (out->f)
             out->f[k] = value_round(dtype, x->f ? x->f[k] : value_number(x->dtype, x->i[k]));
         else if (dtype == DTYPE_BOOL)
-            out->i[k] = x->f ? x->f[k] != 0 : x->i[k] != 0;
+            out->i[k] = x->f ? x->f[k] != 0 || (x->im && x->im[k] != 0) : x->i[k] != 0;
         else
             out->i[k] = x->f ? float_to_integer(dtype, x->f[k]) : value_wrap(dtype, x->i[k]);
     }
@@ -92,11 +100,7 @@ struct values *reference_gather(const struct values *x, int rank, const int64_t 
     struct values *out = values_create(x->dtype, rank, shape);
     int64_t index[VALUES_RANK_MAX] = {0};
     for (int64_t k = 0; k < out->count; k++) {
-        int64_t from = offset + values_offset(rank, index, strides);
-        if (out->f)
-            out->f[k] = x->f[from];
-        else
-            out->i[k] = x->i[from];
+        values_put(out, k, x, offset + values_offset(rank, index, strides));
         values_next(rank, shape, index);
     }
     return out;

@@ -41,6 +41,13 @@ OP_FAMILIES(REFERENCE_FAMILY)
  * engine/device/philox.h documents; eigenvalues and singular values. */
 reference_function reference_linear, reference_random, reference_spectral;
 
+/* Of complex numbers: one element of an operation with two inputs, and an operation with one. */
+void reference_complex_binary(unsigned opcode, const struct values *a, const struct values *b, struct values *out,
+                              int64_t k);
+/* The magnitudes to which errors of powers are proportional. */
+void reference_complex_pow_scale(const struct values *a, const struct values *b, struct values *out);
+struct values *reference_complex_unary(unsigned opcode, const struct values *x);
+
 /* Widens what is allowed of a product of f8 tensors on GPUs, but for whole numbers: tensor cores add a few products up with
  * some 14 bits before they go on in float32. `out` has a scale. */
 void reference_loosen_f8(struct values *out, const struct values *a, const struct values *b);

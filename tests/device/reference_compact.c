@@ -13,18 +13,11 @@ static struct values *number(int64_t count) {
     return out;
 }
 
-static void element_set(struct values *out, int64_t to, const struct values *x, int64_t from) {
-    if (out->f)
-        out->f[to] = x->f[from];
-    else
-        out->i[to] = x->i[from];
-}
-
 static struct values *compact_nonzero(const struct values *x, unsigned output) {
     int64_t count = 0, index[VALUES_RANK_MAX] = {0};
     struct values *indices = values_create(DTYPE_I64, 2, (int64_t[]){x->rank, x->count});
     for (int64_t k = 0; k < x->count; k++) {
-        if (x->f ? x->f[k] != 0 : x->i[k] != 0) {
+        if (x->f ? x->f[k] != 0 || (x->im && x->im[k] != 0) : x->i[k] != 0) {
             for (int axis = 0; axis < x->rank; axis++)
                 indices->i[axis * x->count + count] = index[axis];
             count++;
@@ -43,7 +36,7 @@ static struct values *compact_select(const struct values *x, const struct values
     struct values *out = vector(x->dtype, wide->count);
     for (int64_t k = 0; k < wide->count; k++)
         if (chosen->i[k])
-            element_set(out, count++, wide, k);
+            values_put(out, count++, wide, k);
     values_destroy(wide);
     values_destroy(chosen);
     return output ? number(count) : out;
@@ -56,7 +49,7 @@ static struct values *compact_runs(const struct values *x, const struct values *
     for (int64_t k = 0; k < x->count; k++) {
         bool first = k == 0 || (x->f ? x->f[k] != x->f[k - 1] : x->i[k] != x->i[k - 1]); /* NaN differs from NaN */
         if (first) {
-            element_set(values, ++run, x, k);
+            values_put(values, ++run, x, k);
             indices->i[run] = positions->i[k];
         }
         counts->i[run]++;

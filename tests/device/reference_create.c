@@ -1,4 +1,5 @@
 #include <math.h>
+#include <string.h>
 
 #include "tests/device/reference.h"
 
@@ -6,7 +7,11 @@ static struct values *create_full(const struct reference_request *r) {
     struct full_attributes given;
     full_attributes_read(&r->attributes, &given);
     struct values *out = values_create(given.dtype, (int)given.shape.count, given.shape.values);
+    double imaginary;
+    memcpy(&imaginary, &given.value.i, sizeof imaginary);
     for (int64_t k = 0; k < out->count; k++) {
+        if (out->im)
+            out->im[k] = value_round(out->dtype, imaginary);
         if (out->f)
             out->f[k] = value_round(out->dtype, given.value.f);
         else

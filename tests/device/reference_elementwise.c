@@ -351,7 +351,9 @@ static enum dtype binary_operand(unsigned opcode, enum dtype a, enum dtype b) {
 
 static void binary_element(unsigned opcode, const struct values *a, const struct values *b, struct values *out,
                            int64_t k) {
-    if (opcode == OP_LOGICAL_AND)
+    if (a->im)
+        reference_complex_binary(opcode, a, b, out, k);
+    else if (opcode == OP_LOGICAL_AND)
         out->i[k] = a->i[k] && b->i[k];
     else if (opcode == OP_LOGICAL_OR)
         out->i[k] = a->i[k] || b->i[k];
@@ -391,6 +393,8 @@ static struct values *elementwise_binary(const struct reference_request *r) {
         for (int64_t k = 0; k < out->count; k++)
             out->scale[k] = fmaxl(fabsl(a->f[k]), fabsl(b->f[k]));
     }
+    if (r->opcode == OP_POW && out->im)
+        reference_complex_pow_scale(a, b, out);
     values_destroy(a);
     values_destroy(b);
     return out;
@@ -443,10 +447,7 @@ static struct values *elementwise_where(const struct reference_request *r) {
     struct values *a = presented(x, dtype, rank, shape), *b = presented(y, dtype, rank, shape);
     struct values *out = values_create(dtype, rank, shape);
     for (int64_t k = 0; k < out->count; k++) {
-        if (out->f)
-            out->f[k] = condition->i[k] ? a->f[k] : b->f[k];
-        else
-            out->i[k] = condition->i[k] ? a->i[k] : b->i[k];
+        values_put(out, k, condition->i[k] ? a : b, k);
     }
     values_destroy(condition);
     values_destroy(a);
@@ -474,8 +475,13 @@ static struct values *elementwise_test(const struct reference_request *r) {
     if (value_is_f8(x->dtype))
         return NULL;
     struct values *out = values_create(DTYPE_BOOL, x->rank, x->shape);
-    for (int64_t k = 0; k < out->count; k++)
+    for (int64_t k = 0; k < out->count; k++) {
         out->i[k] = float_test(r->opcode, x->f ? x->f[k] : (long double)integer_wide(x->dtype, x->i[k]));
+        if (x->im) { /* both parts are finite, or one of them is what is asked for */
+            bool other = float_test(r->opcode, x->im[k]);
+            out->i[k] = r->opcode == OP_ISFINITE ? out->i[k] && other : out->i[k] || other;
+        }
+    }
     return out;
 }
 
@@ -516,6 +522,8 @@ static struct values *elementwise_unary(const struct reference_request *r) {
     const struct values *given = r->inputs[0];
     if (r->opcode == OP_COPY)
         return values_copy(given);
+    if (value_is_complex(given->dtype))
+        return reference_complex_unary(r->opcode, given);
     if (real_functions[r->opcode] || functions_with_attributes[r->opcode])
         return elementwise_real(r);
     bool bits = r->opcode == OP_BITWISE_INVERT;

@@ -3,13 +3,6 @@
 
 #include "tests/device/reference.h"
 
-static void element_copy(struct values *out, int64_t to, const struct values *x, int64_t from) {
-    if (out->f)
-        out->f[to] = x->f[from];
-    else
-        out->i[to] = x->i[from];
-}
-
 static bool join_fits(const struct values *first, const struct values *x, int axis, bool stack) {
     if (x->rank != first->rank)
         return false;
@@ -29,7 +22,7 @@ static void join_place(struct values *out, const struct values *x, int axis, int
             kept[rank++] = strides[i];
     struct values *cast = reference_cast(x, out->dtype);
     for (int64_t k = 0; k < x->count; k++) {
-        element_copy(out, begin * strides[axis] + values_offset(x->rank, index, kept), cast, k);
+        values_put(out, begin * strides[axis] + values_offset(x->rank, index, kept), cast, k);
         values_next(x->rank, x->shape, index);
     }
     values_destroy(cast);
@@ -85,7 +78,7 @@ static struct values *take_slices(const struct values *x, const struct values *i
     struct values *out = values_create(x->dtype, x->rank, shape);
     for (int64_t k = 0; k < out->count; k++) {
         int64_t from = values_offset(x->rank, index, strides) + (indices->i[index[axis]] - index[axis]) * strides[axis];
-        element_copy(out, k, x, from);
+        values_put(out, k, x, from);
         values_next(x->rank, shape, index);
     }
     return out;
@@ -108,7 +101,7 @@ static struct values *take_elements(const struct values *x, const struct values 
     struct values *out = values_create(x->dtype, x->rank, shape);
     for (int64_t k = 0; k < out->count; k++) {
         int64_t chosen = indices->i[values_offset(x->rank, index, own_i)];
-        element_copy(out, k, x, values_offset(x->rank, index, own_x) + (chosen - index[axis]) * own_x[axis]);
+        values_put(out, k, x, values_offset(x->rank, index, own_x) + (chosen - index[axis]) * own_x[axis]);
         values_next(x->rank, shape, index);
     }
     return out;
@@ -191,7 +184,7 @@ struct values *reference_scatter(const struct reference_request *r) {
         if (add)
             element_add(out, to, wide, k);
         else
-            element_copy(out, to, wide, k);
+            values_put(out, to, wide, k);
         values_next(out->rank, places, index);
     }
     for (int64_t k = 0; add && out->f && k < out->count; k++)

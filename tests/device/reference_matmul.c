@@ -26,6 +26,25 @@ static void product_float(const struct product *p, int64_t at_a, int64_t at_b, i
     }
 }
 
+static void product_complex(const struct product *p, int64_t at_a, int64_t at_b, int64_t at_out) {
+    const struct values *a = p->a, *b = p->b;
+    for (int64_t row = 0; row < p->m; row++) {
+        for (int64_t column = 0; column < p->n; column++) {
+            long double re = 0, im = 0, magnitude = 0;
+            for (int64_t i = 0; i < p->k; i++) {
+                int64_t x = at_a + row * p->k + i, y = at_b + i * p->n + column;
+                re += a->f[x] * b->f[y] - a->im[x] * b->im[y];
+                im += a->f[x] * b->im[y] + a->im[x] * b->f[y];
+                magnitude += hypotl(a->f[x], a->im[x]) * hypotl(b->f[y], b->im[y]);
+            }
+            int64_t at = at_out + row * p->n + column;
+            p->out->f[at] = value_round(p->out->dtype, re);
+            p->out->im[at] = value_round(p->out->dtype, im);
+            p->out->scale[at] = magnitude;
+        }
+    }
+}
+
 static void product_integer(const struct product *p, int64_t at_a, int64_t at_b, int64_t at_out) {
     for (int64_t row = 0; row < p->m; row++) {
         for (int64_t column = 0; column < p->n; column++) {
@@ -101,7 +120,9 @@ struct values *reference_matmul(const struct reference_request *r) {
         values_scaled(out, (double)k);
     product.a = a, product.b = b, product.out = out;
     for (int64_t i = 0; i < batches; i++)
-        (out->f ? product_float : product_integer)(&product, i * m * k, i * k * n, i * m * n);
+        (out->im  ? product_complex
+         : out->f ? product_float
+                  : product_integer)(&product, i * m * k, i * k * n, i * m * n);
     reference_loosen_f8(out, x, y);
     values_destroy(a);
     values_destroy(b);

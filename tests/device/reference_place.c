@@ -2,13 +2,6 @@
 
 #include "tests/device/reference.h"
 
-static void element_set(struct values *out, int64_t to, const struct values *x, int64_t from) {
-    if (out->f)
-        out->f[to] = x->f[from];
-    else
-        out->i[to] = x->i[from];
-}
-
 static struct values *place_triangle(const struct reference_request *r) {
     const struct values *x = r->inputs[0];
     struct tril_attributes given; /* triu has the same */
@@ -18,7 +11,7 @@ static struct values *place_triangle(const struct reference_request *r) {
         int64_t columns = x->shape[x->rank - 1], rows = x->shape[x->rank - 2];
         __int128 across = (__int128)(k % columns) - k / columns % rows;
         if (r->opcode == OP_TRIL ? across <= given.diagonal : across >= given.diagonal)
-            element_set(out, k, x, k);
+            values_put(out, k, x, k);
     }
     return out;
 }
@@ -50,9 +43,9 @@ static struct values *pad_axis(const struct values *x, int axis, int64_t before,
     for (int64_t k = 0; k < out->count; k++) {
         int64_t from = pad_from(mode, index[axis] - before, x->shape[axis]);
         if (from < 0)
-            element_set(out, k, value, 0);
+            values_put(out, k, value, 0);
         else
-            element_set(out, k, x, values_offset(x->rank, index, strides) + (from - index[axis]) * strides[axis]);
+            values_put(out, k, x, values_offset(x->rank, index, strides) + (from - index[axis]) * strides[axis]);
         values_next(x->rank, shape, index);
     }
     return out;
@@ -62,6 +55,10 @@ static struct values *place_pad(const struct reference_request *r) {
     struct pad_attributes given;
     pad_attributes_read(&r->attributes, &given);
     struct values *out = values_copy(r->inputs[0]), *value = values_create(out->dtype, 0, NULL);
+    double imaginary;
+    memcpy(&imaginary, &given.value.i, sizeof imaginary);
+    if (value->im)
+        value->im[0] = value_round(value->dtype, imaginary);
     if (value->f)
         value->f[0] = value_round(value->dtype, given.value.f);
     else

@@ -9,6 +9,7 @@ struct reduction {
     const struct values *x;
     struct values *out;
     long double *total; /* [result] */
+    long double *other; /* [result] of the imaginary parts */
     int64_t *seen;      /* [result] elements so far */
     int64_t terms;      /* elements for each result */
     int64_t strides[VALUES_RANK_MAX];
@@ -70,28 +71,35 @@ static void reduce_element(struct reduction *reduction, int64_t k, int64_t at) {
     const struct values *x = reduction->x;
     struct values *out = reduction->out;
     long double value = x->f ? x->f[k] : value_number(x->dtype, x->i[k]);
+    bool truth = value != 0 || (x->im && x->im[k] != 0);
     switch (reduction->opcode) {
     case OP_SUM:
     case OP_MEAN:
         if (out->i)
             out->i[at] = (int64_t)((uint64_t)out->i[at] + (uint64_t)x->i[k]);
         else
-            reduction->total[at] += value, out->scale[at] += fabsl(value);
+            reduction->total[at] += value, out->scale[at] += out->im && !isfinite(value) ? 0 : fabsl(value);
+        if (x->im) /* one part may be no number while the other is one */
+            reduction->other[at] += x->im[k], out->scale[at] += isfinite(x->im[k]) ? fabsl(x->im[k]) : 0;
         break;
     case OP_PROD:
         if (out->i)
             out->i[at] = (int64_t)((uint64_t)out->i[at] * (uint64_t)x->i[k]);
-        else
+        else if (x->im) {
+            long double re = reduction->total[at], im = reduction->other[at];
+            reduction->total[at] = re * value - im * x->im[k];
+            reduction->other[at] = re * x->im[k] + im * value;
+        } else
             reduction->total[at] *= value;
         break;
     case OP_ANY:
-        out->i[at] |= value != 0;
+        out->i[at] |= truth;
         break;
     case OP_COUNT_NONZERO:
-        out->i[at] += value != 0;
+        out->i[at] += truth;
         break;
     case OP_ALL:
-        out->i[at] &= value != 0;
+        out->i[at] &= truth;
         break;
     default:
         if (reduce_beats(reduction, k, at)) {
@@ -105,10 +113,12 @@ static void reduce_element(struct reduction *reduction, int64_t k, int64_t at) {
     reduction->seen[at]++;
 }
 
-static void reduce_begin(struct reduction *reduction, long double *total, int64_t *seen) {
+static void reduce_begin(struct reduction *reduction, struct values *totals, int64_t *seen) {
+    long double *total = totals->f;
     struct values *out = reduction->out;
     bool ones = reduction->opcode == OP_PROD || reduction->opcode == OP_ALL;
     reduction->total = total;
+    reduction->other = totals->im;
     reduction->seen = seen;
     for (int64_t k = 0; k < out->count; k++) {
         total[k] = ones;
@@ -126,11 +136,14 @@ static void reduce_end(struct reduction *reduction) {
         long double value = reduction->total[k];
         if (reduction->opcode == OP_MEAN) {
             value /= (long double)reduction->terms;
+            reduction->other[k] /= (long double)reduction->terms;
             out->scale[k] /= (long double)reduction->terms;
         } else if (reduction->opcode == OP_PROD) {
-            out->scale[k] = fabsl(value);
+            out->scale[k] = out->im ? hypotl(value, reduction->other[k]) : fabsl(value);
         }
         out->f[k] = value_round(out->dtype, value);
+        if (out->im)
+            out->im[k] = value_round(out->dtype, reduction->other[k]);
     }
 }
 
@@ -246,8 +259,8 @@ struct values *reference_reduce(const struct reference_request *r) {
     if (reduce_accumulates(r->opcode, reduction.out))
         values_scaled(reduction.out, (double)reduction.terms);
     struct values *seen = values_create(DTYPE_I64, 1, &reduction.out->count);
-    struct values *total = values_create(DTYPE_F64, 1, &reduction.out->count);
-    reduce_begin(&reduction, total->f, seen->i);
+    struct values *total = values_create(DTYPE_C128, 1, &reduction.out->count);
+    reduce_begin(&reduction, total, seen->i);
     if (reduce_is_whole(r->opcode)) {
         reduce_whole(&reduction, r->attributes.n_floats ? r->attributes.floats[0] : 0);
     } else {

@@ -17,7 +17,7 @@ static long double line_element(const struct line *line, int64_t i) {
 
 static void line_accumulate(const struct line *line, bool product, bool initial) {
     struct values *out = line->out;
-    long double value = product, magnitudes = product;
+    long double value = product, other = 0, magnitudes = product;
     uint64_t whole = product;
     for (int64_t i = initial ? -1 : 0; i < line->n; i++) {
         int64_t to = line->to + (i + initial) * line->stride;
@@ -27,13 +27,20 @@ static void line_accumulate(const struct line *line, bool product, bool initial)
         } else if (i >= 0) {
             long double x = line_element(line, i);
             value = product ? value * x : value + x;
-            magnitudes = product ? fabsl(value) : magnitudes + fabsl(x);
+            magnitudes = product ? fabsl(value) : magnitudes + (out->im && !isfinite(x) ? 0 : fabsl(x));
+        }
+        if (i >= 0 && out->im) { /* of sums alone; one part may be no number while the other is one */
+            long double y = line->x->im[line->from + i * line->stride];
+            other += y;
+            magnitudes += isfinite(y) ? fabsl(y) : 0;
         }
         if (out->i) {
             out->i[to] = (int64_t)whole;
         } else {
             out->f[to] = value_round(out->dtype, value);
             out->scale[to] = magnitudes;
+            if (out->im)
+                out->im[to] = value_round(out->dtype, other);
         }
     }
 }

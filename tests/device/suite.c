@@ -312,7 +312,10 @@ static void suite_differ(struct suite *suite, const struct sample *sample, const
         size_t used = strlen(at);
         snprintf(at + used, sizeof at - used, "%s%" PRId64, i ? ", " : "", k / strides[i] % want->shape[i]);
     }
-    if (want->f)
+    if (want->im)
+        snprintf(values, sizeof values, "got %.17Lg %+.17Lgi, expected %.17Lg %+.17Lgi", got->f[k], got->im[k],
+                 want->f[k], want->im[k]);
+    else if (want->f)
         snprintf(values, sizeof values, "got %.17Lg, expected %.17Lg, %.3Lg ulps apart", got->f[k], want->f[k],
                  fabsl(got->f[k] - want->f[k]) / value_ulp(want->dtype, want->f[k]));
     else

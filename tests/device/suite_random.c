@@ -78,6 +78,8 @@ static int64_t integer_fill(struct suite *suite, enum dtype dtype, enum suite_fi
 
 void suite_fill(struct suite *suite, struct values *values, enum suite_fill fill) {
     for (int64_t k = 0; k < values->count; k++) {
+        if (values->im)
+            values->im[k] = value_round(values->dtype, float_fill(suite, values->dtype, fill));
         if (values->f)
             values->f[k] = value_round(values->dtype, float_fill(suite, values->dtype, fill));
         else if (values->dtype == DTYPE_BOOL)

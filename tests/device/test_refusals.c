@@ -17,6 +17,7 @@ static const struct operand_row operand_rows[] = {
     {'f', DTYPE_F32, 2, {3, 4}},  {'g', DTYPE_F32, 2, {4, 3}}, {'h', DTYPE_F32, 1, {5}},
     {'b', DTYPE_BOOL, 2, {3, 4}}, {'i', DTYPE_I32, 2, {3, 4}}, {'j', DTYPE_I64, 1, {2}},
     {'s', DTYPE_F32, 0, {0}},     {'e', DTYPE_F32, 2, {0, 4}}, {'8', DTYPE_F32, 8, {1, 1, 1, 1, 1, 1, 1, 1}},
+    {'c', DTYPE_C64, 2, {3, 4}},
 };
 
 struct refusal {
@@ -59,6 +60,19 @@ static const struct refusal refusals[] = {
     {OP_NEXTAFTER, "ii", .code = STATUS_DTYPE},
     {OP_FLOOR_DIVIDE, "bb", .code = STATUS_DTYPE},
     {OP_SIGN, "b", .code = STATUS_DTYPE},
+    {OP_LESS, "cf", .code = STATUS_DTYPE},
+    {OP_CLIP, "cff", .code = STATUS_DTYPE},
+    {OP_FLOOR, "c", .code = STATUS_DTYPE},
+    {OP_SIGNBIT, "c", .code = STATUS_DTYPE},
+    {OP_GELU, "c", .code = STATUS_DTYPE},
+    {OP_REAL, "f", .code = STATUS_DTYPE},
+    {OP_CAST, "c", 1, {DTYPE_F64}, .code = STATUS_DTYPE},
+    {OP_VAR, "c", 1, {0}, 1, {0}, STATUS_DTYPE},
+    {OP_ARGMAX, "c", 2, {0, 0}, .code = STATUS_DTYPE},
+    {OP_CUMMAX, "c", 1, {0}, .code = NONE},
+    {OP_SORT, "c", 2, {0, 0}, .code = STATUS_DTYPE},
+    {OP_SEARCHSORTED, "hc", 1, {0}, .code = STATUS_DTYPE},
+    {OP_HISTOGRAM, "c", 1, {3}, 2, {0, 1}, STATUS_DTYPE},
     {OP_WHERE, "bfg", .code = STATUS_SHAPE},
     {OP_CAST, "f", 1, {0}, .code = NONE},
     {OP_CAST, "f", 1, {99}, .code = NONE},

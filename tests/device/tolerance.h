@@ -5,6 +5,7 @@
 
 struct tolerance {
     double ulps[6];    /* f16, bf16, f32, f64, f8e4m3, f8e5m2: units in the last place of the correctly rounded result */
+    double complex_ulps[2]; /* c64, c128: of the larger part of the result */
     double accumulate; /* rounding errors of the accumulator (f32, of f64: f64) for each sqrt(terms), times the scale */
     bool zero_signs;   /* -0 and +0 are told apart */
 };

@@ -13,8 +13,10 @@ struct float_format {
 };
 
 static const struct float_format float_formats[DTYPE_COUNT] = {
-    [DTYPE_F16] = {11, -14, 15, false},     [DTYPE_BF16] = {8, -126, 127, false}, [DTYPE_F32] = {24, -126, 127, false},
-    [DTYPE_F64] = {53, -1022, 1023, false}, [DTYPE_F8E4M3] = {4, -6, 8, true},    [DTYPE_F8E5M2] = {3, -14, 15, false},
+    [DTYPE_F16] = {11, -14, 15, false},   [DTYPE_BF16] = {8, -126, 127, false},
+    [DTYPE_F32] = {24, -126, 127, false}, [DTYPE_F64] = {53, -1022, 1023, false},
+    [DTYPE_F8E4M3] = {4, -6, 8, true},    [DTYPE_F8E5M2] = {3, -14, 15, false},
+    [DTYPE_C64] = {24, -126, 127, false}, [DTYPE_C128] = {53, -1022, 1023, false},
 };
 
 static const struct {
@@ -26,6 +28,7 @@ static const struct {
     [DTYPE_F16] = {"f16", 2},   [DTYPE_BF16] = {"bf16", 2},     [DTYPE_F32] = {"f32", 4},
     [DTYPE_F64] = {"f64", 8},   [DTYPE_F8E4M3] = {"f8e4m3", 1}, [DTYPE_F8E5M2] = {"f8e5m2", 1},
     [DTYPE_U16] = {"u16", 2},   [DTYPE_U32] = {"u32", 4},       [DTYPE_U64] = {"u64", 8},
+    [DTYPE_C64] = {"c64", 8},   [DTYPE_C128] = {"c128", 16},
 };
 
 bool value_is_float(enum dtype dtype) {
@@ -34,6 +37,10 @@ bool value_is_float(enum dtype dtype) {
 
 bool value_is_f8(enum dtype dtype) {
     return value_is_float(dtype) && value_dtypes[dtype].size == 1;
+}
+
+bool value_is_complex(enum dtype dtype) {
+    return value_name(dtype)[0] == 'c';
 }
 
 size_t value_size(enum dtype dtype) {
@@ -146,6 +153,8 @@ struct values *values_create(enum dtype dtype, int rank, const int64_t *shape) {
         values->shape[i] = shape[i];
         values->count *= shape[i];
     }
+    if (value_is_complex(dtype))
+        values->im = values_memory((size_t)values->count, sizeof *values->im);
     if (value_is_float(dtype))
         values->f = values_memory((size_t)values->count, sizeof *values->f);
     else
@@ -164,7 +173,18 @@ struct values *values_copy(const struct values *values) {
         memcpy(copy->f, values->f, (size_t)values->count * sizeof *values->f);
     else
         memcpy(copy->i, values->i, (size_t)values->count * sizeof *values->i);
+    if (values->im)
+        memcpy(copy->im, values->im, (size_t)values->count * sizeof *values->im);
     return copy;
+}
+
+void values_put(struct values *values, int64_t at, const struct values *x, int64_t from) {
+    if (values->i)
+        values->i[at] = x->i[from];
+    if (values->f)
+        values->f[at] = x->f[from];
+    if (values->im)
+        values->im[at] = x->im[from];
 }
 
 void values_destroy(struct values *values) {
@@ -172,6 +192,7 @@ void values_destroy(struct values *values) {
         return;
     free(values->i);
     free(values->f);
+    free(values->im);
     free(values->scale);
     *values->previous = values->next;
     if (values->next)
@@ -224,7 +245,11 @@ void values_encode(const struct values *values, void *bytes) {
     size_t size = value_size(values->dtype);
     for (int64_t k = 0; k < values->count; k++) {
         char *at = (char *)bytes + (size_t)k * size;
-        if (values->dtype == DTYPE_F64) {
+        if (values->dtype == DTYPE_C128) {
+            memcpy(at, (double[]){(double)values->f[k], (double)values->im[k]}, size);
+        } else if (values->dtype == DTYPE_C64) {
+            memcpy(at, (float[]){(float)values->f[k], (float)values->im[k]}, size);
+        } else if (values->dtype == DTYPE_F64) {
             memcpy(at, &(double){(double)values->f[k]}, size);
         } else if (values->dtype == DTYPE_F32) {
             memcpy(at, &(float){(float)values->f[k]}, size);
@@ -241,11 +266,19 @@ void values_decode(struct values *values, const void *bytes) {
     size_t size = value_size(values->dtype);
     for (int64_t k = 0; k < values->count; k++) {
         const char *at = (const char *)bytes + (size_t)k * size;
-        double wide;
-        float single;
+        double wide, wide_parts[2];
+        float single, parts[2];
         uint16_t narrow = 0;
         int64_t integer = 0;
-        if (values->dtype == DTYPE_F64) {
+        if (values->dtype == DTYPE_C128) {
+            memcpy(wide_parts, at, size);
+            values->f[k] = wide_parts[0];
+            values->im[k] = wide_parts[1];
+        } else if (values->dtype == DTYPE_C64) {
+            memcpy(parts, at, size);
+            values->f[k] = parts[0];
+            values->im[k] = parts[1];
+        } else if (values->dtype == DTYPE_F64) {
             memcpy(&wide, at, size);
             values->f[k] = wide;
         } else if (values->dtype == DTYPE_F32) {

@@ -15,12 +15,14 @@ struct values {
     int rank;
     int64_t shape[VALUES_RANK_MAX];
     int64_t count;
-    int64_t *i;     /* bool and integers, u64 modulo 2^64; NULL for floats */
-    long double *f; /* floats, each one representable in the dtype */
+    int64_t *i;      /* bool and integers, u64 modulo 2^64; NULL for floats */
+    long double *f;  /* floats, each one representable in the dtype, and the real parts of complex numbers */
+    long double *im; /* their imaginary parts; NULL for other dtypes */
     /* Results of accumulation: the magnitudes that went into each element, and how many terms they were. Rounding
      * errors are proportional to these, not to the result. NULL and 0 where an element depends on one rounding only. */
     long double *scale;
     double terms;
+    enum dtype of;                   /* of real results of complex numbers: the dtype of these, else DTYPE_INVALID */
     struct values *next, **previous; /* all there are */
 };
 
@@ -30,6 +32,8 @@ struct values *values_copy(const struct values *values);
 void values_destroy(struct values *values);
 /* Of one test nothing is left to the next, and no leak hides another one. */
 void values_destroy_all(void);
+/* Puts element `from` of x, which has the same dtype, in the place of element `at`. */
+void values_put(struct values *values, int64_t at, const struct values *x, int64_t from);
 void values_scaled(struct values *values, double terms);
 
 /* To and from the bytes that a device keeps. */
@@ -50,6 +54,7 @@ int64_t values_offset(int rank, const int64_t *index, const int64_t *strides);
 
 bool value_is_float(enum dtype dtype);
 bool value_is_f8(enum dtype dtype);
+bool value_is_complex(enum dtype dtype); /* such a dtype is a float, too: for the functions below that of its parts */
 size_t value_size(enum dtype dtype);
 const char *value_name(enum dtype dtype);
 int value_bits(enum dtype dtype); /* of an integer dtype */

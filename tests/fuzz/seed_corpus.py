@@ -18,7 +18,7 @@ BATCH, UPLOAD, UPLOAD_CHUNK, FETCH, DONE, WAIT, SYNC = 16, 17, 18, 19, 23, 21, 2
 STREAM_OPEN, STREAM_CLOSE, COPY_OUT, COPY_IN, GET_STATUS = 24, 25, 26, 27, 50
 KERNEL_COMPILE, KERNEL_COMPILED, KERNEL_RELEASE = 40, 41, 43
 PUBLISH, OPEN_NAME, LIST_NAMES, REMOVE_NAME, MOVE_NAME = 80, 81, 83, 85, 86
-F32, I64, F8E4M3, F8E5M2 = 9, 6, 11, 12
+F32, I64, F8E4M3, F8E5M2, U16, U64, C64, C128 = 9, 6, 11, 12, 13, 15, 16, 17
 DESCRIBED = 111  # tests/unit/described/described.toml: mode, scales, stride, equation
 OPERATIONS = describe.operations_of(describe.read(sorted(OPS.glob("*.toml"))))
 (FREE, FULL, ARANGE, EYE, UNIFORM, NORMAL, CAST, COPY, RESHAPE, PERMUTE, TRANSPOSE, SLICE, ADD, EXP, WHERE, SUM, ARGMAX, SOFTMAX,
@@ -279,6 +279,10 @@ def scripts():
     yield "f8", op(CAST, [1], [F8E4M3]) + op(TRANSPOSE, [3]) + op(MATMUL, [3, 4]) + op(CAST, [1], [F8E5M2]) + \
         op(MATMUL, [4, 6]) + op(CONCAT, [3, 6], [0]) + op(CONCAT, [6, 6], [1]) + op(ADD, [3, 3]) + op(CAST, [9], [F32]) + \
         op(ARANGE, [], [F8E5M2, 0, 8, 1], [64, 96, 68]) + op(FULL, [], [F8E4M3, 1, 3], [64]) + op(TAKE, [13, 2], [0])
+    yield "unsigned", op(CAST, [1], [U64]) + op(ADD, [3, 3]) + op(SUM, [4], [0, 1]) + op(TAKE, [1, 3], [0]) + op(CAST, [1], [U16]) + \
+        op(ADD, [7, 2]) + op(ADD, [3, 2]) + op(ONE_HOT, [3], [4, U64]) + op(FULL, [], [U64, 0xf5, 2], [96]) + op(CONCAT, [3, 4], [0])
+    yield "complex", op(CAST, [1], [C64]) + op(TRANSPOSE, [3]) + op(MATMUL, [3, 4]) + op(CAST, [5], [C128]) + op(ADD, [6, 5]) + \
+        op(SUM, [7], [0, 1]) + op(CAST, [8], [F32]) + op(EXP, [6]) + op(FULL, [], [C128, 1, 3], [64]) + op(TAKE, [6, 2], [0])
     yield "attributes", op(DESCRIBED, [1], [7, 1, 65, 2, 3, 4, 66], [64, 65]) + op(DESCRIBED, [3], [7, 1, 0, 0, 0], [64]) + \
         op(DESCRIBED, [3], [7, 2, 65, 66, 0, 67], [64]) + op(DESCRIBED, [3], [7, 0xf2, 65, 0, 67], [64]) + op(DESCRIBED, [1])
     yield "slices", op(SLICE, [2], [0xf0, 0xf0, 0xf0]) + op(SLICE, [2], [0xf2, 0xf0, 0xef]) + op(SLICE, [2], [0, 3, 0])

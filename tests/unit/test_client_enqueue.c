@@ -208,6 +208,11 @@ Test(client_enqueue, doubles_that_are_no_integers_are_refused_and_named) {
     fails_with(td_full_uint(device, TD_BOOL, TD_SCALAR, UINT64_MAX), TD_E_INVALID_ARGUMENT, "is no value of bool");
     fails_with(td_full_uint(device, TD_U8, TD_SCALAR, 256), TD_E_INVALID_ARGUMENT, "256 is no value of u8");
     cr_expect_not_null(td_full_uint(device, TD_U64, TD_SCALAR, UINT64_MAX));
+    cr_expect_not_null(td_full_complex(device, TD_C128, TD_SHAPE(2), (double)NAN, -1));
+    fails_with(td_full_complex(device, TD_F32, TD_SCALAR, 1, 2), TD_E_DTYPE,
+               "gives no f32 of two parts: ask for c64 or c128");
+    fails_with(td_cast(td_full(device, TD_C64, TD_SCALAR, 1), TD_F32), TD_E_DTYPE, "a c64 is not cast to f32");
+    cr_expect_eq(td_tensor_dtype(td_abs(td_full_int(device, TD_C64, TD_SCALAR, -3))), TD_F32);
     cr_expect_not_null(td_full_uint(device, TD_F16, TD_SCALAR, UINT64_MAX));
     cr_expect_not_null(td_arange(device, TD_U64, 0x1p63, 0x1.8p63, 0x1p61));
     cr_expect_not_null(td_arange(device, TD_I8, 0, 128, 1));

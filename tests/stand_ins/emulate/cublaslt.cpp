@@ -199,7 +199,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
     expect(!(description->epilogue & CUBLASLT_EPILOGUE_BIAS) || description->bias, "no address of a bias");
     *found = 0;
     bool ends = description->epilogue != CUBLASLT_EPILOGUE_DEFAULT;
-    if (refused_early(++asked) || (ends && description->scale == CUDA_R_64F) ||
+    if (refused_early(++asked) || (ends && (description->scale == CUDA_R_64F || description->scale == CUDA_C_32F || description->scale == CUDA_C_64F)) ||
         (is_fp8(a->type) && !fp8_takes(a, b, (const struct layout *)opaque_d, preference))) {
         return CUBLAS_STATUS_NOT_SUPPORTED;
     }
@@ -290,6 +290,31 @@ static void multiply(const struct description *description, const struct layout 
     }
 }
 
+/* The same of complex numbers, without an epilogue. */
+template <class T>
+static void multiply_complex(const struct description *description, const struct layout *la, const void *a,
+                             const struct layout *lb, const void *b, const struct layout *ld, void *d) {
+    bool a_turned = description->a == CUBLAS_OP_T, b_turned = description->b == CUBLAS_OP_T;
+    int64_t a_row = a_turned ? la->leading : 1, a_column = a_turned ? 1 : la->leading;
+    int64_t b_row = b_turned ? lb->leading : 1, b_column = b_turned ? 1 : lb->leading;
+    int64_t depth = (int64_t)(a_turned ? la->rows : la->columns);
+    expect(description->epilogue == CUBLASLT_EPILOGUE_DEFAULT, "complex matrices with an epilogue");
+    for (int64_t j = 0; j < (int64_t)ld->columns; j++) {
+        for (int64_t i = 0; i < (int64_t)ld->rows; i++) {
+            double re = 0, im = 0;
+            for (int64_t k = 0; k < depth; k++) {
+                const T *x = (const T *)a + 2 * (i * a_row + k * a_column);
+                const T *y = (const T *)b + 2 * (k * b_row + j * b_column);
+                re += (double)x[0] * (double)y[0] - (double)x[1] * (double)y[1];
+                im += (double)x[0] * (double)y[1] + (double)x[1] * (double)y[0];
+            }
+            T *to = (T *)d + 2 * (j * ld->leading + i);
+            to[0] = (T)re;
+            to[1] = (T)im;
+        }
+    }
+}
+
 typedef void multiply_function(const struct description *description, const struct layout *la, const void *a,
                                const struct layout *lb, const void *b, const struct layout *ld, void *d);
 
@@ -304,6 +329,8 @@ static const struct product_row {
     {CUDA_R_16BF, CUDA_R_16BF, CUDA_R_32F, CUDA_R_32F, multiply<__nv_bfloat16, __nv_bfloat16, float>, 2, 4},
     {CUDA_R_32F, CUDA_R_32F, CUDA_R_32F, CUDA_R_32F, multiply<float, float, float>, 4, 4},
     {CUDA_R_64F, CUDA_R_64F, CUDA_R_64F, CUDA_R_64F, multiply<double, double, double>, 8, 8},
+    {CUDA_C_32F, CUDA_C_32F, CUDA_C_32F, CUDA_C_32F, multiply_complex<float>, 8, 8},
+    {CUDA_C_64F, CUDA_C_64F, CUDA_C_64F, CUDA_C_64F, multiply_complex<double>, 16, 16},
     {CUDA_R_8I, CUDA_R_8I, CUDA_R_32I, CUDA_R_32I, multiply<int8_t, int8_t, int32_t>, 1, 4},
     {CUDA_R_8F_E4M3, CUDA_R_8F_E4M3, CUDA_R_32F, CUDA_R_32F, multiply<__nv_fp8_e4m3, __nv_fp8_e4m3, float>, 1, 4},
     {CUDA_R_8F_E4M3, CUDA_R_8F_E5M2, CUDA_R_32F, CUDA_R_32F, multiply<__nv_fp8_e4m3, __nv_fp8_e5m2, float>, 1, 4},
@@ -330,9 +357,14 @@ static void expect_shapes(const struct description *description, const struct la
 }
 
 static bool is_number(const void *x, cudaDataType type, double number) {
-    return number == (type == CUDA_R_64F   ? *(const double *)x
+    const double *wide = (const double *)x;
+    const float *narrow = (const float *)x;
+    if ((type == CUDA_C_64F && wide[1] != 0) || (type == CUDA_C_32F && narrow[1] != 0)) {
+        return false;
+    }
+    return number == (type == CUDA_R_64F || type == CUDA_C_64F ? *wide
                       : type == CUDA_R_32I ? (double)*(const int32_t *)x
-                                           : (double)*(const float *)x);
+                                           : (double)*narrow);
 }
 
 extern "C" cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t opaque, const void *alpha,

@@ -13,7 +13,7 @@ here = pathlib.Path(__file__).parent
 DTYPES = {
     "bool": np.bool_, "u8": np.uint8, "i8": np.int8, "i16": np.int16, "i32": np.int32, "i64": np.int64,
     "f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64,
-    "u16": np.uint16, "u32": np.uint32, "u64": np.uint64,
+    "c64": np.complex64, "u16": np.uint16, "u32": np.uint32, "u64": np.uint64,
     "f8e4m3": ml_dtypes.float8_e4m3fn, "f8e5m2": ml_dtypes.float8_e5m2,
 }
 
