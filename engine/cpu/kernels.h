@@ -233,9 +233,10 @@ struct cpu_kernels {
     const struct cpu_normalisation *normalisation;
     cpu_optimiser_function *const *optimiser; /* by enum optimiser_way, of f32 and then of f64 */
     cpu_rotate_function *rotate_f32, *rotate_f64;
-    const struct cpu_attention *attention; /* f32, f64 */
-    const struct cpu_recurrent *recurrent; /* f32, f64 */
-    const struct cpu_loss *loss;           /* by enum loss_way, of f32 and then of f64 */
+    const struct cpu_attention *attention;   /* f32, f64 */
+    const struct cpu_recurrent *recurrent;   /* f32, f64 */
+    const struct cpu_loss *loss;             /* by enum loss_way, of f32 and then of f64 */
+    const struct cpu_fft *fft_f32, *fft_f64; /* engine/cpu/fft.h */
     cpu_product_function *product_u32, *product_u64, *product_bool;
     /* Copies past the caches to an address aligned to 64; bytes are a multiple of 64. */
     void (*stream)(void *to, const void *from, size_t bytes);

@@ -51,4 +51,5 @@ cpu_rotate_function CPU_NAME(rotate_f32), CPU_NAME(rotate_f64);
 extern const struct cpu_attention CPU_NAME(attention)[2];
 extern const struct cpu_recurrent CPU_NAME(recurrent)[2];
 extern const struct cpu_loss CPU_NAME(loss)[];
+extern const struct cpu_fft CPU_NAME(fft_f32), CPU_NAME(fft_f64);
 cpu_product_function CPU_NAME(product_u32), CPU_NAME(product_u64), CPU_NAME(product_bool);

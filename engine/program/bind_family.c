@@ -1,4 +1,4 @@
-/* Launches whose axes have roles: reductions, softmax, matrix products; those that read positions out of an index tensor; those that
+/* Launches whose axes have roles: reductions, softmax, matrix products, Fourier transforms; those that read positions out of an index tensor; those that
  * put the elements of one axis in order, or search it; and those that move elements to other places. */
 #include <string.h>
 
@@ -573,6 +573,28 @@ int bind_sort(struct step *step) {
         plan.outputs[0] = &out[1];
         plan.attributes = step->request->attributes;
         plan.weight = plan_weight(&step->session->order->cost, &out[0], &x) * step->info->passes;
+        code = plan_push(step->stream, &plan, step->fault);
+    }
+    view_finish(&x);
+    return code;
+}
+
+int bind_fft(struct step *step) {
+    struct view x, out;
+    struct fft_attributes attributes; /* the others have the same */
+    int axis = 0;
+    fft_attributes_read(&step->request->attributes, &attributes);
+    view_init(&x, step->inputs[0]);
+    view_init(&out, step->output);
+    int code = shape_axis(attributes.axis, x.rank, &axis, step->fault);
+    if (code == STATUS_OK)
+        code = view_make_contiguous(&step->session->ledger, step->stream, &x, x.dtype, step->fault);
+    if (code == STATUS_OK) {
+        sort_shape(&x, axis);
+        sort_shape(&out, axis);
+        struct plan plan = bind_plan(step, &out, &x, 1);
+        plan.attributes = step->request->attributes;
+        plan.weight = plan_weight(&step->session->order->cost, &out, &x) * step->info->passes;
         code = plan_push(step->stream, &plan, step->fault);
     }
     view_finish(&x);

@@ -64,6 +64,11 @@ static inline enum dtype dtype_real(enum dtype dtype) {
     return dtype == DTYPE_C64 ? DTYPE_F32 : dtype == DTYPE_C128 ? DTYPE_F64 : dtype;
 }
 
+/* The dtype of complex numbers with parts of this dtype, f32 or f64; a complex dtype itself. */
+static inline enum dtype dtype_complex(enum dtype dtype) {
+    return dtype == DTYPE_F32 ? DTYPE_C64 : dtype == DTYPE_F64 ? DTYPE_C128 : dtype;
+}
+
 /* For f16, bf16, f32 and f64: the largest finite value of the dtype; and for |x| up to that value, the dtype's smallest value
  * that is not below x, and the dtype's largest value below x. */
 double dtype_largest(enum dtype dtype);

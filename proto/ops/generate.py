@@ -523,7 +523,8 @@ def dtype_words(each):
              "number": "integers and floats", "number or complex": "integers, floats and complex numbers",
              "stored number": "integers, floats and f8", "stored number or complex": "integers, floats, f8 and complex numbers",
              "ordered": "all that have an order", "float": "floats", "float or complex": "floats and complex numbers",
-             "complex": "complex numbers"}
+             "complex": "complex numbers",
+             "real or complex": "f32, f64 and complex numbers"}
     return names.get(each.dtypes, each.dtypes)
 
 

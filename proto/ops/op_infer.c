@@ -272,6 +272,9 @@ static inline __attribute__((always_inline)) int infer_dtype(const struct op_inf
     case OP_DTYPE_REAL:
         *out = dtype_real(operands);
         return STATUS_OK;
+    case OP_DTYPE_COMPLEX:
+        *out = dtype_complex(operands);
+        return STATUS_OK;
     case OP_DTYPE_COMPARED:
     case OP_DTYPE_LOGICAL:
     case OP_DTYPE_TESTED:
@@ -332,7 +335,8 @@ enum dtype op_operand_dtype(unsigned opcode, const struct tensor_type *const inp
     case OP_DTYPE_NONE:
     case OP_DTYPE_ATTRIBUTE:
     case OP_DTYPE_SAME:
-    case OP_DTYPE_REAL: /* of one input */
+    case OP_DTYPE_REAL: /* of one input, as the next one */
+    case OP_DTYPE_COMPLEX:
     case OP_DTYPE_RULE:
     case OP_DTYPE_COMPUTED:
         return own;

@@ -230,3 +230,40 @@ Test(compositions, null_is_passed_on) {
     cr_assert(td_split(NULL, 2, NULL, 0, parts) && td_split(NULL, 0, NULL, 0, NULL));
     cr_assert_eq(td_last_error()->code, code);
 }
+
+/* ---- Fourier transforms ---- */
+
+#define PLAIN TD_FFT_NORM_BACKWARD
+
+Test(compositions, transforms_along_several_axes) {
+    /* 0 1 2 3, 4 5 6 7: exact, since all roots of unity are */
+    td_tensor *x = td_reshape(client_ramp(client.device, 8, 0), TD_SHAPE(2, 4));
+    EXPECT(td_real(td_fftn(x, TD_ALL_AXES, NULL, PLAIN)), 28, -4, -4, -4, -16, 0, 0, 0);
+    EXPECT(td_imag(td_fftn(x, TD_AXES(0, 1), NULL, PLAIN)), 0, 4, 0, -4, 0, 0, 0, 0);
+    EXPECT(td_real(td_fftn(x, 1, (const int64_t[]){-1}, NULL, PLAIN)), 6, -2, -2, -2, 22, -2, -2, -2);
+    EXPECT(td_real(td_fftn(x, TD_AXES(1), (const int64_t[]){2}, PLAIN)), 1, -1, 9, -1);
+    EXPECT(td_real(td_ifftn(td_fftn(x, TD_ALL_AXES, NULL, PLAIN), TD_ALL_AXES, NULL, PLAIN)), 0, 1, 2, 3, 4, 5, 6, 7);
+    EXPECT(td_real(td_rfftn(x, TD_ALL_AXES, NULL, PLAIN)), 28, -4, -4, -16, 0, 0);
+    EXPECT(td_irfftn(td_rfftn(x, TD_ALL_AXES, NULL, PLAIN), TD_ALL_AXES, NULL, PLAIN), 0, 1, 2, 3, 4, 5, 6, 7);
+    EXPECT(td_irfftn(td_rfftn(x, TD_AXES(1, 0), NULL, PLAIN), TD_AXES(1, 0), NULL, PLAIN), 0, 1, 2, 3, 4, 5, 6, 7);
+    EXPECT(td_hfft(td_ihfft(x, 4, -1, PLAIN), 4, -1, PLAIN), 0, 1, 2, 3, 4, 5, 6, 7);
+    cr_assert_null(td_fftn(x, TD_AXES(0, -2), NULL, PLAIN));
+    cr_assert_null(td_rfftn(x, TD_AXES(2), NULL, PLAIN));
+    cr_assert_null(td_fftn(td_full(client.device, TD_F32, TD_SCALAR, 1), TD_ALL_AXES, NULL, PLAIN));
+    cr_assert_null(td_irfftn(x, TD_ALL_AXES, NULL, PLAIN));
+}
+
+Test(compositions, frequencies_and_their_order) {
+    EXPECT(td_fftfreq(client.device, TD_F32, 5, 0.5), 0, 0.4F, 0.8F, -0.8F, -0.4F);
+    EXPECT(td_fftfreq(client.device, TD_F32, 4, 1), 0, 0.25, -0.5, -0.25);
+    EXPECT(td_fftfreq(client.device, TD_F32, 1, 1), 0);
+    EXPECT(td_rfftfreq(client.device, TD_F32, 5, 0.5), 0, 0.4F, 0.8F);
+    EXPECT(td_rfftfreq(client.device, TD_F32, 4, 1), 0, 0.25, 0.5);
+    cr_assert_null(td_fftfreq(client.device, TD_F32, 0, 1));
+    cr_assert_null(td_rfftfreq(client.device, TD_F32, 4, 0));
+    EXPECT(td_fftshift(td_fftfreq(client.device, TD_F32, 5, 0.2), TD_ALL_AXES), -2, -1, 0, 1, 2);
+    EXPECT(td_ifftshift(td_fftshift(matrix(), TD_ALL_AXES), TD_ALL_AXES), 0, 1, 2, 3, 4, 5);
+    EXPECT(td_fftshift(matrix(), TD_AXES(1)), 2, 0, 1, 5, 3, 4);
+    EXPECT(td_ifftshift(matrix(), TD_AXES(-1)), 1, 2, 0, 4, 5, 3);
+    cr_assert_null(td_fftshift(matrix(), TD_AXES(2)));
+}

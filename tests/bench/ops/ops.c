@@ -127,6 +127,9 @@ BINARY(RUN_BINARY)
     X(roll, "roll", square, td_roll(x[0], 1, 1))                                                                       \
     X(repeat, "repeat", square, td_repeat(x[0], 2, 1))                                                                 \
     X(tril, "tril", square, td_tril(x[0], 0))                                                                          \
+    X(fft, "fft", vectors, td_fft(x[0], 0, 0, TD_FFT_NORM_BACKWARD))                                                   \
+    X(rfft_rows, "rfft of rows", square, td_rfft(x[0], 0, 1, TD_FFT_NORM_BACKWARD))                                    \
+    X(fft_columns, "fft of columns", square, td_fft(x[0], 0, 0, TD_FFT_NORM_BACKWARD))                                 \
     X(matmul, "matmul", square, td_matmul(x[0], x[1]))                                                                 \
     X(matmul_vector, "matrix times vector", vector_of_matrix, td_matmul(x[0], x[1]))                                   \
     X(matmul_oblong, "1000 × 500 times 500 × 200", oblong, td_matmul(x[0], x[1]))                                      \

@@ -64,7 +64,7 @@ class Library:
 def operands(name, n):
     """(shape, low, high) of each operand, as ops.c has them; positions have low and high None."""
     side = int(math.sqrt(n))
-    if name in UNARY or name in BINARY or name in ("cast to bf16", "cast to f32", "sum", "sort", "argsort"):
+    if name in UNARY or name in BINARY or name in ("cast to bf16", "cast to f32", "sum", "sort", "argsort", "fft"):
         return [((n,), 0.1, 0.9)] * 2
     if name == "matrix times vector":
         return [((n // 100, 100), -1, 1), ((100,), -1, 1)]
@@ -102,7 +102,8 @@ class NumPy(Library):
             "transposed copy": lambda: np.ascontiguousarray(x[0].T), "concat": lambda: np.concatenate(x[:2]),
             "take of rows": lambda: np.take(x[0], x[2], 0), "scatter_add of rows": lambda: self.added(x), "sort": lambda: np.sort(x[0]),
             "argsort": lambda: np.argsort(x[0]), "sort of rows": lambda: np.sort(x[0], 1), "roll": lambda: np.roll(x[0], 1, 1),
-            "repeat": lambda: np.repeat(x[0], 2, 1), "tril": lambda: np.tril(x[0]),
+            "repeat": lambda: np.repeat(x[0], 2, 1), "tril": lambda: np.tril(x[0]), "fft": lambda: np.fft.fft(x[0]),
+            "rfft of rows": lambda: np.fft.rfft(x[0]), "fft of columns": lambda: np.fft.fft(x[0], axis=0),
         }.get(name)
         if found is None and ("matmul" in name or "times" in name):
             found = lambda: x[0] @ x[1]
@@ -149,6 +150,8 @@ class PyTorch(Library):
             "take of rows": lambda: torch.index_select(x[0], 0, x[2]), "scatter_add of rows": lambda: torch.index_add(x[0], 0, x[2], x[1]),
             "sort": lambda: torch.sort(x[0]), "argsort": lambda: torch.argsort(x[0]), "sort of rows": lambda: torch.sort(x[0], 1),
             "roll": lambda: torch.roll(x[0], 1, 1), "repeat": lambda: torch.repeat_interleave(x[0], 2, 1), "tril": lambda: torch.tril(x[0]),
+            "fft": lambda: torch.fft.fft(x[0]), "rfft of rows": lambda: torch.fft.rfft(x[0]),
+            "fft of columns": lambda: torch.fft.fft(x[0], dim=0),
         }.get(name)
         if found is None and ("matmul" in name or "times" in name):
             found = lambda: x[0] @ x[1]
@@ -187,6 +190,8 @@ class JAX(Library):
             "take of rows": lambda a, b, i: jnp.take(a, i, 0), "scatter_add of rows": lambda a, b, i: a.at[i].add(b),
             "sort": lambda a, *_: jnp.sort(a), "argsort": lambda a, *_: jnp.argsort(a), "sort of rows": lambda a, *_: jnp.sort(a, 1),
             "roll": lambda a, *_: jnp.roll(a, 1, 1), "repeat": lambda a, *_: jnp.repeat(a, 2, 1), "tril": lambda a, *_: jnp.tril(a),
+            "fft": lambda a, *_: jnp.fft.fft(a), "rfft of rows": lambda a, *_: jnp.fft.rfft(a),
+            "fft of columns": lambda a, *_: jnp.fft.fft(a, axis=0),
         }
         if name in UNARY:
             f = self.function(name)

@@ -46,6 +46,15 @@ static td_tensor *created(td_device *device) {
         td_bernoulli_like(td_uniform(device, TD_F32, TD_SHAPE(4, 4), 1, 0, 1), 2),
         td_multinomial(td_uniform(device, TD_F32, TD_SHAPE(4, 4), 1, 0, 1), 4, 0, 2),
         td_reshape(td_permutation(device, TD_I64, 16, 3), TD_SHAPE(4, 4)),
+        td_real(td_ifft(td_fft(td_eye(device, TD_F32, 4, 4, 0), 0, 1, TD_FFT_NORM_ORTHO), 0, 1, TD_FFT_NORM_ORTHO)),
+        td_irfftn(td_rfftn(td_eye(device, TD_F32, 4, 4, 0), TD_ALL_AXES, NULL, TD_FFT_NORM_BACKWARD), TD_ALL_AXES, NULL,
+                  TD_FFT_NORM_BACKWARD),
+        td_real(td_ifftn(td_fftn(td_eye(device, TD_F32, 4, 4, 0), TD_ALL_AXES, NULL, TD_FFT_NORM_BACKWARD), TD_ALL_AXES,
+                         NULL, TD_FFT_NORM_BACKWARD)),
+        td_hfft(td_ihfft(td_eye(device, TD_F32, 4, 4, 0), 4, 0, TD_FFT_NORM_FORWARD), 4, 0, TD_FFT_NORM_FORWARD),
+        td_add(td_ifftshift(td_fftshift(td_eye(device, TD_F32, 4, 4, 0), TD_AXES(0)), TD_ALL_AXES),
+               td_fftfreq(device, TD_F32, 4, 1)),
+        td_add(td_eye(device, TD_F32, 4, 4, 0), td_rfftfreq(device, TD_F32, 6, 0.5)),
     };
     td_tensor *sum = all[0];
     for (size_t i = 1; i < sizeof all / sizeof *all; i++)

@@ -1,0 +1,442 @@
+/* Fourier transforms along an axis.
+ *
+ * Some lines are transformed together in a block in the cache (rows_fft.c). A long line, or one of few, is taken as a matrix, row by row: its
+ * columns are transformed and multiplied by roots of unity, then its rows, and the results are those of the line, column by column.
+ * So any length has blocks that are shared out among threads, and between which the job can be left. Lengths with a large prime factor are
+ * convolutions (engine/device/fft.h): two transforms of another length. A block's steps follow from the shapes alone, and so do the results. */
+#include "engine/cpu/fft.h"
+
+#include <string.h>
+
+#include "engine/cpu/cpu.h"
+
+enum {
+    WHOLE_MOST = 4096,     /* numbers of a line in a block */
+    FEW_LINES = 4,         /* fewer are taken as matrices, */
+    MATRIX_LEAST = 256,    /* from so many numbers on */
+    GROUP = 1 << 20,       /* numbers of the lines that are on their way together */
+    PIECE = 1 << 15,       /* numbers of blocks between two looks whether to stop */
+    CHIRP_BATCH = 1 << 10, /* numbers of the chirp that are computed between two looks */
+    ROUNDS_MOST = 7,
+};
+
+enum way { WAY_CHIRP, WAY_WHOLE, WAY_COLUMNS, WAY_ROWS };
+/* What is transformed: lines; the filter, of which there is one; lines times the chirp, whose transform times the filter's is then
+ * transformed back. */
+enum purpose { FOR_RESULT, FOR_FILTER, FOR_FILTERED, FOR_UNFILTERED };
+
+struct round {
+    enum way way;
+    enum purpose purpose;
+};
+
+/* Lengths, and places in the workspace. */
+struct plan {
+    struct fft_request request;
+    int64_t size;                    /* bytes of a complex number */
+    int64_t lines;                   /* of the tensor */
+    int64_t numbers;                 /* of the transforms: n, its half, or the room for a convolution */
+    bool chirped;                    /* n has a large prime factor */
+    bool paired;                     /* n real numbers are taken as n/2 complex ones */
+    bool cut;                        /* lines are matrices */
+    struct fft_length columns, rows; /* the lengths of transforms of columns and rows; of whole lines `columns` */
+    int64_t group, block_bytes;
+    int64_t column_roots_at, row_roots_at, pair_roots_at, high_at, low_at, chirp_at, filter_at, middle_at, spread_at,
+        blocks_at;
+    int64_t bytes;
+};
+
+struct job {
+    struct cpu_job base;
+    const struct launch *launch;
+    const struct cpu_fft *functions;
+    struct plan plan;
+    char *workspace;
+    struct round rounds[ROUNDS_MOST];
+    int n_rounds, prepared; /* the first rounds are run once, the others for each group of lines */
+    int round;
+    int64_t line; /* the first one of the group */
+};
+
+/* ---- the plan ---- */
+
+static int64_t place(struct plan *plan, int64_t bytes) {
+    int64_t at = plan->bytes;
+    plan->bytes += (bytes + 63) / 64 * 64;
+    return at;
+}
+
+/* The divisor that is next to the root, from below. */
+static int64_t middle_divisor(int64_t n) {
+    int64_t divisor = (int64_t)sqrt((double)n) + 1;
+    while (divisor > 1 && (n % divisor != 0 || divisor > n / divisor)) {
+        divisor--;
+    }
+    return divisor;
+}
+
+static bool fits_whole(int64_t numbers, int64_t lines) {
+    return numbers <= WHOLE_MOST && (lines >= FEW_LINES || numbers < MATRIX_LEAST);
+}
+
+static void plan_lengths(struct plan *plan) {
+    const struct fft_request *request = &plan->request;
+    struct fft_length all;
+    plan->chirped = !fft_factor(request->n, &all);
+    plan->numbers = plan->chirped ? fft_room(2 * request->n - 1) : request->n;
+    plan->paired = request->halved && !plan->chirped && request->n % 2 == 0 && request->n >= 4 &&
+                   fits_whole(request->n / 2, plan->lines);
+    if (plan->paired) {
+        plan->numbers /= 2;
+    }
+    plan->cut = !fits_whole(plan->numbers, plan->lines);
+    int64_t rows = plan->cut ? middle_divisor(plan->numbers) : plan->numbers;
+    fft_factor(rows, &plan->columns);
+    fft_factor(plan->numbers / rows, &plan->rows);
+}
+
+static void plan_make(struct plan *plan, const struct launch *launch, unsigned threads) {
+    *plan = (struct plan){.request = fft_request_make(launch)};
+    const struct fft_request *request = &plan->request;
+    plan->size = request->wide ? 16 : 8;
+    plan->lines = request->outer * request->inner;
+    plan_lengths(plan);
+    int64_t longest = plan->columns.n > plan->rows.n ? plan->columns.n : plan->rows.n;
+    plan->group = GROUP / plan->numbers;
+    plan->group = plan->group < 1 ? 1 : plan->group < plan->lines ? plan->group : plan->lines;
+    plan->column_roots_at = place(plan, plan->columns.n * plan->size);
+    plan->row_roots_at = place(plan, plan->rows.n * plan->size);
+    plan->pair_roots_at = place(plan, plan->paired ? (plan->numbers + 1) * plan->size : 0);
+    plan->high_at = place(plan, plan->cut ? plan->columns.n * 16 : 0);
+    plan->low_at = place(plan, plan->cut ? plan->rows.n * 16 : 0);
+    plan->chirp_at = place(plan, plan->chirped ? request->n * plan->size : 0);
+    plan->filter_at = place(plan, plan->chirped ? plan->numbers * plan->size : 0);
+    plan->middle_at = place(plan, plan->cut ? plan->group * plan->numbers * plan->size : 0);
+    plan->spread_at = place(plan, plan->chirped ? plan->group * plan->numbers * plan->size : 0);
+    plan->block_bytes = 2 * CPU_FFT_LANES * (longest + 1) * plan->size;
+    plan->blocks_at = place(plan, plan->block_bytes * threads);
+}
+
+/* ---- tables ---- */
+
+static void table_set(const struct plan *plan, char *table, int64_t at, double re, double im) {
+    if (plan->request.wide) {
+        ((double *)(void *)table)[2 * at] = re;
+        ((double *)(void *)table)[2 * at + 1] = im;
+    } else {
+        ((float *)(void *)table)[2 * at] = (float)re;
+        ((float *)(void *)table)[2 * at + 1] = (float)im;
+    }
+}
+
+/* e^(-2πi·k/n) for the first numbers k. */
+static void table_fill(const struct plan *plan, char *table, int64_t count, int64_t n) {
+    for (int64_t k = 0; k < count; k++) {
+        double re, im;
+        fft_root(k, n, &re, &im);
+        table_set(plan, table, k, re, im);
+    }
+}
+
+static void doubles_fill(char *table, int64_t count, int64_t n) {
+    double *roots = (double *)(void *)table;
+    for (int64_t k = 0; k < count; k++) {
+        fft_root(k, n, &roots[2 * k], &roots[2 * k + 1]);
+    }
+}
+
+static void job_tables(const struct job *job) {
+    const struct plan *plan = &job->plan;
+    table_fill(plan, job->workspace + plan->column_roots_at, plan->columns.n, plan->columns.n);
+    if (plan->paired) {
+        table_fill(plan, job->workspace + plan->pair_roots_at, plan->numbers + 1, plan->request.n);
+    }
+    if (plan->cut) {
+        table_fill(plan, job->workspace + plan->row_roots_at, plan->rows.n, plan->rows.n);
+        doubles_fill(job->workspace + plan->high_at, plan->columns.n, plan->columns.n);
+        doubles_fill(job->workspace + plan->low_at, plan->rows.n, plan->numbers);
+    }
+}
+
+/* Numbers begin … end - 1 of the chirp and of the filter, which is its conjugate on both sides of 0, with zeros between. */
+static void chirp_fill(const struct job *job, int64_t begin, int64_t end) {
+    const struct plan *plan = &job->plan;
+    char *chirp = job->workspace + plan->chirp_at, *filter = job->workspace + plan->filter_at;
+    int64_t n = plan->request.n;
+    for (int64_t k = begin; k < end; k++) {
+        if (k < n) {
+            double re, im;
+            fft_root(k * k % (2 * n), 2 * n, &re, &im);
+            table_set(plan, chirp, k, re, im);
+            table_set(plan, filter, k, re, -im);
+            if (k > 0) {
+                table_set(plan, filter, plan->numbers - k, re, -im);
+            }
+        } else if (k <= plan->numbers - n) {
+            table_set(plan, filter, k, 0, 0);
+        }
+    }
+}
+
+/* ---- where numbers come from and go to ---- */
+
+/* The numbers of lanes on their way: lane v is a whole line, a column or a row. `first` is the number of the first of them in the group, or on
+ * the line `line` of the group. */
+struct lanes {
+    enum way way;
+    int64_t n, line, first;
+};
+
+/* Lane by lane: the line, and the index of its first element there. */
+static void lines_index(const struct plan *plan, const struct lanes *lanes, bool store, struct cpu_fft_lines *out) {
+    out->lanes = lanes->n;
+    out->step = lanes->way == WAY_COLUMNS ? plan->rows.n : lanes->way == WAY_ROWS && store ? plan->columns.n : 1;
+    for (int64_t v = 0; v < lanes->n; v++) {
+        int64_t own = lanes->first + v;
+        out->first[v] = lanes->way == WAY_WHOLE ? 0 : lanes->way == WAY_ROWS && !store ? own * plan->rows.n : own;
+    }
+}
+
+/* Lines in the workspace, one after another. */
+static void lines_inside(const struct plan *plan, const struct lanes *lanes, bool store, char *memory,
+                         struct cpu_fft_lines *out) {
+    lines_index(plan, lanes, store, out);
+    out->stride = 1;
+    out->limit = out->n = plan->numbers;
+    out->beside = lanes->way == WAY_COLUMNS || (lanes->way == WAY_ROWS && store);
+    for (int64_t v = 0; v < lanes->n; v++) {
+        int64_t line = lanes->way == WAY_WHOLE ? lanes->first + v : lanes->line;
+        out->base[v] = memory + line * plan->numbers * plan->size;
+    }
+}
+
+/* Lines of the tensor, which has `extent` elements of `size` bytes on each. */
+static void lines_of_tensor(const struct job *job, const struct lanes *lanes, bool store, struct cpu_fft_lines *out) {
+    const struct plan *plan = &job->plan;
+    const struct fft_request *request = &plan->request;
+    const struct operand *operand = store ? &job->launch->output : &job->launch->inputs[0];
+    int64_t size = (int64_t)dtype_size((enum dtype)operand->dtype), extent = operand->shape[1], inner = request->inner;
+    lines_index(plan, lanes, store, out);
+    out->stride = inner;
+    out->limit = store ? request->n_out : request->n_in;
+    out->n = request->n;
+    int64_t begin = job->line + (lanes->way == WAY_WHOLE ? lanes->first : lanes->line);
+    out->beside = lanes->way == WAY_WHOLE ? begin % inner + lanes->n <= inner : inner == 1 && out->step > 1;
+    for (int64_t v = 0; v < lanes->n; v++) {
+        int64_t line = lanes->way == WAY_WHOLE ? begin + v : begin;
+        out->base[v] = (char *)operand->data + (line / inner * extent * inner + line % inner) * size;
+    }
+}
+
+/* Numbers into place 0 of the block. */
+static void lanes_load(const struct job *job, enum purpose purpose, const struct lanes *lanes, int64_t n,
+                       const struct cpu_fft_block *block) {
+    const struct plan *plan = &job->plan;
+    const struct fft_request *request = &plan->request;
+    struct cpu_fft_lines lines;
+    if (lanes->way == WAY_ROWS || purpose == FOR_FILTER || purpose == FOR_UNFILTERED) {
+        int64_t at = lanes->way == WAY_ROWS  ? plan->middle_at
+                     : purpose == FOR_FILTER ? plan->filter_at
+                                             : plan->spread_at;
+        lines_inside(plan, lanes, false, job->workspace + at, &lines);
+        job->functions->load(&lines, FFT_COMPLEX, false, n, block->re[0], block->im[0]);
+        return;
+    }
+    lines_of_tensor(job, lanes, false, &lines);
+    if (plan->paired && request->in == FFT_REAL) {
+        /* Even elements are real parts, odd ones imaginary parts; the other place is free. */
+        lines.step = 2;
+        job->functions->load(&lines, FFT_REAL, false, n, block->re[0], block->re[1]);
+        for (int64_t v = 0; v < lanes->n; v++) {
+            lines.first[v] = 1;
+        }
+        job->functions->load(&lines, FFT_REAL, false, n, block->im[0], block->re[1]);
+    } else if (plan->paired) {
+        job->functions->load(&lines, FFT_HERMITIAN, false, n + 1, block->re[1], block->im[1]);
+        job->functions->fold(n, lanes->n, job->workspace + plan->pair_roots_at, block->re[1], block->im[1],
+                             block->re[0], block->im[0]);
+    } else {
+        job->functions->load(&lines, request->in, request->swap, n, block->re[0], block->im[0]);
+        if (purpose == FOR_FILTERED) {
+            lines.limit = lines.n; /* of a Hermitian line more than is in memory */
+            job->functions->multiply(&lines, job->workspace + plan->chirp_at, n, block->re[0], block->im[0]);
+        }
+    }
+}
+
+/* Numbers that are pairs of real ones, or half of the transform of real ones. */
+static void pairs_store(const struct job *job, struct cpu_fft_lines *lines, int64_t n,
+                        const struct cpu_fft_block *block, bool at) {
+    const struct plan *plan = &job->plan;
+    if (plan->request.in == FFT_REAL) {
+        job->functions->unfold(n, lines->lanes, job->workspace + plan->pair_roots_at, block->re[at], block->im[at],
+                               block->re[!at], block->im[!at]);
+        job->functions->store(lines, FFT_COMPLEX, false, n + 1, plan->request.scale, block->re[!at], block->im[!at]);
+        return;
+    }
+    lines->step = 2; /* parts are swapped */
+    job->functions->store(lines, FFT_REAL, false, n, plan->request.scale, block->im[at], block->re[at]);
+    for (int64_t v = 0; v < lines->lanes; v++) {
+        lines->first[v] = 1;
+    }
+    job->functions->store(lines, FFT_REAL, false, n, plan->request.scale, block->re[at], block->im[at]);
+}
+
+static void lanes_store(const struct job *job, enum purpose purpose, const struct lanes *lanes, int64_t n,
+                        const struct cpu_fft_block *block, bool at) {
+    const struct plan *plan = &job->plan;
+    const struct cpu_fft *functions = job->functions;
+    struct cpu_fft_lines lines;
+    void *re = block->re[at], *im = block->im[at];
+    if (lanes->way == WAY_COLUMNS) {
+        lines_inside(plan, lanes, true, job->workspace + plan->middle_at, &lines);
+        functions->twiddle((const double *)(const void *)(job->workspace + plan->high_at),
+                           (const double *)(const void *)(job->workspace + plan->low_at), plan->columns.n, plan->rows.n,
+                           lanes->first, lanes->n, re, im);
+        functions->store(&lines, FFT_COMPLEX, false, n, 1, re, im);
+    } else if (purpose == FOR_FILTER) {
+        lines_inside(plan, lanes, true, job->workspace + plan->filter_at, &lines);
+        functions->store(&lines, FFT_COMPLEX, false, n, 1, re, im);
+    } else if (purpose == FOR_FILTERED) {
+        lines_inside(plan, lanes, true, job->workspace + plan->spread_at, &lines);
+        functions->multiply(&lines, job->workspace + plan->filter_at, n, re, im);
+        functions->store(&lines, FFT_COMPLEX, true, n, 1, re, im);
+    } else if (purpose == FOR_UNFILTERED) {
+        lines_of_tensor(job, lanes, true, &lines);
+        functions->multiply(&lines, job->workspace + plan->chirp_at, n, im, re); /* parts are swapped */
+        functions->store(&lines, plan->request.out, plan->request.swap, n, plan->request.scale / (double)plan->numbers,
+                         im, re);
+    } else {
+        lines_of_tensor(job, lanes, true, &lines);
+        if (plan->paired) {
+            pairs_store(job, &lines, n, block, at);
+        } else {
+            functions->store(&lines, plan->request.out, plan->request.swap, n, plan->request.scale, re, im);
+        }
+    }
+}
+
+/* ---- rounds ---- */
+
+static int64_t round_lines(const struct job *job, const struct round *round) {
+    int64_t left = job->plan.lines - job->line;
+    return round->purpose == FOR_FILTER ? 1 : left < job->plan.group ? left : job->plan.group;
+}
+
+/* Lanes that one line has, and batches of lanes in the round. A batch of columns or rows is of one line. */
+static int64_t round_lanes(const struct job *job, const struct round *round) {
+    return round->way == WAY_WHOLE     ? round_lines(job, round)
+           : round->way == WAY_COLUMNS ? job->plan.rows.n
+                                       : job->plan.columns.n;
+}
+
+static int64_t round_batches(const struct job *job, const struct round *round) {
+    if (round->way == WAY_CHIRP) {
+        return (job->plan.numbers + CHIRP_BATCH - 1) / CHIRP_BATCH;
+    }
+    int64_t each = (round_lanes(job, round) + CPU_FFT_LANES - 1) / CPU_FFT_LANES;
+    return round->way == WAY_WHOLE ? each : each * round_lines(job, round);
+}
+
+static void batch_run(const struct job *job, const struct round *round, int64_t batch, char *memory) {
+    const struct plan *plan = &job->plan;
+    if (round->way == WAY_CHIRP) {
+        int64_t begin = batch * CHIRP_BATCH, end = begin + CHIRP_BATCH;
+        chirp_fill(job, begin, end < plan->numbers ? end : plan->numbers);
+        return;
+    }
+    const bool rows = round->way == WAY_ROWS;
+    const struct fft_length *length = rows ? &plan->rows : &plan->columns;
+    int64_t all = round_lanes(job, round), each = (all + CPU_FFT_LANES - 1) / CPU_FFT_LANES;
+    struct lanes lanes = {
+        .way = round->way, .line = round->way == WAY_WHOLE ? 0 : batch / each, .first = batch % each * CPU_FFT_LANES};
+    lanes.n = all - lanes.first < CPU_FFT_LANES ? all - lanes.first : CPU_FFT_LANES;
+    int64_t quarter = plan->block_bytes / 4;
+    struct cpu_fft_block block = {.re = {memory, memory + quarter}, .im = {memory + 2 * quarter, memory + 3 * quarter}};
+    lanes_load(job, round->purpose, &lanes, length->n, &block);
+    bool at = job->functions->transform(length, job->workspace + (rows ? plan->row_roots_at : plan->column_roots_at),
+                                        lanes.n, &block);
+    lanes_store(job, round->purpose, &lanes, length->n, &block, at);
+}
+
+static bool fft_part(struct cpu_job *base, struct cpu_lane *lane) {
+    struct job *job = (struct job *)base;
+    const struct round *round = &job->rounds[job->round];
+    int64_t batches = round_batches(job, round), since = 0;
+    int64_t begin = cpu_part_begin(batches, lane->part, base->parts);
+    int64_t end = cpu_part_begin(batches, lane->part + 1, base->parts);
+    int64_t cost = round->way == WAY_CHIRP  ? 8 * CHIRP_BATCH
+                   : round->way == WAY_ROWS ? job->plan.rows.n * CPU_FFT_LANES
+                                            : job->plan.columns.n * CPU_FFT_LANES;
+    char *memory = job->workspace + job->plan.blocks_at + lane->number * job->plan.block_bytes;
+    for (int64_t batch = begin + lane->position; batch < end; batch++) {
+        batch_run(job, round, batch, memory);
+        lane->position++;
+        since += cost;
+        if (since >= PIECE && batch + 1 < end) {
+            since = 0;
+            if (cpu_job_stops(base)) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+/* The next round, of this group of lines or of the next one. */
+static bool fft_again(struct cpu_job *base) {
+    struct job *job = (struct job *)base;
+    if (++job->round == job->n_rounds) {
+        job->line += job->plan.group;
+        job->round = job->prepared;
+    }
+    return job->line < job->plan.lines;
+}
+
+static void round_add(struct job *job, enum way way, enum purpose purpose) {
+    job->rounds[job->n_rounds++] = (struct round){way, purpose};
+}
+
+static void rounds_add(struct job *job, enum purpose purpose) {
+    round_add(job, job->plan.cut ? WAY_COLUMNS : WAY_WHOLE, purpose);
+    if (job->plan.cut) {
+        round_add(job, WAY_ROWS, purpose);
+    }
+}
+
+static uint64_t fft_workspace(struct device *device, const struct launch *launch) {
+    struct plan plan;
+    plan_make(&plan, launch, ((const struct cpu *)device)->team.threads);
+    return (uint64_t)plan.bytes;
+}
+
+static int fft_run(struct cpu *cpu, const struct launch *launch, struct cpu_job **begun, struct fault *fault) {
+    struct job job = {
+        .base = {.cpu = cpu, .run = fft_part, .again = fft_again}, .launch = launch, .workspace = launch->workspace};
+    (void)fault;
+    plan_make(&job.plan, launch, cpu->team.threads);
+    job.functions = job.plan.request.wide ? cpu->kernels->fft_f64 : cpu->kernels->fft_f32;
+    job_tables(&job);
+    if (job.plan.chirped) {
+        round_add(&job, WAY_CHIRP, FOR_FILTER);
+        rounds_add(&job, FOR_FILTER);
+        job.prepared = job.n_rounds;
+        rounds_add(&job, FOR_FILTERED);
+        rounds_add(&job, FOR_UNFILTERED);
+    } else {
+        rounds_add(&job, FOR_RESULT);
+    }
+    /* A part has a block of its own, so there are no more parts than threads, in all rounds. */
+    double work = (double)(job.plan.lines + 1) * (double)job.plan.numbers * (job.plan.chirped ? 256 : 64);
+    unsigned parts = cpu_parts(cpu, work), threads = cpu->team.threads;
+    job.base.parts = parts < threads ? parts : threads;
+    cpu_job_begin(&job.base, sizeof job, work, begun);
+    return STATUS_OK;
+}
+
+#define FOURIER                                                                                                        \
+    { {.workspace = fft_workspace}, fft_run }
+const struct cpu_kernel cpu_kernel_fft = FOURIER;
+const struct cpu_kernel cpu_kernel_ifft = FOURIER;
+const struct cpu_kernel cpu_kernel_rfft = FOURIER;
+const struct cpu_kernel cpu_kernel_irfft = FOURIER;
