@@ -542,7 +542,8 @@ td_tensor *td_irfftn(td_tensor *x, int count, const int64_t *given, const int64_
     int n = x ? fourier_axes(x, OP_IRFFT, count, given, 1, axes) : 0;
     if (n < 0)
         return NULL;
-    if (n < 2)
+    bool complex_input = x && dtype_kind((enum dtype)x->type.dtype) == DTYPE_KIND_COMPLEX;
+    if (n < 2 || !complex_input) /* it refuses real numbers, which the other transforms would take */
         return td_irfft(x, n && sizes ? sizes[0] : 0, n ? (int)axes[0] : 0, norm);
     td_tensor *most = td_ifft(x, sizes ? sizes[n - 2] : 0, (int)axes[n - 2], norm);
     most = fourier_along(most, td_ifft, 0, n - 2, axes, sizes, norm);

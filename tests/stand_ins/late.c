@@ -132,7 +132,8 @@ static bool late_begin(struct late *late, int opcode) {
 
 static void late_run(struct late *late, const struct launch *launch) {
     struct {
-        _Alignas(struct launch) uint8_t bytes[sizeof(struct launch) + (PLAN_INPUTS_MAX + PLAN_OUTPUTS_MAX - 1) * sizeof(struct operand)];
+        _Alignas(struct launch)
+            uint8_t bytes[sizeof(struct launch) + (PLAN_INPUTS_MAX + PLAN_OUTPUTS_MAX - 1) * sizeof(struct operand)];
     } room;
     struct launch *real = (struct launch *)room.bytes;
     struct fault fault;
@@ -524,9 +525,11 @@ static bool late_converts(const struct device *device, unsigned opcode, enum dty
     return kernel->converts && kernel->converts(cpu, opcode, from, to);
 }
 
+/* What any of the CPU device's operations needs is what its products of floats need. */
 static int late_needs(struct device *device, enum dtype dtype, struct fault *fault) {
     struct device *cpu = ((struct late *)device)->cpu;
-    return cpu->vtable->operations[OP_MATMUL]->needs(cpu, dtype, fault);
+    (void)dtype;
+    return cpu->vtable->operations[OP_MATMUL]->needs(cpu, DTYPE_F32, fault);
 }
 
 static int late_accepts(struct device *device, const struct launch *launch, struct fault *fault) {

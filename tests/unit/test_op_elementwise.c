@@ -88,7 +88,7 @@ Test(op_elementwise, quotients_with_a_rest_take_numbers) {
         {OP_FLOOR_DIVIDE, "i32(2) i64(1)", .result = "i64(2)"},
         {OP_REMAINDER, "u8(2) f16(2)", .result = "f16(2)"},
         {OP_FMOD, "f32() f32(0)", .result = "f32(0)"},
-        {OP_FLOOR_DIVIDE, "bool(2) bool(2)", FAILS(DTYPE, "takes numbers, not bool")},
+        {OP_FLOOR_DIVIDE, "bool(2) bool(2)", FAILS(DTYPE, "takes real numbers, not bool")},
     };
     INFER_CHECK(cases);
 }
@@ -110,7 +110,7 @@ Test(op_elementwise, clip_broadcasts_and_promotes_three) {
     static const struct infer_case cases[] = {
         {OP_CLIP, "f32(4,1) i8(3) f32()", .result = "f32(4,3)"},
         {OP_CLIP, "i32(4) i64() i8()", .result = "i64(4)"},
-        {OP_CLIP, "bool(4) bool() bool()", FAILS(DTYPE, "takes numbers, not bool")},
+        {OP_CLIP, "bool(4) bool() bool()", FAILS(DTYPE, "takes real numbers, not bool")},
         {OP_CLIP, "f32(4) f32(3) f32()", FAILS(SHAPE, "cannot broadcast (4,) with (3,)")},
         {OP_CLIP, "f32(4) f32()", FAILS(INVALID_ARGUMENT, "clip takes 3 inputs, not 2")},
     };

@@ -55,6 +55,7 @@ static td_tensor *created(td_device *device) {
         td_add(td_ifftshift(td_fftshift(td_eye(device, TD_F32, 4, 4, 0), TD_AXES(0)), TD_ALL_AXES),
                td_fftfreq(device, TD_F32, 4, 1)),
         td_add(td_eye(device, TD_F32, 4, 4, 0), td_rfftfreq(device, TD_F32, 6, 0.5)),
+        td_irfft(td_rfft(td_eye(device, TD_F32, 4, 4, 0), 0, 1, TD_FFT_NORM_BACKWARD), 0, 1, TD_FFT_NORM_BACKWARD),
     };
     td_tensor *sum = all[0];
     for (size_t i = 1; i < sizeof all / sizeof *all; i++)
