@@ -106,8 +106,7 @@ static int64_t extent_of(const struct given *given, int axis, int64_t extent) {
 static bool sees(const struct given *given, int axis, int64_t x_extent, int64_t y_extent, int64_t y, int64_t x,
                  int64_t *counted) {
     if (given->adaptive) {
-        int64_t begin = (int64_t)floorl((long double)(y * x_extent) / (long double)y_extent);
-        int64_t end = (int64_t)ceill((long double)((y + 1) * x_extent) / (long double)y_extent);
+        int64_t begin = y * x_extent / y_extent, end = ((y + 1) * x_extent + y_extent - 1) / y_extent;
         *counted = end - begin;
         return x >= begin && x < end;
     }
@@ -163,8 +162,8 @@ static void pool_channel(const struct pool *p, int64_t base_x, int64_t base_y) {
         do {
             int64_t divisor = 1, counted;
             bool seen = true;
-            for (int i = 0; i < AXES; i++) {
-                seen &= sees(p->given, i, p->x.extent[2 + i], p->y.extent[2 + i], y[i], x[i], &counted);
+            for (int i = 0; i < AXES && seen; i++) {
+                seen = sees(p->given, i, p->x.extent[2 + i], p->y.extent[2 + i], y[i], x[i], &counted);
                 divisor *= counted;
             }
             if (seen)
