@@ -9,6 +9,7 @@
 
 /* The functions of oneDNN that are used. */
 #define DNNL_FUNCTIONS(X)                                                                                              \
+    X(set_primitive_cache_capacity)                                                                                    \
     X(engine_create)                                                                                                   \
     X(engine_destroy)                                                                                                  \
     X(stream_create)                                                                                                   \
@@ -39,8 +40,8 @@
     X(post_ops_destroy)                                                                                                \
     X(post_ops_append_sum)
 
-/* So many convolutions are kept: a network has some dozens, three ways each. More only while all are in use. */
-enum { KEPT = 256 };
+/* So many convolutions are kept, of some 100 KB each: a network has some dozens, three ways each. More only while all are in use. */
+enum { KEPT = 128 };
 
 struct kept {
     enum dnnl_way way;
@@ -81,6 +82,7 @@ struct dnnl *dnnl_load(void) {
     dnnl->set_threads = (void (*)(int))dlsym(library, "omp_set_num_threads"); /* of a library that it needs */
     if (whole && dnnl->set_threads) {
         dnnl->set_threads(1);
+        dnnl->set_primitive_cache_capacity(0); /* it would keep what is not kept here */
         dnnl->kept = calloc(KEPT, sizeof *dnnl->kept);
         dnnl->room = KEPT;
         if (dnnl->kept && dnnl->engine_create(&dnnl->engine, dnnl_cpu, 0) == dnnl_success) {
