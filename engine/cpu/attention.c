@@ -357,9 +357,12 @@ static uint64_t attention_workspace(struct device *device, const struct launch *
 static void fill_zero(const struct job *job) {
     const struct attention *a = &job->a;
     int64_t rows = a->batch * a->heads * a->n, keys = a->batch * a->kv_heads * a->m;
-    memset(a->out[0], 0, (size_t)(rows * a->d * job->size));
-    memset(a->out[1], 0, (size_t)(keys * a->d * job->size));
-    memset(a->out[2], 0, (size_t)(keys * a->e * job->size));
+    const int64_t elements[3] = {rows * a->d, keys * a->d, keys * a->e};
+    for (int i = 0; i < 3; i++) {
+        if (elements[i] > 0) { /* an empty output has no address */
+            memset(a->out[i], 0, (size_t)(elements[i] * job->size));
+        }
+    }
 }
 
 static int attention_run(struct cpu *cpu, const struct launch *launch, struct cpu_job **begun, struct fault *fault) {

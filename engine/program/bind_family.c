@@ -31,12 +31,12 @@ static void space_from_view(struct layout_space *space, const struct view *view)
 
 /* A view of complex numbers as one of their parts, which are a new axis at `axis`. */
 static void view_as_parts(struct view *view, int axis) {
+    for (int i = 0; i < view->rank; i++)
+        view->strides[i] *= 2;
     for (int i = view->rank++; i > axis; i--) {
         view->shape[i] = view->shape[i - 1];
         view->strides[i] = view->strides[i - 1];
     }
-    for (int i = 0; i < view->rank; i++)
-        view->strides[i] *= 2;
     view->shape[axis] = 2;
     view->strides[axis] = 1;
     view->dtype = view->as = dtype_real(view->dtype);

@@ -119,9 +119,10 @@ static struct tensor_type random_type(uint64_t *state) {
 Test(op_table, whatever_is_asked_the_answer_is_a_fault_or_a_valid_type) {
     uint64_t state = 1;
     unsigned good = 0;
+    enum { INPUTS = 16 };
     for (int round = 0; round < 300000; round++) {
-        struct tensor_type types[4], out[OP_OUTPUTS_MAX] = {{.dtype = DTYPE_INVALID}};
-        const struct tensor_type *inputs[4];
+        struct tensor_type types[INPUTS], out[OP_OUTPUTS_MAX] = {{.dtype = DTYPE_INVALID}};
+        const struct tensor_type *inputs[INPUTS];
         int64_t ints[OP_PACKED_INTS + 1];
         double floats[OP_PACKED_FLOATS + 1];
         struct op_attributes attributes = {ints, floats, 0, 0};
@@ -130,6 +131,7 @@ Test(op_table, whatever_is_asked_the_answer_is_a_fault_or_a_valid_type) {
         const struct op_info *info = op_info(opcode);
         unsigned n = info && info->inputs_min == info->inputs_max ? (unsigned)info->inputs_min
                                                                   : (unsigned)(random_next(&state) % 5);
+        cr_assert_leq(n, INPUTS);
         attributes.n_ints =
             info && info->ints >= 0 ? (unsigned)info->ints : (unsigned)(random_next(&state) % (OP_PACKED_INTS + 2));
         attributes.n_floats = info && info->floats >= 0 ? (unsigned)info->floats : 0;
