@@ -121,7 +121,8 @@ Test(op_table, whatever_is_asked_the_answer_is_a_fault_or_a_valid_type) {
     unsigned good = 0;
     enum { INPUTS = 16 };
     for (int round = 0; round < 300000; round++) {
-        struct tensor_type types[INPUTS], out[OP_OUTPUTS_MAX] = {{.dtype = DTYPE_INVALID}};
+        static struct tensor_type out[OP_OUTPUTS_MAX];
+        struct tensor_type types[INPUTS];
         const struct tensor_type *inputs[INPUTS];
         int64_t ints[OP_PACKED_INTS + 1];
         double floats[OP_PACKED_FLOATS + 1];
@@ -132,6 +133,9 @@ Test(op_table, whatever_is_asked_the_answer_is_a_fault_or_a_valid_type) {
         unsigned n = info && info->inputs_min == info->inputs_max ? (unsigned)info->inputs_min
                                                                   : (unsigned)(random_next(&state) % 5);
         cr_assert_leq(n, INPUTS);
+        for (unsigned i = 0; info && i < info->n_outputs; i++) {
+            out[i].dtype = DTYPE_INVALID;
+        }
         attributes.n_ints =
             info && info->ints >= 0 ? (unsigned)info->ints : (unsigned)(random_next(&state) % (OP_PACKED_INTS + 2));
         attributes.n_floats = info && info->floats >= 0 ? (unsigned)info->floats : 0;
