@@ -16,7 +16,8 @@
 enum {
     ROWS = 64,
     KEYS = 256,
-    UNITS_FEW = 16, /* with fewer units a gradient takes two rounds */
+    ZEROS = 1 << 20, /* bytes between two looks whether to stop */
+    UNITS_FEW = 16,  /* with fewer units a gradient takes two rounds */
 };
 
 enum round { ROUND_FORWARD, ROUND_WHOLE, ROUND_KEYS, ROUND_ROWS };
@@ -354,15 +355,38 @@ static uint64_t attention_workspace(struct device *device, const struct launch *
     return (uint64_t)job.lane * (job.threads > 0 ? job.threads : 1);
 }
 
-static void fill_zero(const struct job *job) {
+/* Without queries or keys all gradients are zeros: they are written piece by piece, as they may be long. */
+static bool zeros_part(struct cpu_job *base, struct cpu_lane *lane) {
+    struct job *job = (struct job *)base;
     const struct attention *a = &job->a;
-    int64_t rows = a->batch * a->heads * a->n, keys = a->batch * a->kv_heads * a->m;
-    const int64_t elements[3] = {rows * a->d, keys * a->d, keys * a->e};
+    const int64_t rows = a->batch * a->heads * a->n, keys = a->batch * a->kv_heads * a->m;
+    const int64_t bytes[3] = {rows * a->d * job->size, keys * a->d * job->size, keys * a->e * job->size};
     for (int i = 0; i < 3; i++) {
-        if (elements[i] > 0) { /* an empty output has no address */
-            memset(a->out[i], 0, (size_t)(elements[i] * job->size));
+        int64_t begin = cpu_part_begin(bytes[i], lane->part, base->parts);
+        int64_t end = cpu_part_begin(bytes[i], lane->part + 1, base->parts);
+        for (int64_t at = begin; at < end; at += ZEROS) {
+            int64_t before =
+                (int64_t)i << 48 | (at - begin); /* in the order of outputs, so lane->position only grows */
+            if (before < lane->position) {
+                continue;
+            }
+            memset((char *)a->out[i] + at, 0, (size_t)(end - at < ZEROS ? end - at : ZEROS));
+            lane->position = before + 1;
+            if (cpu_job_stops(base)) {
+                return false;
+            }
         }
     }
+    return true;
+}
+
+static int zeros_run(struct job *job, struct cpu_job **begun) {
+    const struct attention *a = &job->a;
+    double rows = (double)(a->batch * a->heads) * (double)a->n, keys = (double)(a->batch * a->kv_heads) * (double)a->m;
+    double work = (rows * (double)a->d + keys * (double)(a->d + a->e)) * (double)job->size;
+    job->base = (struct cpu_job){.cpu = job->base.cpu, .run = zeros_part, .parts = cpu_parts(job->base.cpu, work)};
+    cpu_job_begin(&job->base, sizeof *job, work, begun);
+    return STATUS_OK;
 }
 
 static int attention_run(struct cpu *cpu, const struct launch *launch, struct cpu_job **begun, struct fault *fault) {
@@ -371,8 +395,7 @@ static int attention_run(struct cpu *cpu, const struct launch *launch, struct cp
     job_init(&job, cpu, launch);
     job.workspace = launch->workspace;
     if (job.a.back && (job.a.n == 0 || job.a.m == 0 || job.a.heads == 0)) {
-        fill_zero(&job);
-        return STATUS_OK;
+        return zeros_run(&job, begun);
     }
     if (cpu_job_keep(&job.base, sizeof job, job.work, begun)) {
         return STATUS_OK;
