@@ -52,8 +52,8 @@ struct launch {
     uint8_t n_inputs;
     uint8_t further; /* outputs after the first */
     bool tf32;       /* MATMUL and LINEAR of f32: inputs may be rounded to TF32 */
-    /* Not NULL for OP_FAMILY_TAKE, OP_FAMILY_SCATTER and OP_FAMILY_DECOMPOSE, and for launches that may be stopped because they take too
-     * long. */
+    /* Not NULL for OP_FAMILY_TAKE, OP_FAMILY_SCATTER, OP_FAMILY_DECOMPOSE and OP_FAMILY_LOSS, and for launches that may be stopped because
+     * they take too long. */
     struct report *report;
     struct op_attributes attributes; /* those that the kernel needs, for NAME_attributes_read() */
     void *workspace; /* as many bytes as op_kernel.workspace says, of any content, aligned to 64; NULL: none */
