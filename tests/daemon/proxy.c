@@ -102,7 +102,7 @@ static bool flow_read(struct proxy_flow *flow, int fd) {
 }
 
 /* At most `*left` bytes, unless that is negative. */
-static bool flow_write(struct proxy_flow *flow, int fd, int64_t *left) {
+static bool flow_write(struct proxy *proxy, struct proxy_flow *flow, int fd, int64_t *left) {
     size_t n = flow->end - flow->begin;
     if (*left >= 0 && n > (size_t)*left)
         n = (size_t)*left;
@@ -110,6 +110,7 @@ static bool flow_write(struct proxy_flow *flow, int fd, int64_t *left) {
     if (sent < 0)
         return errno == EAGAIN || errno == EINTR;
     flow->begin += (unsigned)sent;
+    proxy->carried += (unsigned long)sent;
     if (*left >= 0)
         *left -= sent;
     if (flow->begin == flow->end)
@@ -126,8 +127,8 @@ static void pair_move(struct proxy *proxy, unsigned i, short client, short serve
     if (whole && flow_wants(&pair->down) && server & (POLLIN | POLLHUP | POLLERR))
         whole = flow_read(&pair->down, pair->server);
     bool cut = pair->left >= 0;
-    whole =
-        whole && flow_write(&pair->up, pair->server, &pair->left) && flow_write(&pair->down, pair->client, &pair->left);
+    whole = whole && flow_write(proxy, &pair->up, pair->server, &pair->left) &&
+            flow_write(proxy, &pair->down, pair->client, &pair->left);
     if (cut && pair->left == 0)
         pair_cut(proxy, i);
     else if (!whole) /* one side has ended: so does the other, with what it has been sent */

@@ -30,6 +30,7 @@ struct proxy {
     atomic_uint cuts;      /* and have been made */
     atomic_uint every;     /* bytes after which each connection is cut; 0: some number of them */
     atomic_uint taken;     /* connections that it has let in */
+    atomic_ulong carried;  /* bytes, both ways */
     atomic_bool frozen;    /* nothing is passed on, and nothing is closed */
     atomic_bool shut;      /* new connections are closed at once */
     atomic_bool one_sided; /* a cut is told to the client alone; the server still believes in it */
