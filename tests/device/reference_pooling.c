@@ -1,5 +1,6 @@
 /* Pooling: for each place of the result, all places of x whose offset from the window's first is a multiple of the dilation. */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "tests/device/reference.h"
@@ -102,9 +103,9 @@ static int64_t extent_of(const struct given *given, int axis, int64_t extent) {
     }
 }
 
-/* Whether the window of y's place sees x's place along an axis; *counted: how many places its mean is over. */
-static bool sees(const struct given *given, int axis, int64_t x_extent, int64_t y_extent, int64_t y, int64_t x,
-                 int64_t *counted) {
+/* Whether the window of y's place covers x's place along an axis; *counted: how many places its mean is over. */
+static bool covers(const struct given *given, int axis, int64_t x_extent, int64_t y_extent, int64_t y, int64_t x,
+                   int64_t *counted) {
     if (given->adaptive) {
         int64_t begin = y * x_extent / y_extent, end = ((y + 1) * x_extent + y_extent - 1) / y_extent;
         *counted = end - begin;
@@ -121,10 +122,22 @@ static bool sees(const struct given *given, int axis, int64_t x_extent, int64_t 
     return seen;
 }
 
+/* For each place of y along an axis, and each of x: the number of places that the window's mean is over, if it covers x's
+ * place; else 0. */
+static int64_t *windows_create(const struct given *given, int axis, int64_t x_extent, int64_t y_extent) {
+    int64_t *windows = calloc((size_t)(x_extent * y_extent + 1), sizeof *windows), counted;
+    for (int64_t y = 0; y < y_extent; y++)
+        for (int64_t x = 0; x < x_extent; x++)
+            if (covers(given, axis, x_extent, y_extent, y, x, &counted))
+                windows[y * x_extent + x] = counted;
+    return windows;
+}
+
 struct pool {
     const struct reference_request *request;
     const struct given *given;
     struct axes x, y;
+    int64_t *windows[AXES];
     const struct values *in, *indices;
     struct values *out;
 };
@@ -160,13 +173,10 @@ static void pool_channel(const struct pool *p, int64_t base_x, int64_t base_y) {
     do {
         int64_t x[AXES] = {0}, position = -1, place = 0;
         do {
-            int64_t divisor = 1, counted;
-            bool seen = true;
-            for (int i = 0; i < AXES && seen; i++) {
-                seen = sees(p->given, i, p->x.extent[2 + i], p->y.extent[2 + i], y[i], x[i], &counted);
-                divisor *= counted;
-            }
-            if (seen)
+            int64_t divisor = 1;
+            for (int i = 0; i < AXES && divisor; i++)
+                divisor *= p->windows[i][y[i] * p->x.extent[2 + i] + x[i]];
+            if (divisor)
                 pool_pair(p, base_x + values_offset(AXES, x, p->x.stride + 2),
                           base_y + values_offset(AXES, y, p->y.stride + 2), place, &position, divisor);
             place++;
@@ -207,10 +217,14 @@ struct values *reference_pooling(const struct reference_request *r) {
     }
     if (r->opcode != OP_MAX_POOL)
         values_scaled(out, 64);
+    for (int i = 0; i < AXES; i++)
+        p.windows[i] = windows_create(&given, i, p.x.extent[2 + i], p.y.extent[2 + i]);
     for (int64_t image = 0; image < p.x.extent[0] && in->count; image++)
         for (int64_t channel = 0; channel < p.x.extent[1]; channel++)
             pool_channel(&p, image * p.x.stride[0] + channel * p.x.stride[1],
                          image * p.y.stride[0] + channel * p.y.stride[1]);
+    for (int i = 0; i < AXES; i++)
+        free(p.windows[i]);
     for (int64_t k = 0; k < out->count && out->f; k++)
         out->f[k] = value_round(out->dtype, out->f[k]);
     return out;

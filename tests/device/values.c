@@ -92,24 +92,44 @@ int64_t value_wrap(enum dtype dtype, int64_t value) {
     return low_bits > value_high(dtype) ? low_bits - (int64_t)modulus : low_bits;
 }
 
+/* 2^exponent, of any exponent that a format has. The reference needs millions of them, and ldexpl() takes longer than all the
+ * rest of a rounding. */
+enum { POWER_MIN = -1100, POWER_MAX = 1100 };
+
+static long double powers[POWER_MAX - POWER_MIN + 1];
+
+__attribute__((constructor)) static void powers_make(void) {
+    for (int exponent = POWER_MIN; exponent <= POWER_MAX; exponent++)
+        powers[exponent - POWER_MIN] = ldexpl(1, exponent);
+}
+
+static long double power(int exponent) {
+    return powers[exponent - POWER_MIN];
+}
+
 long double value_max(enum dtype dtype) {
     const struct float_format *format = &float_formats[dtype];
-    return ldexpl(2.0L - ldexpl(format->finite ? 2 : 1, 1 - format->precision), format->exponent_max);
+    return (2.0L - power(format->finite ? 2 : 1) * power(-format->precision)) * power(format->exponent_max);
 }
 
 long double value_min_normal(enum dtype dtype) {
-    return ldexpl(1, float_formats[dtype].exponent_min);
+    return power(float_formats[dtype].exponent_min);
 }
 
 long double value_ulp(enum dtype dtype, long double value) {
     const struct float_format *format = &float_formats[dtype];
-    int exponent = value == 0 || !isfinite(value) ? format->exponent_min : ilogbl(value);
-    if (exponent < format->exponent_min)
-        exponent = format->exponent_min;
-    return ldexpl(1, exponent - format->precision + 1);
+    int exponent = format->exponent_min;
+    if (fabsl(value) >= power(exponent) && isfinite(value))
+        exponent = ilogbl(value);
+    return power(exponent < POWER_MAX ? exponent - format->precision + 1 : POWER_MAX);
 }
 
 long double value_round(enum dtype dtype, long double value) {
+    /* The compiler's conversions round to the nearest, too, and to infinity beyond the largest. */
+    if (dtype == DTYPE_F32 || dtype == DTYPE_C64)
+        return (float)value;
+    if (dtype == DTYPE_F64 || dtype == DTYPE_C128)
+        return (double)value;
     long double beyond = float_formats[dtype].finite ? NAN : INFINITY;
     if (isinf(value))
         return copysignl(beyond, value);
