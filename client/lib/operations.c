@@ -115,6 +115,14 @@ td_tensor *td_slice(td_tensor *x, int axis, int64_t start, int64_t stop, int64_t
     return enqueue(NULL, OP_SLICE, 1, &x, &packed);
 }
 
+td_tensor *td_slices(td_tensor *x, int count, const int64_t *ranges) {
+    struct op_packed packed;
+    if (x && !call_takes_list(OP_SLICE, "ranges", 3 * TD_RANK_MAX, count, ranges))
+        return NULL;
+    slice_attributes_write(&(struct slice_attributes){.ranges = {x ? (unsigned)count : 0, ranges}}, &packed);
+    return enqueue(NULL, OP_SLICE, 1, &x, &packed);
+}
+
 td_tensor *td_pad(td_tensor *x, int count, const int64_t *widths, td_pad_mode mode, double value) {
     struct op_packed packed;
     struct op_scalar scalar = {.i = 0};

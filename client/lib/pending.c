@@ -6,6 +6,8 @@
 #include "client/lib/device.h"
 #include "client/lib/error.h"
 
+enum { INTERRUPT_SLICE_NS = 100000000 };
+
 void pending_init(struct pending *pending) {
     *pending = (struct pending){.next_sequence = 2}; /* Hello was 1 */
 }
@@ -206,12 +208,69 @@ int pending_wait(td_device *device, struct request *request) {
             pthread_cond_wait(&request->wake, &device->lock);
             request->waiting = false;
         } else {
-            reader_until_done(device, &request->done);
+            reader_until_done(device, &request->done, 0);
         }
     }
     reader_pass_role(device);
     pthread_cond_destroy(&request->wake);
     return request->status;
+}
+
+/* Waits for the request's end, or for the end of a slice of time. */
+static void pending_wait_slice(td_device *device, struct request *request, uint64_t until_ns) {
+    if (device->reader.busy || device->resume.away) {
+        const struct timespec until = {.tv_sec = (time_t)(until_ns / 1000000000),
+                                       .tv_nsec = (long)(until_ns % 1000000000)};
+        request->waiting = true;
+        (void)pthread_cond_clockwait(&request->wake, &device->lock, CLOCK_MONOTONIC, &until);
+        request->waiting = false;
+    } else {
+        reader_until_done(device, &request->done, until_ns);
+    }
+}
+
+/* The program waits no longer: the request goes on without it. */
+static void pending_leave(td_device *device, struct request *request, const td_interrupt *interrupt) {
+    request->kind = REQUEST_CALLBACK;
+    request->callback = interrupt->done;
+    request->user = interrupt->user;
+    device->pending.n_async++;
+    if (request->tensor && device->resume.on) {
+        request->held = request->tensor;
+        request->tensor->holders++;
+    }
+    request->tensor = NULL; /* the program may release it meanwhile */
+}
+
+int pending_ask_interruptible(td_device *device, struct request *request, const td_interrupt *interrupt) {
+    pthread_mutex_lock(&device->lock);
+    int code = device_check(device);
+    bool interrupted = false;
+    if (!code) {
+        pending_push(device, request);
+        if (device_flush(device))
+            io_wake(&device->io);
+    }
+    while (!code && !request->done && !interrupted) {
+        pending_wait_slice(device, request, io_now_ns() + INTERRUPT_SLICE_NS);
+        if (request->done)
+            break;
+        pthread_mutex_unlock(&device->lock);
+        interrupted = interrupt->asked(interrupt->user);
+        pthread_mutex_lock(&device->lock);
+    }
+    if (!code && !request->done) {
+        pending_leave(device, request, interrupt);
+        request = NULL;
+        code = error_set(STATUS_CANCELLED, "the program has ended the call before it was done");
+    } else if (!code && (code = request->status)) {
+        error_store(&request->error);
+    }
+    reader_pass_role(device);
+    pthread_mutex_unlock(&device->lock);
+    if (request)
+        request_destroy(request);
+    return code;
 }
 
 int pending_ask(td_device *device, struct request *request) {

@@ -74,6 +74,9 @@ void pending_push_frame(struct td_device *device, struct request *request, struc
 int pending_wait(struct td_device *device, struct request *request);
 /* Without the lock: pushes a REQUEST_WAITED and waits for its end. Stores the error; returns its code. */
 int pending_ask(struct td_device *device, struct request *request);
+/* As pending_ask(), for a malloc'ed REQUEST_WAITED, which it takes over: the program may end the wait. Then the request goes on as a
+ * REQUEST_CALLBACK, and the call fails with STATUS_CANCELLED. */
+int pending_ask_interruptible(struct td_device *device, struct request *request, const td_interrupt *interrupt);
 struct request *pending_find(struct pending *pending, uint64_t sequence);
 /* Ends a request with `error`, or (NULL) with success, and takes it off the list. */
 void pending_complete(struct td_device *device, struct request *request, const td_error *error);

@@ -14,6 +14,7 @@
 /* Waking a sleeping core takes some 30 µs on virtual machines. A reply that comes while the reader spins saves this time. */
 enum {
     SPIN_NS = 50000,
+    NS_PER_S = 1000000000,
     READ_AHEAD = 64 << 10,
     LOOKS_MAX = 16, /* reads in a row, so that during a long fetch the thread still sends, and can be stopped */
 };
@@ -334,20 +335,22 @@ void reader_pass_role(td_device *device) {
         io_wake(&device->io);
 }
 
-/* Nothing has come: spins for a short time, then sleeps until something comes. */
-static void read_idle(td_device *device, uint64_t *spin_until) {
+/* Nothing has come: spins for a short time, then sleeps until something comes. False: a signal has come meanwhile. */
+static bool read_idle(td_device *device, uint64_t *spin_until, uint64_t until_ns) {
     uint64_t now = io_now_ns();
     if (!*spin_until)
         *spin_until = now + SPIN_NS;
     if (now < *spin_until) {
         sched_yield();
-        return;
+        return true;
     }
+    uint64_t left = until_ns > now ? until_ns - now : 0;
+    struct timespec timeout = {.tv_sec = (time_t)(left / NS_PER_S), .tv_nsec = (long)(left % NS_PER_S)};
     struct pollfd entry = {.fd = device->transport.fd, .events = POLLIN};
-    (void)poll(&entry, 1, -1);
+    return ppoll(&entry, 1, until_ns ? &timeout : NULL, NULL) >= 0;
 }
 
-void reader_until_done(td_device *device, const atomic_bool *done) {
+void reader_until_done(td_device *device, const atomic_bool *done, uint64_t until_ns) {
     td_error cause;
     bool final = false;
     int got = 0;
@@ -358,10 +361,13 @@ void reader_until_done(td_device *device, const atomic_bool *done) {
         got = reader_receive(device, &cause, &final);
         if (got < 0)
             break;
+        bool signalled = false;
         if (got > 0)
             spin_until = 0;
         else
-            read_idle(device, &spin_until);
+            signalled = !read_idle(device, &spin_until, until_ns);
+        if (until_ns && (signalled || io_now_ns() >= until_ns))
+            break;
     }
     pthread_mutex_lock(&device->lock);
     reader_leave(device, got, &cause, final);

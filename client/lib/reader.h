@@ -21,8 +21,9 @@ void reader_finish(struct reader *reader);
 
 /* Reads the bytes that have arrived, if nobody else is reading. */
 void reader_look(struct td_device *device);
-/* This thread is the reader until `done`; no other thread may be the reader. */
-void reader_until_done(struct td_device *device, const atomic_bool *done);
+/* This thread is the reader until `done`; no other thread may be the reader. With `until_ns` (of CLOCK_MONOTONIC; 0: none) also
+ * only until that time, or until a signal has come while it slept. */
+void reader_until_done(struct td_device *device, const atomic_bool *done, uint64_t until_ns);
 /* Wakes the thread that should read next, if the role is free. */
 void reader_pass_role(struct td_device *device);
 /* The connection was lost: drops the part of a frame that has arrived, but keeps the bytes of a tensor that have arrived.

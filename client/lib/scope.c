@@ -12,6 +12,7 @@
 struct scope {
     struct scope *outer;
     struct scope_part *parts;
+    bool labels_only;    /* it holds no handles */
     size_t prefix_bytes; /* of the thread's prefix, this scope's name included */
 };
 
@@ -105,7 +106,7 @@ static size_t prefix_bytes(void) {
     return scope_thread.scope ? scope_thread.scope->prefix_bytes : 0;
 }
 
-void td_scope_begin(const char *name) {
+static void scope_begin(const char *name, bool labels_only) {
     struct scope *scope = scope_thread.lost_scopes ? NULL : calloc(1, sizeof *scope);
     if (!scope) {
         scope_thread.lost_scopes++;
@@ -123,8 +124,17 @@ void td_scope_begin(const char *name) {
             labels.prefix[n++] = '/';
         scope->prefix_bytes = n;
     }
+    scope->labels_only = labels_only;
     scope->outer = scope_thread.scope;
     scope_thread.scope = scope;
+}
+
+void td_scope_begin(const char *name) {
+    scope_begin(name, false);
+}
+
+void td_scope_begin_label(const char *name) {
+    scope_begin(name, true);
 }
 
 void td_scope_end(void) {
@@ -160,9 +170,17 @@ static int scope_find_part(struct scope *scope, td_device *device, struct scope_
     return 0;
 }
 
+/* This scope or the next one around it that holds handles; NULL: there is none. */
+static struct scope *scope_holding(struct scope *scope) {
+    while (scope && scope->labels_only)
+        scope = scope->outer;
+    return scope;
+}
+
 int scope_part(td_device *device, struct scope_part **part) {
+    struct scope *scope = scope_holding(scope_thread.scope);
     *part = NULL;
-    return scope_thread.scope ? scope_find_part(scope_thread.scope, device, part) : 0;
+    return scope ? scope_find_part(scope, device, part) : 0;
 }
 
 void scope_part_add(struct scope_part *part, td_tensor *tensor) {
@@ -193,14 +211,16 @@ void scope_forget_device(td_device *device) {
 }
 
 td_tensor *td_keep(td_tensor *tensor) {
-    if (!tensor || !scope_thread.scope)
+    struct scope *inner = scope_holding(scope_thread.scope);
+    if (!tensor || !inner)
         return tensor;
+    struct scope *around = scope_holding(inner->outer);
     struct scope_part *outer = NULL;
-    if (scope_thread.scope->outer && scope_find_part(scope_thread.scope->outer, tensor->device, &outer))
+    if (around && scope_find_part(around, tensor->device, &outer))
         return tensor; /* out of memory: it stays where it is */
     pthread_mutex_lock(&tensor->device->lock);
     bool innermost = false;
-    for (struct scope_part *part = scope_thread.scope->parts; part; part = part->next)
+    for (struct scope_part *part = inner->parts; part; part = part->next)
         innermost |= tensor->part && part == tensor->part;
     if (innermost) {
         scope_part_remove(tensor);

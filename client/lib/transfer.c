@@ -10,6 +10,7 @@
 
 #include "client/lib/call.h"
 #include "client/lib/connection.h"
+#include "client/lib/control.h"
 #include "client/lib/device.h"
 #include "client/lib/error.h"
 #include "client/lib/frame.h"
@@ -288,10 +289,10 @@ int td_fetch_async(td_tensor *tensor, void *data, size_t bytes, void (*done)(voi
     return fetch_later(tensor, request, data, bytes);
 }
 
-int td_fetch_fd(td_tensor *tensor, void *data, size_t bytes, int *out) {
-    int code = fetch_check("fetch", tensor, data, bytes);
-    if (code)
-        return code;
+enum { ROOM_SLICE_MS = 10 }; /* pumping goes on until all is sent, and half of it is enough */
+
+/* A request whose end a descriptor tells. */
+static int ask_fd(td_tensor *tensor, enum frame_type type, void *data, size_t bytes, int *out) {
     if (!out)
         return error_set(STATUS_INVALID_ARGUMENT, "the place for the descriptor is NULL");
     /* Two descriptors of one counter: even if the caller closes its own too early, the library writes to no other file. */
@@ -299,16 +300,79 @@ int td_fetch_fd(td_tensor *tensor, void *data, size_t bytes, int *out) {
     CLEANUP(close) int own = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 0);
     if (own < 0)
         return error_set(STATUS_LIMIT, "cannot make a descriptor: %s", strerrordesc_np(errno));
-    struct request *request = request_create(REQUEST_FD, FRAME_FETCH, tensor);
+    struct request *request = request_create(REQUEST_FD, type, tensor);
     if (!request)
         return STATUS_NO_HOST_MEMORY;
     request->fd = own;
-    code = fetch_later(tensor, request, data, bytes);
+    int code = fetch_later(tensor, request, data, bytes);
     if (code)
         return code;
     *out = fd;
     fd = own = -1;
     return 0;
+}
+
+int td_fetch_fd(td_tensor *tensor, void *data, size_t bytes, int *out) {
+    int code = fetch_check("fetch", tensor, data, bytes);
+    return code ? code : ask_fd(tensor, FRAME_FETCH, data, bytes, out);
+}
+
+int td_wait_fd(td_tensor *tensor, int *out) {
+    return tensor ? ask_fd(tensor, FRAME_WAIT, NULL, 0, out) : fetch_check("wait", NULL, NULL, 0);
+}
+
+/* ---- waits that the program may end ---- */
+
+static int ask_interruptible(td_device *device, struct request *request, const td_interrupt *interrupt) {
+    if (request && interrupt && interrupt->asked && interrupt->done)
+        return pending_ask_interruptible(device, request, interrupt);
+    if (!request)
+        return STATUS_NO_HOST_MEMORY;
+    request_destroy(request);
+    return error_set(STATUS_INVALID_ARGUMENT, "a function of the interrupt is NULL");
+}
+
+int td_fetch_interruptible(td_tensor *tensor, void *data, size_t bytes, const td_interrupt *interrupt) {
+    int code = fetch_check("fetch", tensor, data, bytes);
+    if (code)
+        return code;
+    struct request *request = request_create(REQUEST_WAITED, FRAME_FETCH, tensor);
+    if (request) {
+        request->data = data;
+        request->bytes = bytes;
+    }
+    return ask_interruptible(tensor->device, request, interrupt);
+}
+
+int td_wait_interruptible(td_tensor *tensor, const td_interrupt *interrupt) {
+    if (!tensor)
+        return fetch_check("wait", NULL, NULL, 0);
+    return ask_interruptible(tensor->device, request_create(REQUEST_WAITED, FRAME_WAIT, tensor), interrupt);
+}
+
+int td_sync_interruptible(td_device *device, const td_interrupt *interrupt) {
+    if (!device)
+        return error_set(STATUS_INVALID_ARGUMENT, "the device is NULL");
+    return ask_interruptible(device, request_create(REQUEST_WAITED, FRAME_SYNC, NULL), interrupt);
+}
+
+int td_wait_room(td_device *device, unsigned timeout_ms) {
+    if (!device)
+        return error_set(STATUS_INVALID_ARGUMENT, "the device is NULL");
+    int64_t deadline_ms = timeout_ms == TD_NEVER ? INT64_MAX : control_now_ms() + timeout_ms;
+    const struct queue *queue = &device->queue;
+    pthread_mutex_lock(&device->lock);
+    int64_t now_ms = control_now_ms();
+    while (!device->lost && queue->bytes > queue->bytes_max / 2 && now_ms < deadline_ms) {
+        int64_t until_ms = now_ms + ROOM_SLICE_MS;
+        sender_pump_wait(device, NULL, until_ms < deadline_ms ? until_ms : deadline_ms);
+        now_ms = control_now_ms();
+    }
+    int code = device_check(device);
+    if (!code && queue->bytes > queue->bytes_max / 2)
+        code = error_set(STATUS_TIMED_OUT, "the send queue of %s still holds %zu bytes", device->name, queue->bytes);
+    pthread_mutex_unlock(&device->lock);
+    return code;
 }
 
 int td_test(td_tensor *tensor) {
