@@ -1,0 +1,14 @@
+/* Calls that are not generated from a prototype (functions.toml). */
+#pragma once
+
+#include "client/python/core/core.h"
+
+int call_full(const union argument *in, td_tensor **out);
+int call_arange(const union argument *in, td_tensor **out);
+int call_slice(const union argument *in, td_tensor **out);
+int call_moveaxis(const union argument *in, td_tensor **out);
+int call_tensordot(const union argument *in, td_tensor **out);
+int call_fftn(const union argument *in, td_tensor **out);
+int call_ifftn(const union argument *in, td_tensor **out);
+int call_rfftn(const union argument *in, td_tensor **out);
+int call_irfftn(const union argument *in, td_tensor **out);

@@ -1,0 +1,259 @@
+/* The extension tensord._core: Python objects over the handles of libtensord.
+ *
+ * Threads. All fields are under the GIL. Functions whose comment says "Blocks" give it up while they wait.
+ * Failures. A function that returns a pointer or an int returns NULL or -1 on failure, with a Python exception set.
+ * Lives. An array keeps its device object alive, and a device its connection. When a connection closes, or in the child of a
+ * fork(), its devices lose their handles (`handle` is NULL): their arrays still exist, but each use of them is an error. */
+#pragma once
+
+#include "client/python/core/python.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "client/tensord.h"
+
+/* ---- error.c ---- */
+
+int error_init(PyObject *module);
+/* Raises the thread's last error; returns NULL. */
+PyObject *error_raise(void);
+/* Raises the exception of this code with words of the extension's own; returns NULL. */
+PyObject *error_set(td_status code, const char *format, ...);
+
+/* ---- dtype.c ---- */
+
+struct dtype {
+    PyObject_HEAD td_dtype number;
+    const char *name, *kind;
+    const char *format; /* of the buffer protocol; NULL: it has none */
+    char class;         /* 'b', 'i', 'u', 'f', 'c' as NumPy; '8': a float of 8 bits */
+};
+
+enum { DTYPE_END = TD_C128 + 1 };
+
+int dtype_init(PyObject *module);
+/* Borrowed. */
+struct dtype *dtype_of(td_dtype number);
+/* A DType, or a name ("float32", "f32"); 0 on failure. */
+td_dtype dtype_take(PyObject *object);
+/* The dtype of a format of the buffer protocol with elements of this size; 0, without an exception: there is none. */
+td_dtype dtype_of_format(const char *format, Py_ssize_t size);
+
+/* ---- connection.c, device.c ---- */
+
+struct device;
+
+struct connection {
+    PyObject_HEAD td_connection *handle; /* NULL: closed */
+    struct connection *next;             /* of all that are open */
+    unsigned waits;       /* calls of threads that have given up the GIL: it must not be closed meanwhile */
+    PyObject *devices;    /* a dict by name */
+    PyObject *url;        /* as it was given; None: the default */
+    struct device *first; /* the daemon's first device, borrowed from `devices`; NULL: not known yet */
+};
+
+int connection_init(PyObject *module);
+/* The connection of those who name none; it is made if there is none. Borrowed. Blocks the first time. */
+struct connection *connection_default(void);
+/* A device of the connection; NULL name: its first one. A device that was lost is replaced by a new one. New reference. Blocks
+ * unless the device is known. */
+struct device *connection_device(struct connection *connection, const char *name);
+
+struct scalars;
+
+struct device {
+    PyObject_HEAD td_device *handle; /* NULL: not opened yet, or closed */
+    struct connection *connection;
+    PyObject *name;
+    td_device_info info;
+    struct scalars *scalars; /* scalar.c; NULL: none yet */
+    bool lost;               /* a call has failed with TD_E_DEVICE_LOST */
+    const char *gone;        /* why there is no handle any more; NULL: it is open, or can be opened */
+};
+
+extern PyTypeObject *device_type;
+int device_init(PyObject *module);
+struct device *device_create(struct connection *connection, const td_device_info *info);
+/* The handle, which is opened if it is not yet. Blocks the first time. */
+td_device *device_open(struct device *device);
+/* The device has no handle any more. */
+void device_forget(struct device *device, const char *why);
+/* The device that an argument names: None or NULL is the current one. New reference. Blocks unless the device is known. */
+struct device *device_take(PyObject *object);
+/* Raises the thread's last error, which a call on this device has set; returns NULL. */
+PyObject *device_raise(struct device *device);
+/* After TD_E_AGAIN: waits until the device's send queue has room (wait.c). Blocks. */
+int device_wait_room(struct device *device);
+
+/* ---- array.c ---- */
+
+struct array {
+    PyObject_HEAD td_tensor *tensor; /* valid while the device has a handle */
+    struct device *device;
+    PyObject *weak;
+    unsigned pins; /* threads that use the handle without the GIL: it must not be released or exchanged */
+};
+
+extern PyTypeObject *array_type;
+int array_init(PyObject *module);
+/* Takes over the handle; NULL: raises the thread's last error. New reference. */
+PyObject *array_wrap(struct device *device, td_tensor *tensor);
+/* Raises that the array's device is gone; returns NULL. */
+td_tensor *array_gone(const struct array *array);
+/* The result takes the place of x's value, if it has its dtype and shape; steals `result`; returns x as a new reference. */
+PyObject *array_replace(PyObject *x, PyObject *result);
+/* A tuple. */
+PyObject *array_shape(const struct array *array);
+
+static inline bool array_check(PyObject *object) {
+    return Py_TYPE(object) == array_type;
+}
+
+/* NULL with an exception: the device is gone. */
+static inline td_tensor *array_tensor(const struct array *array) {
+    return array->device->handle ? array->tensor : array_gone(array);
+}
+
+extern PyType_Slot array_operators[]; /* operator.c */
+
+/* ---- scalar.c: Python's numbers as operands ---- */
+
+struct scalar;
+
+/* A tensor of one operation's input: an array's, or a number's, which the device keeps for the next ones. */
+struct operand {
+    td_tensor *tensor;
+    struct scalar *scalar;
+};
+
+/* Whether the object is a bool, int, float or complex. */
+bool scalar_check(PyObject *object);
+/* A number for an operation with `like`: weak promotion as in the array API. */
+int scalar_operand(struct device *device, td_dtype like, PyObject *number, struct operand *operand);
+void operand_finish(struct device *device, struct operand *operand);
+void scalars_destroy(struct device *device);
+/* A full tensor with a Python number as value; dtype 0: that of the number. */
+td_tensor *scalar_full(td_device *device, td_dtype dtype, int rank, const int64_t *shape, PyObject *number);
+/* bool, i64, f32 or c64; 0: the object is no number. */
+td_dtype scalar_dtype(PyObject *number);
+
+/* ---- label.c: labels of operations ---- */
+
+int label_init(PyObject *module);
+extern unsigned
+    label_hooks; /* how many labels are pending, plus 1 if operations are labelled with their line of Python */
+void label_set(void);
+/* Call it before each call that makes a tensor for the program. */
+static inline void label_next(void) {
+    if (__builtin_expect(label_hooks != 0, 0))
+        label_set();
+}
+
+/* ---- function.c ---- */
+
+enum parameter_kind {
+    PARAMETER_ARRAY,   /* one of its own dtype */
+    PARAMETER_OPERAND, /* an array that promotes with the others, or a number */
+    PARAMETER_ARRAYS,
+    PARAMETER_INT,
+    PARAMETER_BOOL,
+    PARAMETER_DTYPE,
+    PARAMETER_SEED,
+    PARAMETER_FLOAT,
+    PARAMETER_INTS, /* a sequence of integers, or one; None, if it is optional: none */
+    PARAMETER_FLOATS,
+    PARAMETER_STRING,
+    PARAMETER_ENUM,
+    PARAMETER_DEVICE,
+    PARAMETER_OBJECT, /* as it is; NULL: left out */
+};
+
+enum { PARAMETERS_MAX = 20, OUTPUTS_MAX = 16 };
+
+struct parameter {
+    const char *name;
+    enum parameter_kind kind;
+    bool optional;
+    int64_t i; /* the default of integers, booleans and enumerations */
+    double f;
+    const char *const *words; /* of an enumeration, by number; ends with NULL */
+};
+
+union argument {
+    td_tensor *tensor;
+    struct {
+        int count;
+        bool given; /* false: None, or left out */
+        union {
+            td_tensor **tensors;
+            int64_t *ints;
+            double *floats;
+        };
+    };
+    int64_t i;
+    double f;
+    const char *string;
+    td_device *device;
+    PyObject *object;
+};
+
+struct function {
+    const char *name;
+    const struct parameter *parameters;
+    unsigned n_parameters, n_outputs;
+    /* Calls the function of libtensord: 0, or a code. */
+    int (*call)(const union argument *in, td_tensor **out);
+};
+
+PyObject *function_call(const struct function *function, PyObject *const *arguments, Py_ssize_t count, PyObject *names);
+/* For elementwise functions of one and of two operands. */
+PyObject *function_unary(const char *name, td_tensor *call(td_tensor *), PyObject *const *arguments, Py_ssize_t count,
+                         PyObject *names);
+PyObject *function_binary(const char *name, td_tensor *call(td_tensor *, td_tensor *), PyObject *const *arguments,
+                          Py_ssize_t count, PyObject *names);
+/* Generated: the table of the module's functions, and each with its documentation. */
+extern PyMethodDef function_methods[];
+
+/* An operation on two operands, at least one of them an array; NotImplemented if one is neither an array nor a number. */
+PyObject *operator_binary(PyObject *a, PyObject *b, td_tensor *call(td_tensor *, td_tensor *));
+/* An operation on an array. */
+PyObject *operator_unary(PyObject *x, td_tensor *call(td_tensor *));
+
+/* ---- wait.c ---- */
+
+/* Who owns the memory that a fetch writes to: an object with a buffer, or malloc(). */
+struct target {
+    Py_buffer view; /* obj NULL: none */
+    void *memory;   /* NULL: none */
+};
+
+void target_finish(struct target *target);
+/* Copies the value to `data`, which belongs to the target. Ctrl-C ends the wait; then the target is empty, because the library may
+ * still write there. Blocks. */
+int wait_fetch(struct array *array, void *data, size_t bytes, struct target *target);
+/* Until the value has been computed. Blocks. */
+int wait_array(struct array *array);
+/* Until all that was enqueued on the device has run. Blocks. */
+int wait_device(struct device *device);
+
+/* ---- fetch.c, upload.c, sequence.c, dlpack.c ---- */
+
+extern PyMethodDef fetch_methods[], dlpack_methods[]; /* of Array */
+extern PyMethodDef upload_functions[];
+extern PyType_Slot fetch_slots[];
+
+/* A new array of the buffer's elements, in row-major order; takes over the view. Blocks if there are many. */
+PyObject *upload_view(struct device *device, td_dtype dtype, Py_buffer *view);
+/* A new array from memory in row-major order. Blocks if there is much. */
+PyObject *upload_memory(struct device *device, td_dtype dtype, int rank, const int64_t *shape, const void *data);
+/* An array of this dtype, on its device; takes over the reference, which may be NULL. */
+PyObject *upload_cast(PyObject *array, td_dtype dtype);
+/* A copy on another device. Blocks if the devices have different connections. */
+PyObject *copy_to(struct array *x, struct device *device);
+/* A new array of a nested list of numbers; dtype 0: the least one that has all of them. */
+PyObject *sequence_upload(struct device *device, td_dtype dtype, PyObject *sequence);
+/* A new array of an object that has __dlpack__(). Blocks if it is large. */
+PyObject *dlpack_upload(struct device *device, PyObject *object);
+
+int function_init(PyObject *module);
