@@ -81,6 +81,13 @@ class Sequences(unittest.TestCase):
         self.check([1, 2], [1 + 0j, 2 + 0j], core.complex128, "complex128")
         self.check([1.0, 448.0], [1.0, 448.0], core.float8_e4m3fn, "float8_e4m3fn")
 
+    def test_with_integers_out_of_range_are_refused(self):
+        for given, dtype in (([128], "int8"), ([-129], "int8"), ([256], "uint8"), ([-1], "uint64"), ([2 ** 63], "int64"), ([0, 2 ** 64], None),
+                             ([2 ** 64], "uint64"), ([1, -1, 2 ** 63], None)):
+            with self.assertRaises(OverflowError):
+                core.asarray(given, dtype)
+        self.check([-128, 127], [-128, 127], core.int8, "int8")
+
     def test_without_one_shape_are_refused(self):
         for given in ([[1, 2], [3]], [1, [2]], [[1], 2], [[[1]], [[1, 2]]]):
             with self.assertRaises(td.ShapeError):

@@ -181,15 +181,11 @@ static PyMethodDef own_methods[] = {
 
 enum { METHODS_MAX = 40, SLOTS_MAX = 80 };
 
-/* The rows of several files, in one table. */
-static PyMethodDef *all_methods(void) {
-    static PyMethodDef methods[METHODS_MAX];
-    const PyMethodDef *tables[] = {own_methods, fetch_methods, dlpack_methods};
-    unsigned n = 0;
-    for (unsigned i = 0; i < sizeof tables / sizeof *tables; i++)
-        for (const PyMethodDef *each = tables[i]; each->ml_name && n < METHODS_MAX - 1; each++)
-            methods[n++] = *each;
-    return methods;
+void methods_join(PyMethodDef *to, unsigned room, const PyMethodDef *const *tables, unsigned n) {
+    unsigned count = 0;
+    for (unsigned i = 0; i < n; i++)
+        for (const PyMethodDef *each = tables[i]; each->ml_name && count < room - 1; each++)
+            to[count++] = *each;
 }
 
 static unsigned slots_add(PyType_Slot *slots, unsigned n, const PyType_Slot *more) {
@@ -199,6 +195,9 @@ static unsigned slots_add(PyType_Slot *slots, unsigned n, const PyType_Slot *mor
 }
 
 int array_init(PyObject *module) {
+    static const PyMethodDef *const tables[] = {own_methods, fetch_methods, dlpack_methods, name_methods};
+    static PyMethodDef methods[METHODS_MAX]; /* the type refers to it */
+    methods_join(methods, METHODS_MAX, tables, sizeof tables / sizeof *tables);
     PyType_Slot slots[SLOTS_MAX] = {
         {Py_tp_doc, "An array on a device of a daemon. Its dtype and shape are known at once; its value is computed "
                     "there. Only what "
@@ -206,7 +205,7 @@ int array_init(PyObject *module) {
         {Py_tp_dealloc, array_dealloc},
         {Py_tp_getset, getters},
         {Py_tp_members, members},
-        {Py_tp_methods, all_methods()},
+        {Py_tp_methods, methods},
         {Py_tp_hash, PyObject_HashNotImplemented},
     };
     unsigned n = 0;

@@ -2,6 +2,7 @@
  * returns TD_E_INVALID_ARGUMENT. */
 #include "client/python/core/compositions.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static int refused(void) {
@@ -73,6 +74,40 @@ static bool same_count(const union argument *a, const union argument *b, const c
         return true;
     PyErr_Format(PyExc_ValueError, "%s(): lists of %d and of %d axes", function, a->count, b->count);
     return false;
+}
+
+/* Room for so many outputs, and a NULL behind them; NULL with an exception. */
+static td_tensor **outputs_of(int64_t n) {
+    td_tensor **outputs = n < 0 ? NULL : calloc((size_t)n + 1, sizeof *outputs);
+    if (!outputs)
+        PyErr_NoMemory();
+    return outputs;
+}
+
+/* Hands the outputs over, unless the call has failed. */
+static int several(int code, td_tensor **outputs, td_tensor **out) {
+    if (code)
+        free(outputs);
+    else
+        *out = (td_tensor *)(void *)outputs;
+    return code;
+}
+
+int call_meshgrid(const union argument *in, td_tensor **out) {
+    td_tensor **outputs = outputs_of(in[0].count);
+    return outputs ? several(td_meshgrid(in[0].count, in[0].tensors, (int)in[1].i, outputs), outputs, out) : refused();
+}
+
+int call_split(const union argument *in, td_tensor **out) {
+    td_tensor **outputs = outputs_of(in[1].count);
+    return outputs ? several(td_split(in[0].tensor, in[1].count, in[1].ints, (int)in[2].i, outputs), outputs, out)
+                   : refused();
+}
+
+int call_unstack(const union argument *in, td_tensor **out) {
+    int rank = td_tensor_rank(in[0].tensor), axis = (int)in[1].i, at = axis < 0 ? axis + rank : axis;
+    td_tensor **outputs = outputs_of(at >= 0 && at < rank ? td_tensor_shape(in[0].tensor)[at] : 0);
+    return outputs ? several(td_unstack(in[0].tensor, axis, outputs), outputs, out) : refused();
 }
 
 int call_moveaxis(const union argument *in, td_tensor **out) {

@@ -6,6 +6,10 @@
 int call_full(const union argument *in, td_tensor **out);
 int call_arange(const union argument *in, td_tensor **out);
 int call_slice(const union argument *in, td_tensor **out);
+/* Of several outputs: *out is an array of them from malloc(), with a NULL behind the last one. */
+int call_meshgrid(const union argument *in, td_tensor **out);
+int call_split(const union argument *in, td_tensor **out);
+int call_unstack(const union argument *in, td_tensor **out);
 int call_moveaxis(const union argument *in, td_tensor **out);
 int call_tensordot(const union argument *in, td_tensor **out);
 int call_fftn(const union argument *in, td_tensor **out);

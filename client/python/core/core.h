@@ -135,6 +135,8 @@ void operand_finish(struct device *device, struct operand *operand);
 void scalars_destroy(struct device *device);
 /* A full tensor with a Python number as value; dtype 0: that of the number. */
 td_tensor *scalar_full(td_device *device, td_dtype dtype, int rank, const int64_t *shape, PyObject *number);
+/* Raises OverflowError if an integer dtype does not have this int. */
+int scalar_fits(td_dtype dtype, PyObject *value);
 /* bool, i64, f32 or c64; 0: the object is no number. */
 td_dtype scalar_dtype(PyObject *number);
 
@@ -201,8 +203,8 @@ union argument {
 struct function {
     const char *name;
     const struct parameter *parameters;
-    unsigned n_parameters, n_outputs;
-    /* Calls the function of libtensord: 0, or a code. */
+    unsigned n_parameters, n_outputs; /* no outputs: a list (compositions.h) */
+    /* Calls the function of libtensord: 0, or a code. It may also raise. */
     int (*call)(const union argument *in, td_tensor **out);
 };
 
@@ -256,4 +258,16 @@ PyObject *sequence_upload(struct device *device, td_dtype dtype, PyObject *seque
 /* A new array of an object that has __dlpack__(). Blocks if it is large. */
 PyObject *dlpack_upload(struct device *device, PyObject *object);
 
+/* A sequence of integers as a shape. */
+int shape_take(PyObject *object, int64_t shape[TD_RANK_MAX], int *rank);
+
 int function_init(PyObject *module);
+
+/* ---- name.c, kernel.c ---- */
+
+extern PyMethodDef name_methods[];                                 /* of Array */
+extern PyMethodDef name_device_methods[], kernel_device_methods[]; /* of Device */
+int kernel_init(PyObject *module);
+
+/* One table of several, which end with a row of zeros; `room` is for all rows and the last one. */
+void methods_join(PyMethodDef *to, unsigned room, const PyMethodDef *const *tables, unsigned n);

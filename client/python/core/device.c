@@ -382,7 +382,7 @@ static PyType_Spec stream_spec = {"tensord.Stream", sizeof(struct stream), 0, Py
 
 /* ---- the types ---- */
 
-static PyMethodDef methods[] = {
+static PyMethodDef own_methods[] = {
     {"flush", device_flush, METH_NOARGS,
      "flush()\n--\n\nSends the enqueued operations now instead of within 100 µs. Does not block."},
     {"sync", device_sync, METH_NOARGS,
@@ -396,6 +396,9 @@ static PyMethodDef methods[] = {
     {0},
 };
 
+enum { METHODS_MAX = 20 };
+static PyMethodDef all_methods[METHODS_MAX];
+
 static PyType_Slot slots[] = {
     {Py_tp_doc, "A device of a daemon. `with device:` makes it the current one, on which new arrays are made."},
     {Py_tp_dealloc, device_dealloc},
@@ -404,7 +407,7 @@ static PyType_Slot slots[] = {
     {Py_tp_str, device_str},
     {Py_tp_repr, device_repr},
     {Py_tp_getset, getters},
-    {Py_tp_methods, methods},
+    {Py_tp_methods, all_methods},
     {0},
 };
 static PyType_Spec spec = {"tensord.Device", sizeof(struct device), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, slots};
@@ -432,6 +435,8 @@ static PyObject *variable_create(const char *name) {
 }
 
 int device_init(PyObject *module) {
+    static const PyMethodDef *const tables[] = {own_methods, name_device_methods, kernel_device_methods};
+    methods_join(all_methods, METHODS_MAX, tables, sizeof tables / sizeof *tables);
     if (!device_type)
         device_type = (PyTypeObject *)PyType_FromSpec(&spec);
     if (!stream_type)

@@ -1,6 +1,7 @@
 /* Calls of the generated functions: arguments as their table says, and arrays of the results. */
 #include "client/python/core/core.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 enum { INTS_MAX = 160, FLOATS_MAX = 128 };
@@ -271,6 +272,19 @@ static PyObject *wrap_all(struct call *call, td_tensor **out) {
     return tuple;
 }
 
+/* A list of the outputs of a function that says only then how many there are. */
+static PyObject *wrap_list(struct call *call, td_tensor **outputs) {
+    PyObject *list = PyList_New(0);
+    for (td_tensor **each = outputs; *each; each++) {
+        PyObject *array = array_wrap(call->device, *each);
+        if (list && (!array || PyList_Append(list, array)))
+            Py_CLEAR(list);
+        Py_XDECREF(array);
+    }
+    free(outputs);
+    return list;
+}
+
 static PyObject *run(struct call *call) {
     td_tensor *out[OUTPUTS_MAX] = {NULL};
     int code;
@@ -282,7 +296,9 @@ static PyObject *run(struct call *call) {
     } while (code == TD_E_AGAIN && !device_wait_room(call->device));
     if (PyErr_Occurred())
         return NULL;
-    return code ? device_raise(call->device) : wrap_all(call, out);
+    if (code)
+        return device_raise(call->device);
+    return call->function->n_outputs ? wrap_all(call, out) : wrap_list(call, (td_tensor **)(void *)out[0]);
 }
 
 PyObject *function_call(const struct function *function, PyObject *const *arguments, Py_ssize_t count,

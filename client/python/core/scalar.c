@@ -109,6 +109,11 @@ static int number_take(td_dtype dtype, PyObject *value, struct number *number) {
     return 0;
 }
 
+int scalar_fits(td_dtype dtype, PyObject *value) {
+    struct number number;
+    return number_take(dtype, value, &number);
+}
+
 static td_tensor *number_full(td_device *device, int rank, const int64_t *shape, const struct number *number) {
     double parts[2];
     memcpy(parts, number->bits, sizeof parts);

@@ -11,8 +11,9 @@ struct nested {
     int64_t shape[TD_RANK_MAX];
     int rank;
     enum kind kind;
-    td_dtype dtype; /* of the memory */
-    char *at;       /* the next element */
+    td_dtype dtype;  /* of the memory, */
+    td_dtype result; /* and of the array; 0: the same */
+    char *at;        /* the next element */
 };
 
 static bool is_sequence(PyObject *object) {
@@ -112,8 +113,10 @@ static int visit_store(struct nested *nested, PyObject *number) {
     PyObject *whole = NULL;
     if (nested->dtype == TD_I64 || nested->dtype == TD_U64) {
         whole = PyNumber_Long(number);
-        if (!whole)
+        if (!whole || scalar_fits(nested->result ? nested->result : nested->dtype, whole)) {
+            Py_XDECREF(whole);
             return -1;
+        }
     }
     double real = 0, imaginary = 0;
     if (nested->dtype == TD_F32 || nested->dtype == TD_F64)
@@ -169,7 +172,7 @@ static td_dtype memory_dtype(enum kind kind, td_dtype dtype) {
 }
 
 PyObject *sequence_upload(struct device *device, td_dtype dtype, PyObject *sequence) {
-    struct nested nested = {.kind = KIND_BOOL};
+    struct nested nested = {.kind = KIND_BOOL, .result = dtype};
     if (!is_sequence(sequence))
         return (void)nested_refuse(sequence), NULL;
     if (nested_shape(&nested, sequence) || nested_walk(&nested, sequence, 0, visit_kind))

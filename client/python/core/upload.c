@@ -122,7 +122,7 @@ static td_dtype foreign_dtype(PyObject *object) {
     return dtype && !dtype_of(dtype)->format ? dtype : 0;
 }
 
-static int shape_take(PyObject *object, int64_t shape[TD_RANK_MAX], int *rank) {
+int shape_take(PyObject *object, int64_t shape[TD_RANK_MAX], int *rank) {
     Py_ssize_t n = PySequence_Size(object);
     if (n < 0)
         return -1;

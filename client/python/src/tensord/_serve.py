@@ -95,6 +95,7 @@ class Daemon:
         """Ends the daemon. Arrays on its devices cannot be used any more. Blocks until it has ended."""
         if self.connection:
             self.connection.close()
+        _kept.discard(self)
         _end(self._keeper, self.folder)
 
     def __enter__(self):
@@ -116,16 +117,20 @@ def _end(keeper, folder):
 
 
 _running = weakref.WeakSet()
+_kept = set()  # daemons of default connections, which nobody else may hold
 
 
 def serve(exe=None, *, devices="cpu:0", flags=(), timeout=30, default=True):
     """Starts a private daemon on the CPU device, which ends with this process, and connects to it.
 
     exe is the daemon's program; without it $TENSORD_EXE, or the `tensord` on the PATH. `devices` and `flags` are those of its command
-    line. Unless `default` is false, the connection becomes the default one. Blocks until the daemon is ready.
+    line. Unless `default` is false, the connection becomes the default one, and the daemon stays until the process ends or close() is
+    called; else it also ends when the result is forgotten. Blocks until the daemon is ready.
     """
     daemon = Daemon(exe, devices, flags, timeout, default)
     _running.add(daemon)
+    if default:
+        _kept.add(daemon)
     return daemon
 
 

@@ -1,0 +1,153 @@
+"""Waiting: the GIL is free, Ctrl-C ends it, asyncio goes on, and a full send queue is waited for."""
+import asyncio
+import os
+import signal
+import threading
+import unittest
+
+import tensord as td
+from tensord import _core as core
+
+
+def setUpModule():
+    global daemon
+    daemon = td.serve()
+
+
+def tearDownModule():
+    daemon.close()
+
+
+def workers():
+    """The processes of the daemon."""
+    found = []
+    for process in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{process}/environ", "rb") as file:
+                if f"TENSORD_SERVE_FOLDER={daemon.folder}\0".encode() in file.read():
+                    with open(f"/proc/{process}/comm", encoding="ascii") as name:
+                        if name.read().startswith("tensord"):
+                            found.append(int(process))
+        except OSError:
+            pass
+    return found
+
+
+class Stopped:
+    """The daemon does nothing meanwhile, so a wait cannot end by itself."""
+
+    def __enter__(self):
+        self.processes = workers()
+        assert len(self.processes) >= 2, "the daemon is a front and a worker"
+        for each in self.processes:
+            os.kill(each, signal.SIGSTOP)
+
+    def __exit__(self, *unused):
+        for each in self.processes:
+            os.kill(each, signal.SIGCONT)
+
+
+class ControlC(unittest.TestCase):
+    """SIGINT comes from a thread, which can only run while the wait has given up the GIL."""
+
+    def interrupted(self, wait):
+        begun = threading.Event()
+
+        def interrupt():
+            begun.wait()
+            os.kill(os.getpid(), signal.SIGINT)
+
+        thread = threading.Thread(target=interrupt)
+        thread.start()
+        with self.assertRaises(KeyboardInterrupt):
+            begun.set()
+            wait()
+            thread.join()  # the signal may come as late as here only if the wait has ended by itself
+            self.fail("the wait has ended by itself")
+        thread.join()
+
+    def test_ends_waits(self):
+        x = core.full((300, 300), 2.0)
+        x.wait()
+        memory = bytearray(x.nbytes)
+        with Stopped():
+            for wait in (x.tolist, x.wait, x.device.sync, lambda: float(core.sum(x)), lambda: memoryview(x), lambda: x.fetch_into(memory),
+                         lambda: x.__dlpack__()):
+                self.interrupted(wait)
+            with self.assertRaises(BufferError):
+                memory.append(1)  # the interrupted fetch will still write there
+        self.assertEqual(core.sum(x).item(), 180000.0)
+        self.assertEqual(x.tolist()[0][:2], [2.0, 2.0])
+        x.wait()
+        memory.append(1)  # its fetch has ended, and a later wait has given the memory back
+
+    def test_ends_the_wait_for_room(self):
+        x = core.full((4,), 2.0)
+        x.wait()
+
+        def flood():
+            while True:
+                x + x
+
+        with Stopped():
+            self.interrupted(flood)
+        self.assertEqual((x + x).tolist(), [4.0] * 4)
+
+
+class Room(unittest.TestCase):
+    def test_is_waited_for(self):
+        x = y = core.full((4,), 0)
+        for _ in range(400000):  # more than the send queue holds
+            y = y + 1
+        self.assertEqual(y.tolist(), [400000] * 4)
+
+
+class Asyncio(unittest.TestCase):
+    def test_other_tasks_run_meanwhile(self):
+        async def both():
+            x = core.full((8,), 3.0)
+            with Stopped():
+                waiting = asyncio.ensure_future(self.value(x))
+                for _ in range(5):
+                    await asyncio.sleep(0)
+                self.assertFalse(waiting.done())
+            return await asyncio.gather(waiting, self.value(x + 1))
+
+        self.assertEqual(asyncio.run(both()), [[3.0] * 8, [4.0] * 8])
+
+    @staticmethod
+    async def value(x):
+        return (await x).tolist()
+
+    def test_failures_are_raised(self):
+        async def fail():
+            await core.take(core.asarray([1]), core.asarray([5]), 0)
+
+        with self.assertRaises(td.OutOfRangeError):
+            asyncio.run(fail())
+
+    def test_a_task_can_be_cancelled(self):
+        async def cancel():
+            x = core.full((8,), 3.0)
+            with Stopped():
+                waiting = asyncio.ensure_future(self.value(x))
+                await asyncio.sleep(0)
+                waiting.cancel()
+                with self.assertRaises(asyncio.CancelledError):
+                    await waiting
+            return x.tolist()
+
+        self.assertEqual(asyncio.run(cancel()), [3.0] * 8)
+
+    def test_test_does_not_wait(self):
+        x = core.full((8,), 3.0)
+        with Stopped():
+            x = x + 1
+            self.assertFalse(x.test())
+        x.wait()
+        while not x.test():
+            x.wait()
+
+
+if __name__ == "__main__":
+    unittest.main()
