@@ -1,6 +1,102 @@
-"""Arrays on the devices of tensord daemons."""
+"""tensord: arrays that live in a daemon which owns the accelerators of a host.
+
+    import tensord as td
+
+    x = td.asarray([[1.0, 2.0], [3.0, 4.0]])
+    y = (x @ x.T).sum(axis=0)       # enqueued: nothing has waited so far
+    print(y)                        # waits for the value
+
+The namespace is that of the Python array API standard, version 2024.12. Every operation returns at once; what needs a value waits for
+it: print, float(x), x.numpy(), x.tolist(), bool(x), x[mask], td.unique_values() and others, whose documentation says "Blocks".
+Operations beyond the standard (td.relu, td.conv2d, td.softmax, …) have PyTorch's meaning.
+"""
+
 from . import _core
-from ._core import *  # noqa: F403
-from ._core import __version__  # noqa: F401
-from ._safetensors import load_file, save_file  # noqa: F401
-from ._serve import Daemon, serve  # noqa: F401
+from ._core import *  # noqa: F401,F403 - every operation, under its own name
+
+# Operations that the array has as an index or a method, or the standard under another name; and fft, which is a module here.
+for _name in ("slice", "permute", "transpose", "cast", "copy_to", "copy", "fft"):
+    globals().pop(_name, None)
+del _name
+
+from .array import attach as _attach
+from .creation import (
+    arange,
+    asarray,
+    astype,
+    empty,
+    empty_like,
+    eye,
+    from_dlpack,
+    full,
+    full_like,
+    linspace,
+    meshgrid,
+    ones,
+    ones_like,
+    tril,
+    triu,
+    zeros,
+    zeros_like,
+)
+from .dtypes import (
+    bfloat16,
+    boolean as bool,
+    can_cast,
+    complex64,
+    complex128,
+    finfo,
+    float8_e4m3fn,
+    float8_e5m2,
+    float16,
+    float32,
+    float64,
+    iinfo,
+    int8,
+    int16,
+    int32,
+    int64,
+    isdtype,
+    result_type,
+    uint8,
+    uint16,
+    uint32,
+    uint64,
+)
+from .elementwise import clip, conj, imag, real
+from .indexing import take, take_along_axis
+from .inspection import __array_namespace_info__
+from .linear_algebra import einsum, matmul, matrix_transpose, tensordot, vecdot
+from .manipulation import (
+    broadcast_arrays,
+    broadcast_shapes,
+    broadcast_to,
+    concat,
+    expand_dims,
+    flip,
+    moveaxis,
+    permute_dims,
+    repeat,
+    reshape,
+    roll,
+    squeeze,
+    stack,
+    tile,
+    unstack,
+)
+from .searching import argmax, argmin, count_nonzero, nonzero, searchsorted, where
+from .sets import unique_all, unique_counts, unique_inverse, unique_values
+from .sorting import argsort, sort, topk
+from .statistical import cumulative_prod, cumulative_sum, max, mean, min, prod, std, sum, var
+from .utility import all, any, diff
+from . import fft, linalg, random
+
+_attach()
+
+e = 2.718281828459045
+inf = float("inf")
+nan = float("nan")
+newaxis = None
+pi = 3.141592653589793
+
+__array_api_version__ = "2024.12"

@@ -1,0 +1,79 @@
+"""How long does it take? Vector add and matrix × vector, beside NumPy.
+
+Operations are enqueued and return at once, so the time of the call is not the time of the work: a clock must stop after wait().
+For each size the example shows the time of the call alone, and the time until the result is there, which is what compares with NumPy.
+
+Run: python timing.py [--repeat N]
+"""
+
+import argparse
+import time
+
+import tensord as td
+from start import connect
+
+try:
+    import numpy as np
+except ImportError:
+    np = None
+
+
+def fastest(run, repeat):
+    """The shortest of several times in seconds; the first run, which warms caches and pools, does not count."""
+    run()
+    times = []
+    for _ in range(repeat):
+        start = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def microseconds(seconds):
+    return f"{seconds * 1e6:12.1f}" if seconds is not None else f"{'-':>12}"
+
+
+def row(name, ours, theirs, repeat):
+    """Prints a line: the call, the call and the wait, and NumPy. 100 calls are timed together, since a clock costs time, too."""
+
+    def calls():
+        for _ in range(100):
+            result = ours()
+        return result
+
+    def calls_and_wait():
+        calls().wait()
+
+    enqueue = fastest(calls, repeat) / 100
+    td.device().sync()
+    done = fastest(calls_and_wait, repeat) / 100
+    one = fastest(lambda: ours().wait(), repeat)
+    numpy = fastest(theirs, repeat) if np else None
+    print(f"{name:28} {microseconds(enqueue)} {microseconds(done)} {microseconds(one)} {microseconds(numpy)}")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--largest", type=int, default=1 << 20, help="elements of the largest vector")
+    options = parser.parse_args()
+    connect()
+    print(f"on {td.device().name}; times in microseconds, the best of {options.repeat}")
+    print(f"{'':28} {'call alone':>12} {'each of 100':>12} {'one + wait':>12} {'NumPy':>12}")
+    rng = td.random.Generator(1)
+    size = 1 << 10
+    while size <= options.largest:
+        a, b = rng.normal(size=size), rng.normal(size=size)
+        x, y = (a.numpy(), b.numpy()) if np else (None, None)
+        row(f"vector add, {size}", lambda: a + b, lambda: x + y, options.repeat)
+        size *= 32
+    side = 1 << 7
+    while side * side <= options.largest:
+        a, b = rng.normal(size=(side, side)), rng.normal(size=side)
+        x, y = (a.numpy(), b.numpy()) if np else (None, None)
+        row(f"matrix × vector, {side} × {side}", lambda: a @ b, lambda: x @ y, options.repeat)
+        side *= 4
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,249 @@
+"""The extension `linalg` of the array API standard: decompositions, systems of linear equations, norms, products.
+
+The last two axes are matrices, the axes before them batches. A matrix that cannot be factored poisons its results: looking at them
+raises SingularError, which is a ValueError.
+"""
+
+from collections import namedtuple
+
+from . import _core
+from . import dtypes as _dtypes
+from .linear_algebra import einsum, matmul, tensordot, vecdot  # noqa: F401
+from .manipulation import axes_of
+
+Array = _core.Array
+matrix_transpose = _core.transpose
+
+EigenResult = namedtuple("EigenResult", "eigenvalues eigenvectors")
+QRResult = namedtuple("QRResult", "Q R")
+SlogdetResult = namedtuple("SlogdetResult", "sign logabsdet")
+SVDResult = namedtuple("SVDResult", "U S Vh")
+
+_infinity = float("inf")
+
+
+# ---- complex matrices, by real ones ----
+#
+# A complex number a + bi is the real matrix [[a, -b], [b, a]], so a complex matrix (m, n) is a real one (2m, 2n). Products, inverses
+# and Cholesky factors of such matrices have the same form, and their eigenvalues and singular values are those of the complex
+# matrix, each one twice.
+
+
+def _real_form(x):
+    """(…, m, n) complex to (…, 2m, 2n) real, with a 2 by 2 block for each element."""
+    real, imag = _core.real(x), _core.imag(x)
+    blocks = _core.stack([_core.stack([real, _core.negative(imag)], -1), _core.stack([imag, real], -1)], -2)  # (…, m, n, 2, 2)
+    rank = blocks.ndim
+    order = tuple(range(rank - 4)) + (rank - 4, rank - 2, rank - 3, rank - 1)
+    return _core.reshape(_core.permute(blocks, order), x.shape[:-2] + (2 * x.shape[-2], 2 * x.shape[-1]))
+
+
+def _complex_form(x, dtype):
+    """The reverse of _real_form()."""
+    every = (None, None, 1)
+    lead = (every,) * (x.ndim - 2)
+    real = _core.slice(x, lead + ((0, None, 2), (0, None, 2)))
+    imag = _core.slice(x, lead + ((1, None, 2), (0, None, 2)))
+    return _core.add(_core.cast(real, dtype), _core.multiply(_core.cast(imag, dtype), 1j))
+
+
+def _every_second(x):
+    return _core.slice(x, ((None, None, 1),) * (x.ndim - 1) + ((0, None, 2),))
+
+
+# ---- decompositions ----
+
+
+def cholesky(x, /, *, upper=False):
+    """The lower triangular L with x = L · Lᴴ of a Hermitian positive definite matrix, or with upper=True the upper triangular U with
+    x = Uᴴ · U. Only that triangle is read, of complex matrices the lower one."""
+    if _dtypes.is_complex(x.dtype):
+        factor = _complex_form(_core.cholesky(_real_form(x), False), x.dtype)
+        return _core.conj(_core.transpose(factor)) if upper else factor
+    return _core.cholesky(x, upper)
+
+
+def qr(x, /, *, mode="reduced"):
+    """(Q, R) with x = Q · R: Q (…, m, k) with orthonormal columns, and R (…, k, n) upper triangular; k is min(m, n), or m if the mode is
+    "complete"."""
+    if mode not in ("reduced", "complete"):
+        raise ValueError(f'mode is "reduced" or "complete", not {mode!r}')
+    return QRResult(*_core.qr(x, mode))
+
+
+def lu(x, /):
+    """(P, L, U) with x = P · L · U: Gaussian elimination with partial pivoting. As torch.linalg.lu."""
+    return tuple(_core.lu(x))
+
+
+def eigh(x, /):
+    """Eigenvalues in ascending order, and eigenvectors in the columns of a matrix, of symmetric matrices, whose lower triangle is read."""
+    return EigenResult(*_core.eigh(x))
+
+
+def eigvalsh(x, /):
+    """The eigenvalues of symmetric (complex: Hermitian) matrices in ascending order."""
+    if _dtypes.is_complex(x.dtype):
+        return _every_second(_core.eigvalsh(_real_form(x)))
+    return _core.eigvalsh(x)
+
+
+def svd(x, /, *, full_matrices=True):
+    """(U, S, Vh) with x = U · diag(S) · Vh: singular values S in descending order, orthonormal columns of U and rows of Vh; with
+    full_matrices=True U and Vh are square."""
+    return SVDResult(*_core.svd(x, full_matrices))
+
+
+def svdvals(x, /):
+    """The singular values in descending order."""
+    if _dtypes.is_complex(x.dtype):
+        return _every_second(_core.svdvals(_real_form(x)))
+    return _core.svdvals(x)
+
+
+# ---- equations ----
+
+
+def solve(x1, x2, /):
+    """x with x1 · x = x2, for square matrices x1 (…, n, n); x2 is one vector (n), or matrices (…, n, k). Batches broadcast."""
+    dtype = _dtypes.promote(x1.dtype, x2.dtype)
+    if _dtypes.is_complex(dtype):
+        x1, x2 = _core.cast(x1, dtype), _core.cast(x2, dtype)
+        right = _core.expand_dims(x2, -1) if x2.ndim == 1 else x2
+        x = _complex_form(_core.solve(_real_form(x1), _real_form(right)), dtype)
+        return _core.squeeze(x, (x.ndim - 1,)) if x2.ndim == 1 else x
+    return _core.solve(x1, x2)
+
+
+def triangular_solve(x1, x2, /, *, upper=False, unit_diagonal=False):
+    """x with x1 · x = x2 for triangular x1, whose other triangle is not read. As torch.linalg.solve_triangular."""
+    return _core.triangular_solve(x1, x2, upper, unit_diagonal)
+
+
+def lstsq(x1, x2, /):
+    """The x of least norm among those that minimise the norm of x1 · x - x2, for x1 (…, m, n) of full rank."""
+    return _core.lstsq(x1, x2)
+
+
+def inv(x, /):
+    """The inverse of square matrices."""
+    if _dtypes.is_complex(x.dtype):
+        return _complex_form(_core.inv(_real_form(x)), x.dtype)
+    return _core.inv(x)
+
+
+def pinv(x, /, *, rtol=None):
+    """The pseudoinverse by singular values; those not above rtol times the greatest one count as 0. rtol None: max(m, n) times the
+    dtype's epsilon. An array of tolerances, one for each matrix, is possible, too."""
+    if isinstance(rtol, Array):
+        u, s, vh = svd(x, full_matrices=False)
+        return _pinv(u, s, vh, rtol)
+    return _core.pinv(x, -1.0 if rtol is None else float(rtol))
+
+
+def _pinv(u, s, vh, rtol):
+    greatest = _core.max(s, (-1,), True)
+    keep = _core.greater(s, _core.multiply(_core.expand_dims(rtol, -1), greatest))
+    inverse = _core.where(keep, _core.divide(1.0, s), _core.full((), 0.0, s.dtype, s.device))
+    scaled = _core.multiply(_core.transpose(vh), _core.expand_dims(inverse, -2))
+    return _core.matmul(scaled, _core.transpose(u))
+
+
+def det(x, /):
+    """The determinant of square matrices."""
+    return _core.det(x)
+
+
+def slogdet(x, /):
+    """(sign, logabsdet): the sign of the determinant, and the natural logarithm of its magnitude; 0 and -inf for a singular matrix."""
+    return SlogdetResult(*_core.slogdet(x))
+
+
+def matrix_rank(x, /, *, rtol=None):
+    """How many singular values of each matrix are above rtol times its greatest one, as int64. rtol None: max(m, n) times the dtype's
+    epsilon. An array of tolerances, one for each matrix, is possible, too."""
+    if not isinstance(rtol, Array) and not _dtypes.is_complex(x.dtype):
+        return _core.matrix_rank(x, -1.0 if rtol is None else float(rtol))
+    s = svdvals(x)
+    if rtol is None:
+        rtol = max(x.shape[-2:]) * _dtypes.finfo(s.dtype).eps
+    if not s.shape[-1]:
+        return _core.full(s.shape[:-1], 0, _dtypes.int64, x.device)
+    limit = _core.multiply(_core.max(s, (-1,), True), _core.expand_dims(rtol, -1) if isinstance(rtol, Array) else rtol)
+    return _core.count_nonzero(_core.greater(s, limit), (-1,), False)
+
+
+def matrix_power(x, n, /):
+    """Square matrices to an integral power, by repeated squaring; a negative one is that of the inverse."""
+    n = n.__index__()
+    if n < 0:
+        x, n = inv(x), -n
+    return _core.matrix_power(x, n)
+
+
+# ---- norms ----
+
+_NORMS = {"fro": "fro", "nuc": "nuc", 1: "1", -1: "-1", 2: "2", -2: "-2", _infinity: "inf", -_infinity: "-inf"}
+
+
+def matrix_norm(x, /, *, keepdims=False, ord="fro"):
+    """A norm of each matrix: "fro" the root of the sum of squares, "nuc" the sum of the singular values, 1 and inf the greatest sum of
+    magnitudes of a column and of a row, 2 the greatest singular value; -1, -inf and -2 the least ones."""
+    if ord is None:
+        ord = "fro"
+    if ord not in _NORMS:
+        raise ValueError(f"ord is one of {', '.join(repr(one) for one in _NORMS)}, not {ord!r}")
+    if not _dtypes.is_complex(x.dtype):
+        return _core.matrix_norm(x, _NORMS[ord], keepdims)
+    if ord not in ("nuc", 2, -2):
+        return _core.matrix_norm(_core.abs(x), _NORMS[ord], keepdims)
+    operation = {"nuc": _core.sum, 2: _core.max, -2: _core.min}[ord]
+    result = operation(svdvals(x), (-1,), keepdims)
+    return _core.expand_dims(result, -1) if keepdims else result
+
+
+def vector_norm(x, /, *, axis=None, keepdims=False, ord=2):
+    """sum(|x|^ord)^(1/ord) over an axis, a tuple of axes, or all elements as one vector: 2 is Euclid's norm, inf the greatest magnitude,
+    -inf the least one, 0 the number of elements that are not 0."""
+    if _dtypes.is_complex(x.dtype):
+        x = _core.abs(x)
+    axes = axes_of(axis, x.ndim)
+    if not axes and axis is not None:
+        return _core.abs(x) if ord else _core.cast(_core.not_equal(x, 0), x.dtype)
+    return _core.vector_norm(x, axes, float(ord), keepdims)
+
+
+# ---- products and parts ----
+
+
+def outer(x1, x2, /):
+    """x1's elements times x2's: (m) by (n) is (m, n). ValueError for other ranks."""
+    if x1.ndim != 1 or x2.ndim != 1:
+        raise ValueError(f"outer() takes two vectors, not ranks {x1.ndim} and {x2.ndim}")
+    return _core.outer(x1, x2)
+
+
+def cross(x1, x2, /, *, axis=-1):
+    """The cross product along an axis with three elements in both; the other axes broadcast."""
+    if axis >= 0:
+        if x1.ndim != x2.ndim:
+            raise ValueError("an axis of arrays with different ranks is counted from the end")
+        axis -= x1.ndim
+    return _core.cross(x1, x2, axis)
+
+
+def kron(x1, x2, /):
+    """Kronecker's product: each element of x1 replaced by that element times x2."""
+    return _core.kron(x1, x2)
+
+
+def diagonal(x, /, *, offset=0):
+    """The diagonal of each matrix, as a last axis; `offset` above 0 is above the main diagonal. A view."""
+    return _core.diagonal(x, offset)
+
+
+def trace(x, /, *, offset=0, dtype=None):
+    """The sum of this diagonal of each matrix. dtype as for sum()."""
+    from .statistical import sum
+
+    return sum(_core.diagonal(x, offset), axis=-1, dtype=dtype)

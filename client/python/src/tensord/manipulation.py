@@ -1,0 +1,193 @@
+"""Shapes and joins: the same elements elsewhere. Most results are views, which cost nothing on the device."""
+
+from . import _core
+from . import dtypes as _dtypes
+
+Array = _core.Array
+
+
+def share(x):
+    """Another array object with the same elements: later assignments to one do not show in the other. A view, which costs nothing."""
+    return _core.reshape(x, x.shape)
+
+
+def axis_of(axis, rank):
+    """An axis counted from 0; IndexError outside -rank … rank - 1."""
+    axis = axis.__index__()
+    if not -rank <= axis < rank:
+        raise IndexError(f"axis {axis} of an array of rank {rank}: it is between {-rank} and {rank - 1}")
+    return axis + rank if axis < 0 else axis
+
+
+def axes_of(axes, rank):
+    """A tuple of axes counted from 0, from one axis, several of them, or None for all. ValueError if one comes twice."""
+    if axes is None:
+        return tuple(range(rank))
+    if isinstance(axes, (tuple, list)):
+        result = tuple(axis_of(axis, rank) for axis in axes)
+        if len(set(result)) != len(result):
+            raise ValueError(f"an axis comes twice in {tuple(axes)}")
+        return result
+    return (axis_of(axes, rank),)
+
+
+def broadcast_shapes(*shapes):
+    """The shape that these shapes broadcast to. ValueError if they do not."""
+    rank = max((len(shape) for shape in shapes), default=0)
+    result = []
+    for place in range(-rank, 0):
+        extents = {shape[place] for shape in shapes if len(shape) >= -place and shape[place] != 1}
+        if len(extents) > 1:
+            raise ValueError(f"shapes {', '.join(str(tuple(shape)) for shape in shapes)} do not broadcast")
+        result.append(extents.pop() if extents else 1)
+    return tuple(result)
+
+
+def broadcast_to(x, /, shape):
+    """x with axes of extent 1, and new leading axes, repeated to fill `shape`. A view."""
+    return _core.broadcast_to(x, tuple(shape))
+
+
+def broadcast_arrays(*arrays):
+    """The arrays, all broadcast to their common shape. A list of views."""
+    shape = broadcast_shapes(*(x.shape for x in arrays))
+    return [x if x.shape == shape else _core.broadcast_to(x, shape) for x in arrays]
+
+
+def _same_dtype(arrays):
+    arrays = list(arrays)
+    if not arrays:
+        raise ValueError("at least one array is needed")
+    dtype = _dtypes.result_type(*arrays)
+    return [x if x.dtype is dtype else _core.cast(x, dtype) for x in arrays]
+
+
+def concat(arrays, /, *, axis=0):
+    """Arrays one after another along an axis; their other extents are equal, and their dtypes promote. axis=None: all elements of
+    each, in row-major order."""
+    arrays = _same_dtype(arrays)
+    if axis is None:
+        arrays, axis = [_core.reshape(x, (-1,)) if x.size else _core.reshape(x, (0,)) for x in arrays], 0
+    return _core.concat(arrays, axis)
+
+
+def stack(arrays, /, *, axis=0):
+    """Arrays of equal shapes along a new axis at this place of the result; their dtypes promote."""
+    return _core.stack(_same_dtype(arrays), axis)
+
+
+def unstack(x, /, *, axis=0):
+    """A tuple of the slices of x along an axis, without that axis. Views."""
+    return tuple(_core.unstack(x, axis_of(axis, x.ndim)))
+
+
+def expand_dims(x, /, axis=0):
+    """x with a new axis of extent 1 at place `axis` of the result. A view. IndexError for a place that the result does not have."""
+    axis_of(axis, x.ndim + 1)
+    return _core.expand_dims(x, axis)
+
+
+def squeeze(x, /, axis):
+    """x without this axis, or these axes, whose extents must be 1. A view. ValueError for another extent."""
+    return _core.squeeze(x, axes_of(axis, x.ndim))
+
+
+def reshape(x, /, shape, *, copy=None):
+    """The same elements in row-major order in another shape, of which one extent may be -1: it is computed from the others.
+
+    copy=True: the result never changes with x. copy=False is refused: a later assignment to x never shows in the result.
+    """
+    if copy is False:
+        raise ValueError("copy=False: no array shares later changes by assignment with another one")
+    try:
+        shape = (shape.__index__(),)
+    except AttributeError:
+        shape = tuple(extent.__index__() for extent in shape)
+    return _core.reshape(x, shape)
+
+
+def permute_dims(x, /, axes):
+    """Axis i of the result is axis axes[i] of x. A view. ValueError unless `axes` names each axis once."""
+    axes = axes_of(tuple(axes), x.ndim)
+    if len(axes) != x.ndim:
+        raise ValueError(f"permute_dims() needs each of {x.ndim} axes once, not {axes}")
+    return _core.permute(x, axes)
+
+
+def moveaxis(x, source, destination, /):
+    """x with axis source[i] at place destination[i], and the other axes in their order. A view."""
+    source, destination = axes_of(source, x.ndim), axes_of(destination, x.ndim)
+    if len(source) != len(destination):
+        raise ValueError("moveaxis() needs as many destinations as sources")
+    return _core.moveaxis(x, source, destination)
+
+
+def matrix_transpose(x, /):
+    """(…, m, n) to (…, n, m). A view. ValueError below rank 2."""
+    return _core.transpose(x)
+
+
+def flip(x, /, *, axis=None):
+    """x in reverse order along an axis, several axes, or all of them (None). A view."""
+    axes = axes_of(axis, x.ndim)
+    return _core.flip(x, axes) if axes else share(x)
+
+
+def roll(x, /, shift, *, axis=None):
+    """x's elements moved by `shift` places along an axis; what goes beyond the end comes in at the beginning. Tuples of shifts and
+    axes: one after another. axis=None: of all elements in row-major order, in x's shape again."""
+    if axis is None:
+        shifts = shift if isinstance(shift, tuple) else (shift,)
+        return _core.reshape(_core.roll(_core.reshape(x, (x.size,)), sum(shifts), 0), x.shape)
+    axes = axis if isinstance(axis, (tuple, list)) else (axis,)
+    shifts = shift if isinstance(shift, (tuple, list)) else (shift,) * len(axes)
+    if len(shifts) != len(axes):
+        raise ValueError(f"roll() needs a shift for each axis: {len(shifts)} shifts, {len(axes)} axes")
+    for one, place in zip(shifts, axes):
+        x = _core.roll(x, one, axis_of(place, x.ndim))
+    return x
+
+
+def repeat(x, repeats, /, *, axis=None):
+    """Each element of x along an axis, repeated; axis=None: of all elements in row-major order.
+
+    `repeats` is a number, or an integer array of rank 1 with one for each element. Of an array, the call blocks until the array's sum
+    is known, which the result's shape depends on. ValueError for a negative number.
+    """
+    if axis is None:
+        x, axis = _core.reshape(x, (x.size,)), 0
+    axis = axis_of(axis, x.ndim)
+    if not isinstance(repeats, Array):
+        if isinstance(repeats, (list, tuple)):
+            repeats = _core.asarray(list(repeats), _dtypes.int64, x.device)
+        else:
+            repeats = repeats.__index__()
+    if isinstance(repeats, Array) and repeats.size == 1:
+        repeats = int(_core.reshape(repeats, ()))
+    if not isinstance(repeats, Array):
+        if repeats < 0:
+            raise ValueError(f"repeat() repeats 0 times or more, not {repeats}")
+        return _core.repeat(x, repeats, axis)
+    return _repeat_each(x, repeats, axis)
+
+
+def _repeat_each(x, repeats, axis):
+    if repeats.shape != (x.shape[axis],):
+        raise ValueError(f"repeat() needs {x.shape[axis]} numbers of repetitions, one for each element, not the shape {repeats.shape}")
+    if x.shape[axis] == 0:
+        return share(x)
+    ends = _core.cumulative_sum(_core.cast(repeats, _dtypes.int64), 0)
+    total = int(ends[-1])
+    places = _core.arange(0, total, 1, _dtypes.int64, x.device)
+    return _core.take(x, _core.searchsorted(ends, places, True), axis)
+
+
+def tile(x, repetitions, /):
+    """x as a whole, repeated repetitions[i] times along axis i; the shorter one of shape and list gets ones in front."""
+    try:
+        repetitions = (repetitions.__index__(),)
+    except AttributeError:
+        repetitions = tuple(number.__index__() for number in repetitions)
+    if not repetitions:
+        return share(x)
+    return _core.tile(x, repetitions)

@@ -1,0 +1,181 @@
+"""Random numbers, made on the device.
+
+    rng = td.random.Generator(42)
+    x = rng.normal(size=(256, 256))
+
+A generator has a seed, and counts its draws: the same seed and the same sequence of calls give the same numbers on every device, up
+to the rounding of a logarithm and a cosine in normal() and exponential(). Nothing here waits for the device. The functions of this
+module, td.random.uniform() and others, use one generator of the process, which seed() sets.
+"""
+
+from . import _core
+from . import dtypes as _dtypes
+
+Array = _core.Array
+
+_MASK = (1 << 64) - 1
+
+
+def _mix(state):
+    """A well-mixed 64-bit number from a state: the finaliser of SplitMix64 (Steele, Lea, Flood, 2014)."""
+    state = (state ^ (state >> 30)) * 0xBF58476D1CE4E5B9 & _MASK
+    state = (state ^ (state >> 27)) * 0x94D049BB133111EB & _MASK
+    return state ^ (state >> 31)
+
+
+def _shape(size):
+    if size is None:
+        return ()
+    try:
+        return (size.__index__(),)
+    except AttributeError:
+        return tuple(extent.__index__() for extent in size)
+
+
+class Generator:
+    """A source of random numbers. `seed` is an integer, of which 64 bits count, or None: then the system chooses it."""
+
+    __slots__ = ("seed", "draws")
+
+    def __init__(self, seed=None):
+        if seed is None:
+            import os
+
+            seed = int.from_bytes(os.urandom(8), "little")
+        self.seed, self.draws = seed.__index__() & _MASK, 0
+
+    def __repr__(self):
+        return f"tensord.random.Generator(seed={self.seed}, draws={self.draws})"
+
+    def __getstate__(self):
+        return self.seed, self.draws
+
+    def __setstate__(self, state):
+        self.seed, self.draws = state
+
+    def _next(self):
+        """The seed of the next draw. Operations have 64-bit seeds, whose numbers have nothing to do with those of other seeds."""
+        self.draws += 1
+        return _mix((self.seed + self.draws * 0x9E3779B97F4A7C15) & _MASK)
+
+    def spawn(self, count):
+        """A list of new generators, whose numbers have nothing to do with those of this one."""
+        return [Generator(self._next()) for _ in range(count)]
+
+    def uniform(self, low=0.0, high=1.0, size=None, *, dtype=None, device=None):
+        """Numbers in [low, high)."""
+        return _core.uniform(
+            dtype=dtype or _dtypes.float32, shape=_shape(size), seed=self._next(), low=low, high=high, device=_core.device(device)
+        )
+
+    def random(self, size=None, *, dtype=None, device=None):
+        """Numbers in [0, 1)."""
+        return self.uniform(0.0, 1.0, size, dtype=dtype, device=device)
+
+    def normal(self, loc=0.0, scale=1.0, size=None, *, dtype=None, device=None):
+        """Normally distributed numbers with the mean `loc` and the standard deviation `scale`."""
+        return _core.normal(
+            dtype=dtype or _dtypes.float32, shape=_shape(size), seed=self._next(), mean=loc, deviation=scale, device=_core.device(device)
+        )
+
+    def exponential(self, scale=1.0, size=None, *, dtype=None, device=None):
+        """Exponentially distributed numbers with the mean `scale`."""
+        return _core.exponential(
+            dtype=dtype or _dtypes.float32, shape=_shape(size), seed=self._next(), scale=scale, device=_core.device(device)
+        )
+
+    def integers(self, low, high=None, size=None, *, dtype=None, endpoint=False, device=None):
+        """Integers from low up to, but without, high (with endpoint=True including high); with one bound from 0 up to it. int64 by
+        default."""
+        if high is None:
+            low, high = 0, low
+        return _core.randint(
+            dtype=dtype or _dtypes.int64,
+            shape=_shape(size),
+            seed=self._next(),
+            low=low,
+            high=high + bool(endpoint),
+            device=_core.device(device),
+        )
+
+    def bernoulli(self, probability=0.5, size=None, *, dtype=None, device=None):
+        """True with this probability. `probability` may be a floating array: then the result has its shape and, by default, bool."""
+        if isinstance(probability, Array):
+            return _core.cast(_core.bernoulli_like(probability, seed=self._next()), dtype or _dtypes.boolean)
+        return _core.bernoulli(
+            dtype=dtype or _dtypes.boolean,
+            shape=_shape(size),
+            seed=self._next(),
+            probability=probability,
+            device=_core.device(device),
+        )
+
+    def permutation(self, x, *, axis=0, dtype=None, device=None):
+        """The numbers 0 … x - 1 in random order, int64 by default; or of an array its slices along an axis in random order."""
+        if isinstance(x, Array):
+            order = _core.permutation(dtype=_dtypes.int64, n=x.shape[axis], seed=self._next(), device=x.device)
+            return _core.take(x, order, axis)
+        return _core.permutation(dtype=dtype or _dtypes.int64, n=x, seed=self._next(), device=_core.device(device))
+
+    def choice(self, x, size=None, *, replace=True, p=None, axis=0, device=None):
+        """Elements of an array (slices along an axis), or of the numbers 0 … x - 1, by chance; `p` has a weight for each. Without
+        replacement none comes twice: ValueError if there are too few."""
+        shape = _shape(size)
+        count = 1
+        for extent in shape:
+            count *= extent
+        n = x.shape[axis] if isinstance(x, Array) else x.__index__()
+        device = x.device if isinstance(x, Array) else _core.device(device)
+        if not replace and count > n:
+            raise ValueError(f"choice() cannot draw {count} of {n} without replacement")
+        if p is not None:
+            if p.shape != (n,):
+                raise ValueError(f"choice() needs {n} weights, not the shape {p.shape}")
+            chosen = self.multinomial(p, count, replacement=replace)
+        elif replace:
+            chosen = self.integers(0, n, (count,), device=device)
+        else:
+            chosen = _core.slice(self.permutation(n, device=device), ((0, count, 1),))
+        if isinstance(x, Array):
+            taken = _core.take(x, chosen, axis)
+            return _core.reshape(taken, taken.shape[:axis] + shape + taken.shape[axis + 1 :])
+        return _core.reshape(chosen, shape)
+
+    def multinomial(self, weights, samples, *, replacement=True):
+        """Positions on the last axis of the weights, drawn with probabilities in proportion to them, `samples` for each row. int64."""
+        return _core.multinomial(weights, samples=samples, replacement=replacement, seed=self._next())
+
+    def dropout(self, x, probability):
+        """x / (1 - probability), but 0 with this probability."""
+        return _core.dropout(x, probability=probability, seed=self._next())
+
+
+_default = Generator()
+
+
+def seed(seed=None):
+    """Sets the generator that the functions of this module use; None: the system chooses the seed."""
+    global _default
+    _default = Generator(seed)
+
+
+def default_rng(seed=None):
+    """A new generator, as numpy.random.default_rng()."""
+    return Generator(seed)
+
+
+def _function(name):
+    method = getattr(Generator, name)
+
+    def function(*args, **kwargs):
+        return getattr(_default, name)(*args, **kwargs)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = method.__doc__
+    function.__wrapped__ = method.__get__(_default)  # for inspect.signature() and help()
+    return function
+
+
+uniform, random, normal, exponential = map(_function, ("uniform", "random", "normal", "exponential"))
+integers, bernoulli, permutation = map(_function, ("integers", "bernoulli", "permutation"))
+choice, multinomial, dropout = map(_function, ("choice", "multinomial", "dropout"))

@@ -1,0 +1,19 @@
+"""Elements in order. NaN counts as the greatest number; of equal elements the one with the lower place comes first."""
+
+from . import _core
+from .manipulation import axis_of
+
+
+def sort(x, /, *, axis=-1, descending=False, stable=True):
+    """x's elements along an axis in ascending or descending order. Always stable. TypeError for complex numbers, which have no order."""
+    return _core.sort(x, axis_of(axis, x.ndim), descending)
+
+
+def argsort(x, /, *, axis=-1, descending=False, stable=True):
+    """The places, as int64, of the elements in the order in which sort() puts them."""
+    return _core.argsort(x, axis_of(axis, x.ndim), descending)
+
+
+def topk(x, k, /, *, axis=-1, largest=True):
+    """The k greatest elements along an axis, the greatest first, or with largest=False the k least; and their places, as int64."""
+    return tuple(_core.topk(x, k, axis_of(axis, x.ndim), largest))
