@@ -11,5 +11,5 @@ def setUpModule():
     """Starts the daemon once for all modules of a process. $TENSORD_EXE names the program, $TENSORD_URL a daemon that runs already."""
     global _started
     if not _started and not os.environ.get("TENSORD_URL"):
-        td.serve(executable=os.environ.get("TENSORD_EXE"), devices="cpu:0,cpu:1")
+        td.serve(devices="cpu:0,cpu:1")
     _started = True

@@ -63,7 +63,29 @@ from .dtypes import (
     uint32,
     uint64,
 )
-from .elementwise import clip, conj, imag, real
+from .elementwise import (
+    acos,
+    acosh,
+    asin,
+    asinh,
+    atan,
+    atanh,
+    clip,
+    conj,
+    cos,
+    cosh,
+    expm1,
+    imag,
+    log1p,
+    log2,
+    log10,
+    real,
+    round,
+    sin,
+    sinh,
+    tan,
+    tanh,
+)
 from .indexing import take, take_along_axis
 from .inspection import __array_namespace_info__
 from .linear_algebra import einsum, matmul, matrix_transpose, tensordot, vecdot
@@ -100,3 +122,22 @@ newaxis = None
 pi = 3.141592653589793
 
 __array_api_version__ = "2024.12"
+__version__ = _core.__version__
+
+# What only some programs need, and whose imports cost more than the rest of the package: loaded at first use.
+_LATER = {"serve": "_serve", "Daemon": "_serve", "save_file": "_safetensors", "load_file": "_safetensors"}
+
+
+def __getattr__(name):
+    module = _LATER.get(name)
+    if module is None:
+        raise AttributeError(f"module 'tensord' has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(f".{module}", __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__():
+    return sorted(set(globals()) | set(_LATER))

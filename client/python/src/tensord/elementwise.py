@@ -1,6 +1,6 @@
 """Elementwise functions of the array API standard that need more than the operation of the same name.
 
-The others are the operations themselves: td.add is made from its description, and so on (`OPERATIONS`).
+The others are the operations themselves: td.add is made from its description, and so on.
 """
 
 from . import _core
@@ -9,13 +9,26 @@ from .manipulation import broadcast_shapes, share
 
 Array = _core.Array
 
-# Functions of the standard that are operations, under the same name and with the same special cases.
-OPERATIONS = (
-    "abs acos acosh add asin asinh atan atan2 atanh bitwise_and bitwise_invert bitwise_left_shift bitwise_or bitwise_right_shift "
-    "bitwise_xor ceil copysign cos cosh divide equal exp expm1 floor floor_divide greater greater_equal hypot isfinite isinf isnan "
-    "less less_equal log log10 log1p log2 logaddexp logical_and logical_not logical_or logical_xor maximum minimum multiply negative "
-    "nextafter not_equal positive pow reciprocal remainder round sign signbit sin sinh sqrt square subtract tan tanh trunc"
-).split()
+
+def _of_complex_too(name):
+    """The operation for real arrays; of complex ones the function in complex_functions, which is loaded when it is needed."""
+    operation = getattr(_core, name)
+
+    def function(x, /):
+        if x.dtype in _dtypes.COMPLEX:
+            from .complex_functions import compute
+
+            return compute(name, x)
+        return operation(x)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"{operation.__doc__}\n\nComplex numbers are computed part by part, in float64."
+    return function
+
+
+acos, acosh, asin, asinh, atan, atanh = map(_of_complex_too, ("acos", "acosh", "asin", "asinh", "atan", "atanh"))
+cos, cosh, sin, sinh, tan, tanh = map(_of_complex_too, ("cos", "cosh", "sin", "sinh", "tan", "tanh"))
+expm1, log1p, log2, log10, round = map(_of_complex_too, ("expm1", "log1p", "log2", "log10", "round"))
 
 
 def real(x, /):
