@@ -4,12 +4,11 @@ import os
 
 import tensord as td
 
-_started = False
+_daemon = None
 
 
 def setUpModule():
     """Starts the daemon once for all modules of a process. $TENSORD_EXE names the program, $TENSORD_URL a daemon that runs already."""
-    global _started
-    if not _started and not os.environ.get("TENSORD_URL"):
-        td.serve(devices="cpu:0,cpu:1")
-    _started = True
+    global _daemon
+    if _daemon is None and not os.environ.get("TENSORD_URL"):
+        _daemon = td.serve(devices="cpu:0,cpu:1")

@@ -12,13 +12,6 @@ Operations beyond the standard (td.relu, td.conv2d, td.softmax, …) have PyTorc
 """
 
 from . import _core
-from ._core import *  # noqa: F401,F403 - every operation, under its own name
-
-# Operations that the array has as an index or a method, or the standard under another name; and fft, which is a module here.
-for _name in ("slice", "permute", "transpose", "cast", "copy_to", "copy", "fft"):
-    globals().pop(_name, None)
-del _name
-
 from .array import attach as _attach
 from .creation import (
     arange,
@@ -120,6 +113,11 @@ inf = float("inf")
 nan = float("nan")
 newaxis = None
 pi = 3.141592653589793
+
+# Every operation, connection, device and error that the extension has, under its own name. Left out are operations that the array has
+# as an index or a method, or the standard under another name; and what is a module here.
+_INNER = {"slice", "permute", "transpose", "cast", "copy", "copy_to", "full", "dtypes", "fft"}
+globals().update({_name: getattr(_core, _name) for _name in dir(_core) if _name[0] != "_" and _name not in _INNER and _name not in globals()})
 
 __array_api_version__ = "2024.12"
 __version__ = _core.__version__

@@ -253,9 +253,20 @@ def meshgrid(*arrays, indexing="xy"):
     with "xy" the first two axes are exchanged. A list of views."""
     if indexing not in ("xy", "ij"):
         raise ValueError(f'indexing is "xy" or "ij", not {indexing!r}')
-    if not arrays:
-        return []
-    return list(_core.meshgrid(arrays, indexing == "xy"))
+    for x in arrays:
+        if x.ndim != 1:
+            raise ValueError(f"meshgrid() takes vectors, not an array of rank {x.ndim}")
+    if len({x.dtype for x in arrays}) > 1:
+        raise TypeError("meshgrid() takes vectors of one dtype")
+    order = list(range(len(arrays)))
+    if indexing == "xy" and len(arrays) > 1:
+        order[:2] = 1, 0
+    shape = tuple(arrays[place].size for place in order)
+    grids = []
+    for place, x in zip(order, arrays):
+        column = _core.reshape(x, tuple(x.size if axis == place else 1 for axis in range(len(arrays))))
+        grids.append(_core.broadcast_to(column, shape))
+    return grids
 
 
 def tril(x, /, *, k=0):

@@ -12,7 +12,7 @@ from . import _core
 from . import dtypes as _dtypes
 from . import hostdata as _hostdata
 from .creation import asarray
-from .manipulation import axis_of, broadcast_shapes, share
+from .manipulation import axis_of, broadcast_shapes, share, unstack
 
 Array = _core.Array
 
@@ -93,7 +93,7 @@ def _check_mask(mask, x, axis):
 def _true_places(mask):
     """The indices of a mask's true elements on each of its axes: int64 arrays of rank 1. Blocks until their number is known."""
     places, count = _core.nonzero(mask)
-    return _core.unstack(_core.slice(places, (_EVERY, (0, int(count), 1))), 0)
+    return unstack(_core.slice(places, (_EVERY, (0, int(count), 1))))
 
 
 def _int_index(index, extent, axis):

@@ -26,7 +26,8 @@ _infinity = float("inf")
 #
 # A complex number a + bi is the real matrix [[a, -b], [b, a]], so a complex matrix (m, n) is a real one (2m, 2n). Products, inverses
 # and Cholesky factors of such matrices have the same form, and their eigenvalues and singular values are those of the complex
-# matrix, each one twice.
+# matrix, each one twice. Eigenvectors and singular vectors of complex matrices cannot be had this way: where a value comes several times,
+# the real vectors need not belong to different complex ones. The daemon refuses these with DTypeError.
 
 
 def _real_form(x):
@@ -51,6 +52,44 @@ def _every_second(x):
     return _core.slice(x, ((None, None, 1),) * (x.ndim - 1) + ((0, None, 2),))
 
 
+def _reflect(x):
+    """(Q, R, signs): complex matrices x (…, m, n) as Q · R by Householder reflections, with Q (…, m, m), and the determinant of each of
+    the min(m, n) reflections: -1, or 1 where a column was 0 and nothing had to be reflected. A few operations for each column."""
+    m, n = x.shape[-2:]
+    part = _dtypes.real_of(x.dtype)
+    q = _core.broadcast_to(_core.eye(dtype=x.dtype, rows=m, columns=m, device=x.device), x.shape[:-2] + (m, m))
+    every, signs, r = ((None, None, 1),) * (x.ndim - 2), [], x
+    rows = _core.reshape(_core.arange(0, m, 1, _dtypes.int64, x.device), (m, 1))
+    zero, one = _core.full((), 0.0, part, x.device), _core.full((), 1.0, part, x.device)
+    for k in range(min(m, n)):
+        column = _core.slice(r, every + ((None, None, 1), (k, k + 1, 1)))
+        column = _core.where(_core.less(rows, k), _core.cast(zero, x.dtype), column)
+        first = _core.slice(column, every + ((k, k + 1, 1), (None, None, 1)))
+        length = _core.vector_norm(_core.abs(column), (-2,), 2.0, True)
+        phase = _core.where(_core.equal(first, 0), _core.cast(one, x.dtype), _core.sign(first))
+        v = _core.where(_core.equal(rows, k), _core.add(first, _core.multiply(phase, length)), column)
+        square = _core.sum(_core.square(_core.abs(v)), (-2,), True)
+        moves = _core.greater(square, 0.0)
+        factor = _core.where(moves, _core.divide(2.0, square), zero)
+        adjoint = _core.conj(_core.transpose(v))
+        scaled = _core.multiply(v, factor)
+        r = _core.subtract(r, _core.matmul(scaled, _core.matmul(adjoint, r)))
+        q = _core.subtract(q, _core.matmul(_core.matmul(q, scaled), adjoint))
+        signs.append(_core.where(_core.squeeze(moves, (-2, -1)), _core.negative(one), one))
+    return q, _core.triu(r), signs
+
+
+def _complex_factors(x):
+    """The diagonal of R of square complex matrices, and the product of the reflections' determinants."""
+    if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
+        raise ValueError(f"a determinant is of square matrices, not of the shape {x.shape}")
+    _, r, signs = _reflect(x)
+    sign = _core.full(x.shape[:-2], 1.0, _dtypes.real_of(x.dtype), x.device)
+    for one in signs:
+        sign = _core.multiply(sign, one)
+    return _core.diagonal(r, 0), sign
+
+
 # ---- decompositions ----
 
 
@@ -68,6 +107,14 @@ def qr(x, /, *, mode="reduced"):
     "complete"."""
     if mode not in ("reduced", "complete"):
         raise ValueError(f'mode is "reduced" or "complete", not {mode!r}')
+    if _dtypes.is_complex(x.dtype):
+        q, r, _ = _reflect(x)
+        if mode == "reduced":
+            k = min(x.shape[-2:])
+            every = ((None, None, 1),) * (x.ndim - 2)
+            q = _core.slice(q, every + ((None, None, 1), (None, k, 1)))
+            r = _core.slice(r, every + ((None, k, 1), (None, None, 1)))
+        return QRResult(q, r)
     return QRResult(*_core.qr(x, mode))
 
 
@@ -151,11 +198,19 @@ def _pinv(u, s, vh, rtol):
 
 def det(x, /):
     """The determinant of square matrices."""
+    if _dtypes.is_complex(x.dtype):
+        diagonal, sign = _complex_factors(x)
+        return _core.multiply(_core.prod(diagonal, (-1,), False), sign)
     return _core.det(x)
 
 
 def slogdet(x, /):
-    """(sign, logabsdet): the sign of the determinant, and the natural logarithm of its magnitude; 0 and -inf for a singular matrix."""
+    """(sign, logabsdet): the sign of the determinant (of a complex one its direction), and the natural logarithm of its magnitude; 0 and
+    -inf for a singular matrix."""
+    if _dtypes.is_complex(x.dtype):
+        diagonal, sign = _complex_factors(x)
+        sign = _core.multiply(_core.prod(_core.sign(diagonal), (-1,), False), sign)
+        return SlogdetResult(sign, _core.sum(_core.log(_core.abs(diagonal)), (-1,), False))
     return SlogdetResult(*_core.slogdet(x))
 
 

@@ -78,7 +78,11 @@ def stack(arrays, /, *, axis=0):
 
 def unstack(x, /, *, axis=0):
     """A tuple of the slices of x along an axis, without that axis. Views."""
-    return tuple(_core.unstack(x, axis_of(axis, x.ndim)))
+    axis = axis_of(axis, x.ndim)
+    before, behind = ((None, None, 1),) * axis, ((None, None, 1),) * (x.ndim - axis - 1)
+    shape = x.shape[:axis] + x.shape[axis + 1 :]
+    parts = (_core.slice(x, before + ((place, place + 1, 1),) + behind) for place in range(x.shape[axis]))
+    return tuple(_core.reshape(part, shape) for part in parts)
 
 
 def expand_dims(x, /, axis=0):

@@ -2,7 +2,7 @@
 
 from . import _core
 from . import dtypes as _dtypes
-from .manipulation import axes_of, axis_of
+from .manipulation import axes_of, axis_of, unstack
 
 Array = _core.Array
 
@@ -41,7 +41,7 @@ def nonzero(x, /):
         raise ValueError("nonzero() needs an array of rank 1 at least")
     places, count = _core.nonzero(x)
     count = int(count)
-    return tuple(_core.unstack(_core.slice(places, ((None, None, 1), (0, count, 1))), 0))
+    return unstack(_core.slice(places, ((None, None, 1), (0, count, 1))))
 
 
 def searchsorted(x1, x2, /, *, side="left", sorter=None):

@@ -1,0 +1,41 @@
+"""Runs the test suite of the Python array API standard (data-apis/array-api-tests) on tensord, with a private daemon.
+
+    python tests/python/array_api.py SUITE [--max-examples N] [pytest's options]
+
+SUITE is a checkout of the suite with its submodule; pytest, hypothesis and ndindex are installed. What deviates from the standard is
+in array_api_skips.txt, with reasons in client/python/ARRAY_API.md. The package tensord is found as always: installed, or on PYTHONPATH.
+"""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import tensord as td
+
+SKIPS = pathlib.Path(__file__).resolve().parent / "array_api_skips.txt"
+
+
+def main():
+    if len(sys.argv) < 2 or not os.path.isdir(os.path.join(sys.argv[1], "array_api_tests")):
+        sys.exit(__doc__)
+    environment = dict(os.environ, ARRAY_API_TESTS_MODULE="tensord")
+    # Paths that are not absolute would be others in the suite's folder.
+    environment["PYTHONPATH"] = os.pathsep.join(os.path.abspath(path) for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path)
+    daemon = None
+    if not environment.get("TENSORD_URL"):
+        daemon = td.serve(devices="cpu:0,cpu:1")
+        environment["TENSORD_URL"] = daemon.url
+    options = ["-q", "--disable-deadline", "-p", "no:cacheprovider", "--skips-file", str(SKIPS)]
+    arguments = sys.argv[2:]
+    if not any("array_api_tests/" in argument for argument in arguments):
+        arguments = ["array_api_tests/", *arguments]
+    try:
+        return subprocess.call([sys.executable, "-m", "pytest", *options, *arguments], cwd=sys.argv[1], env=environment)
+    finally:
+        if daemon:
+            daemon.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
