@@ -119,6 +119,9 @@ class Attributes(unittest.TestCase):
 
     def test_matrices(self):
         self.assertEqual(td.eye(2, 3, k=1, dtype=td.int8).tolist(), [[0, 1, 0], [0, 0, 1]])
+        for k in (2**70, -(2**70)):  # diagonals that no matrix has
+            self.assertEqual(td.eye(2, k=k).tolist(), [[0, 0], [0, 0]])
+            self.assertEqual(td.tril(td.ones((1, 2)), k=k).tolist(), [[1, 1] if k > 0 else [0, 0]])
         x = td.reshape(td.arange(4), (2, 2))
         self.assertEqual((td.tril(x).tolist(), td.triu(x, k=1).tolist()), ([[0, 0], [2, 3]], [[0, 1], [0, 0]]))
 

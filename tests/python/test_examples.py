@@ -68,7 +68,7 @@ class Examples(unittest.TestCase):
     def test_hyperparameters(self):
         text = run("hyperparameters.py", "--processes", "2")
         self.assertEqual(len(re.findall("% right", text)), 6)
-        self.assertEqual(len(set(re.findall(r"process (\d+)", text))), 2)
+        self.assertEqual(len(set(re.findall(r"process (\d+)", text))), 6)
 
     def test_move_and_save(self):
         text = run("move_and_save.py")

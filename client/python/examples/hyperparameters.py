@@ -1,7 +1,7 @@
 """A search for hyper-parameters by several processes that share one device.
 
-Each process has its own connection and session; the daemon runs their work side by side, fairly, and no process sees the other ones'
-arrays. Processes that use tensord are started afresh ("spawn"): a connection does not survive fork().
+Each trial is a process with a connection and session of its own. The daemon runs their work side by side, fairly, and no process sees
+the arrays of another one. Processes that use tensord are started afresh ("spawn"): a connection does not survive fork().
 
 Run: python hyperparameters.py [--processes N]
 """
@@ -39,13 +39,14 @@ def main():
     url = td.default_connection().url
     tasks = [(url, rate, steps) for rate, steps in itertools.product(RATES, STEPS)]
     start = time.perf_counter()
-    with multiprocessing.get_context("spawn").Pool(options.processes) as pool:
+    # A process for each trial, so many at a time.
+    with multiprocessing.get_context("spawn").Pool(options.processes, maxtasksperchild=1) as pool:
         results = pool.map(trial, tasks, chunksize=1)
     for rate, steps, right, process in results:
         print(f"rate {rate:5}, {steps:4} steps: {100 * right:5.1f} % right (process {process})")
     best = max(results, key=lambda result: result[2])
     seconds = time.perf_counter() - start
-    print(f"the best is rate {best[0]} with {best[1]} steps; {len(results)} trials by {options.processes} processes took {seconds:.1f} s")
+    print(f"the best is rate {best[0]} with {best[1]} steps; {len(results)} trials by {options.processes} processes at a time took {seconds:.1f} s")
 
 
 if __name__ == "__main__":

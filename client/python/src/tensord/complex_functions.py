@@ -81,8 +81,8 @@ def tanh(x, y):
     # Far from the imaginary axis: 1, and 4 · sin y · cos y · e^(-2|x|).
     far = _core.greater(_core.abs(x), 20.0)
     one = _copysign(_number(1.0, x), x)
-    turn = _where(_isfinite(y), _core.sin(_core.multiply(y, 2.0)), _number(0.0, y))
-    little = _core.multiply(_core.multiply(turn, 2.0), _core.exp(_core.multiply(_core.abs(x), -2.0)))
+    little = _core.multiply(_core.multiply(_core.sin(_core.multiply(y, 2.0)), 2.0), _core.exp(_core.multiply(_core.abs(x), -2.0)))
+    little = _where(_isinf(x), _copysign(_number(0.0, y), y), little)
     settled = _and(far, _or(_isfinite(y), _isinf(x)))
     real, imag = _where(settled, one, real), _where(settled, little, imag)
     imag = _where(_core.equal(y, 0.0), y, imag)

@@ -245,6 +245,7 @@ def linspace(start, stop, /, num, *, dtype=None, device=None, endpoint=True):
 def eye(n_rows, n_cols=None, /, *, k=0, dtype=None, device=None):
     """(n_rows, n_cols), ones at (i, i + k) and zeros elsewhere, float32 by default. n_cols None: as many as rows."""
     n_cols = n_rows if n_cols is None else n_cols
+    k = max(-n_rows, min(k, n_cols))  # beyond that there are no ones
     return _core.eye(dtype=_check_dtype(dtype) or _dtypes.float32, rows=n_rows, columns=n_cols, diagonal=k, device=device)
 
 
@@ -269,11 +270,16 @@ def meshgrid(*arrays, indexing="xy"):
     return grids
 
 
+def _diagonal(x, k):
+    """The number of a diagonal, not farther away than the first one that the matrices do not have."""
+    return max(-x.shape[-2], min(k, x.shape[-1])) if x.ndim > 1 else k
+
+
 def tril(x, /, *, k=0):
     """x[…, i, j] where j - i <= k, and 0 elsewhere: the lower triangle of each matrix. ValueError below rank 2."""
-    return _core.tril(x, k)
+    return _core.tril(x, _diagonal(x, k))
 
 
 def triu(x, /, *, k=0):
     """x[…, i, j] where j - i >= k, and 0 elsewhere: the upper triangle of each matrix. ValueError below rank 2."""
-    return _core.triu(x, k)
+    return _core.triu(x, _diagonal(x, k))

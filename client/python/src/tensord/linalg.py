@@ -24,8 +24,8 @@ _infinity = float("inf")
 
 # ---- complex matrices, by real ones ----
 #
-# A complex number a + bi is the real matrix [[a, -b], [b, a]], so a complex matrix (m, n) is a real one (2m, 2n). Products, inverses
-# and Cholesky factors of such matrices have the same form, and their eigenvalues and singular values are those of the complex
+# A complex number a + bi is the real matrix [[a, -b], [b, a]], so a complex matrix (m, n) is a real one (2m, 2n). Products, inverses,
+# pseudoinverses and Cholesky factors of such matrices have the same form, and their eigenvalues and singular values are those of the complex
 # matrix, each one twice. Eigenvectors and singular vectors of complex matrices cannot be had this way: where a value comes several times,
 # the real vectors need not belong to different complex ones. The daemon refuses these with DTypeError.
 
@@ -182,6 +182,10 @@ def inv(x, /):
 def pinv(x, /, *, rtol=None):
     """The pseudoinverse by singular values; those not above rtol times the greatest one count as 0. rtol None: max(m, n) times the
     dtype's epsilon. An array of tolerances, one for each matrix, is possible, too."""
+    if _dtypes.is_complex(x.dtype):
+        if rtol is None:
+            rtol = max(x.shape[-2:]) * _dtypes.finfo(x.dtype).eps
+        return _complex_form(pinv(_real_form(x), rtol=rtol), x.dtype)
     if isinstance(rtol, Array):
         u, s, vh = svd(x, full_matrices=False)
         return _pinv(u, s, vh, rtol)
