@@ -1,5 +1,6 @@
 """The examples run on the CPU device, and print what they promise."""
 
+import json
 import os
 import pathlib
 import re
@@ -16,9 +17,9 @@ EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "client" / "python" / "
 DATA = pathlib.Path("/usr/share/datasets/fashion-mnist")
 
 
-def run(name, *arguments):
+def run(name, *arguments, **variables):
     """What an example prints; it uses the daemon of these tests."""
-    environment = dict(os.environ, TENSORD_URL=td.default_connection().url)
+    environment = dict(os.environ, TENSORD_URL=td.default_connection().url, **variables)
     result = subprocess.run([sys.executable, name, *arguments], cwd=EXAMPLES, env=environment, capture_output=True, text=True)
     if result.returncode:
         raise AssertionError(f"{name} ended with {result.returncode}:\n{result.stdout}{result.stderr}")
@@ -74,6 +75,16 @@ class Examples(unittest.TestCase):
         text = run("move_and_save.py")
         self.assertIn("from cpu:0 to cpu:1: 4 arrays", text)
         self.assertIn("loaded on cpu:0: the same values", text)
+
+    def test_notebook(self):
+        """The cells run one after another; a cell whose last line is an expression shows it."""
+        with open(EXAMPLES / "introduction.ipynb", encoding="utf-8") as file:
+            cells = json.load(file)["cells"]
+        program = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+        text = run("-c", program, MPLBACKEND="Agg")
+        self.assertIn("cpu:0", text)
+        self.assertIn("[-1.0, -1.0, -1.0, -1.0] [8.0, 9.0, 10.0, 100.0]", text)
+        self.assertGreater(float(re.search(r"(\S+) % right", text).group(1)), 85)
 
     @unittest.skipUnless(DATA.is_dir(), "the package dataset-fashion-mnist is not installed")
     def test_cnn(self):

@@ -122,6 +122,8 @@ class Updates(unittest.TestCase):
         x = td.zeros(3, dtype=td.int64)
         self.assertEqual(x.at[td.asarray([0, 0, 2])].add(td.asarray([1, 2, 3])).tolist(), [3, 0, 3])
         self.assertEqual(x.at[td.asarray([0, 0, 2])].subtract(1).tolist(), [-2, 0, -1])
+        x = td.zeros(2, dtype=td.complex64)
+        self.assertEqual(x.at[td.asarray([0, 0])].add(td.asarray([1j, 2])).tolist(), [2 + 1j, 0])
 
     def test_the_last_value_for_a_place_stays(self):
         self.assertEqual(td.zeros(3).at[td.asarray([1, 1])].set(td.asarray([4.0, 7.0])).tolist(), [0, 7, 0])
