@@ -1,0 +1,160 @@
+#!/usr/bin/env python3
+"""Measures the Python package beside NumPy, PyTorch and the C client: python.py [--json FILE] [--quick] TRANSFER-PROGRAM [ROW…]
+
+Rows: add transfer start. $TENSORD_EXE is the daemon, and `tensord` can be imported. What is not installed has an empty column. Each figure
+is the least of several rounds, in which the libraries take turns, because other work on the machine can only add to it.
+"""
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+
+import tensord as td
+from tensord import _core
+
+try:
+    import numpy
+except ImportError:
+    numpy = None
+try:
+    import torch
+except ImportError:
+    torch = None
+
+MIB = 64
+
+
+def least(rounds, middle=False, **works):
+    """The least time of each work (or the median), which returns its own seconds."""
+    times = {name: [] for name in works}
+    for _ in range(rounds):
+        for name, work in works.items():
+            times[name].append(work())
+    return {name: statistics.median(each) if middle else min(each) for name, each in times.items()}
+
+
+# ---- c = a + b of 16 floats ----
+
+
+def adds(a, b, count, after):
+    """Seconds of the calling thread for one; then `after` waits for the rest."""
+
+    def work():
+        start = time.thread_time()
+        for _ in range(count):
+            c = a + b  # noqa: F841
+        end = time.thread_time()
+        after()
+        return (end - start) / count
+
+    return work
+
+
+def row_add(quick, transfer):
+    count, rounds = (2000, 3) if quick else (100000, 15)
+    a, b = _core.full((16,), 1.0), _core.full((16,), 2.0)
+    works = {"tensord": adds(a, b, count, a.device.sync)}
+    if numpy:
+        works["numpy"] = adds(numpy.ones(16, "float32"), numpy.ones(16, "float32"), count, lambda: None)
+    if torch:
+        torch.set_num_threads(1)
+        works["torch"] = adds(torch.ones(16), torch.ones(16), count, lambda: None)
+    found = least(rounds, True, **works)
+    print("c = a + b, 16 floats, the caller's thread (its processor time, the median of the rounds)")
+    for name, seconds in found.items():
+        print(f"  {name:10} {seconds * 1e6:8.3f} µs")
+    if torch:
+        print(f"  tensord takes {found['tensord'] / found['torch']:.2f} of PyTorch's time")
+    return {name: seconds * 1e6 for name, seconds in found.items()}
+
+
+# ---- asarray() and numpy() of 64 MiB over a Unix socket ----
+
+
+def row_transfer(quick, transfer):
+    mib, rounds = (1, 2) if quick else (MIB, 9)
+    if not numpy:
+        print("asarray and numpy: NumPy is not installed")
+        return {}
+    data = numpy.arange(mib << 18, dtype="float32")
+    environment = {**os.environ, "TENSORD_URL": td.default_connection().url}
+    arrays = []
+
+    def into():
+        start = time.perf_counter()
+        arrays[:] = [_core.asarray(data)]
+        end = time.perf_counter()
+        arrays[0].wait()
+        return end - start
+
+    def out():
+        start = time.perf_counter()
+        got = arrays[0].numpy()
+        end = time.perf_counter()
+        assert got[-1] == data[-1]
+        return end - start
+
+    of_c = []
+    found = {"in": 1e9, "out": 1e9}
+    for _ in range(3):  # in turns with the C client
+        said = subprocess.run([transfer, str(mib), str(rounds)], env=environment, stdout=subprocess.PIPE, universal_newlines=True, check=True)
+        of_c.append([float(each) for each in said.stdout.split()])
+        found = {name: min(each, found[name]) for name, each in least(rounds, **{"in": into, "out": out}).items()}
+    arrays.clear()
+    result = {}
+    print(f"{mib} MiB over a Unix socket")
+    for i, (name, call) in enumerate((("in", "td.asarray(x)"), ("out", "x.numpy()"))):
+        c = min(each[i] for each in of_c)
+        rate = (mib << 20) / 1e9
+        result[name] = {"tensord": rate / found[name], "c": rate / c}
+        print(f"  {call:14} {rate / found[name]:6.2f} GB/s, the C client {rate / c:6.2f} GB/s: {c / found[name]:.2f}")
+    return result
+
+
+# ---- import, and the first array ----
+
+
+STARTS = """
+import time
+start = time.perf_counter()
+import tensord as td
+imported = time.perf_counter()
+td.asarray([1.0, 2.0]).wait()
+print(imported - start, time.perf_counter() - imported)
+"""
+
+
+def row_start(quick, transfer):
+    environment = {**os.environ, "TENSORD_URL": td.default_connection().url}
+    times = []
+    for _ in range(2 if quick else 15):
+        said = subprocess.run([sys.executable, "-c", STARTS], env=environment, stdout=subprocess.PIPE, universal_newlines=True, check=True)
+        times.append([float(each) for each in said.stdout.split()])
+    imported, first = (min(each[i] for each in times) * 1e3 for i in (0, 1))
+    print(f"import {imported:.1f} ms, first array from a running daemon {first:.1f} ms")
+    return {"import_ms": imported, "first_ms": first}
+
+
+ROWS = {"add": row_add, "transfer": row_transfer, "start": row_start}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--json")
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("transfer")
+    parser.add_argument("rows", nargs="*")
+    given = parser.parse_args()
+    daemon = td.serve()
+    results = {name: ROWS[name](given.quick, given.transfer) for name in given.rows or ROWS}
+    daemon.close()
+    if given.json:
+        with open(given.json, "w", encoding="utf-8") as file:
+            json.dump(results, file, indent=1)
+
+
+if __name__ == "__main__":
+    main()
