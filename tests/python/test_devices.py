@@ -1,6 +1,7 @@
 """Devices and connections, streams, and arrays of several devices."""
 import asyncio
 import os
+import signal
 import threading
 import unittest
 
@@ -117,6 +118,44 @@ class Streams(unittest.TestCase):
         first.close()
         with self.assertRaises(td.InvalidArgumentError):
             first.__enter__()
+
+
+class LostDevices(unittest.TestCase):
+    def test_are_opened_again(self):
+        with td.serve(default=False, devices="cpu:0,cpu:1") as own:
+            before = own.connection.device("cpu:1")
+            x, other = core.full((2,), 1.0, device=before), core.full((2,), 1.0, device=own.connection.device("cpu:0"))
+            (x + 1).wait()
+            os.kill(self.worker(own, "cpu:1"), signal.SIGKILL)
+            with self.assertRaises(td.DeviceLostError):
+                (x + 1).wait()
+            with self.assertRaises(td.DeviceLostError):
+                x + 1
+            self.assertEqual((other + 1).tolist(), [2.0, 2.0])
+            while True:  # the daemon starts another worker
+                try:
+                    after = own.connection.device("cpu:1")
+                    self.assertEqual((core.full((2,), 5.0, device=after) + 1).tolist(), [6.0, 6.0])
+                    break
+                except td.DeviceLostError:
+                    pass
+            self.assertIsNot(after, before)
+            with self.assertRaises(td.DeviceLostError):
+                x.tolist()
+            del x, before
+
+    @staticmethod
+    def worker(own, name):
+        """The process of a device."""
+        for process in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                with open(f"/proc/{process}/environ", "rb") as environment, open(f"/proc/{process}/cmdline", "rb") as command:
+                    words = command.read().split(b"\0")
+                    if f"TENSORD_SERVE_FOLDER={own.folder}\0".encode() in environment.read() and words[1:3] == [b"worker", name.encode()]:
+                        return int(process)
+            except OSError:
+                pass
+        raise AssertionError(f"no worker of {name}")
 
 
 class Connections(unittest.TestCase):

@@ -83,6 +83,15 @@ class Serve(unittest.TestCase):
         for daemon in list(_serve._kept):
             daemon.close()
 
+    def test_descriptors_may_have_any_number(self):
+        files = [open(os.devnull, "rb") for _ in range(20)]
+        try:
+            with td.serve(default=False) as daemon:
+                self.assertEqual(len(daemon.connection.devices()), 1)
+        finally:
+            for each in files:
+                each.close()
+
     def test_several_run_beside_each_other(self):
         with td.serve(default=False) as one, td.serve(default=False, devices="cpu:0,cpu:1") as other:
             self.assertNotEqual(one.url, other.url)

@@ -13,10 +13,11 @@ import weakref
 from . import _core
 
 # The daemon is a child of a shell that reads a pipe of this process. When the process ends, whatever ends it, the pipe ends too; then
-# the shell ends the daemon and removes its folder. Descriptor 3 belongs to the daemon alone, so that its end shows when that dies.
+# the shell ends the daemon and removes its folder. The shell's output becomes the daemon's descriptor 3, and belongs to the daemon alone
+# then, so that its end shows when the daemon dies.
 _KEEPER = """
-"$@" </dev/null >"$TENSORD_SERVE_FOLDER/log" 2>&1 &
-exec 3>&-
+"$@" </dev/null 3>&1 >"$TENSORD_SERVE_FOLDER/log" 2>&1 &
+exec >/dev/null
 read -r end
 kill "$!" 2>/dev/null
 wait "$!"
@@ -57,11 +58,10 @@ class Daemon:
         notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         try:
             notify.bind(f"{self.folder}/notify")
-            os.dup2(its, its, inheritable=True)
             environment = {**os.environ, "NOTIFY_SOCKET": f"{self.folder}/notify", "TENSORD_SERVE_FOLDER": self.folder}
             # A session of its own, because Ctrl-C is for this process alone.
-            self._keeper = subprocess.Popen(["/bin/sh", "-c", f"exec 3>&{its} {its}>&-\n{_KEEPER}", "tensord-keeper", *command],
-                                            stdin=subprocess.PIPE, env=environment, pass_fds=[its], start_new_session=True)
+            self._keeper = subprocess.Popen(["/bin/sh", "-c", _KEEPER, "tensord-keeper", *command], stdin=subprocess.PIPE, stdout=its,
+                                            env=environment, start_new_session=True)
             os.close(its)
             its = -1
             self._wait_ready(ours, notify, deadline)
