@@ -27,6 +27,13 @@ def run(name, *arguments, **variables):
 
 
 class Examples(unittest.TestCase):
+    def test_hello(self):
+        self.assertRegex(run("hello.py"), r"^cpu:0 \[\[-?0\.\d+, -?0\.\d+\], \[-?0\.\d+, -?0\.\d+\]\]\n$")
+
+    def test_readme_shows_hello_as_it_is(self):
+        readme = (EXAMPLES.parents[2] / "README.md").read_text(encoding="utf-8")
+        self.assertEqual(re.search(r"```python\n(.*?)```", readme, re.DOTALL)[1], (EXAMPLES / "hello.py").read_text(encoding="utf-8"))
+
     def test_devices(self):
         text = run("devices.py")
         self.assertIn("2 devices", text)
