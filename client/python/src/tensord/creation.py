@@ -7,19 +7,9 @@ one exception: asarray() of a list that contains arrays fetches these.
 from . import _core
 from . import dtypes as _dtypes
 from . import hostdata as _hostdata
-from .manipulation import share
+from .manipulation import shape_of, share
 
 Array = _core.Array
-
-
-def _shape(shape):
-    """A shape as a tuple of integers; a single integer is a shape of rank 1."""
-    if isinstance(shape, Array):
-        return tuple(shape.tolist())
-    try:
-        return (shape.__index__(),)
-    except AttributeError:
-        return tuple(extent.__index__() for extent in shape)
 
 
 def _check_dtype(dtype):
@@ -112,7 +102,7 @@ def full(shape, fill_value, *, dtype=None, device=None):
     or the array's. OverflowError for an integer that the dtype does not hold."""
     _check_dtype(dtype)
     device = _core.device(device)
-    shape = _shape(shape)
+    shape = shape_of(shape)
     if isinstance(fill_value, Array):
         x = fill_value if dtype is None else astype(fill_value, dtype)
         return _core.copy(_core.broadcast_to(_core.copy_to(x, device), shape))

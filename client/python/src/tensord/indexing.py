@@ -259,12 +259,33 @@ def _select_mask(x, mask):
     return _core.slice(values, ((0, int(count), 1),))
 
 
+def _get_plain(x, key):
+    """x[key] for a tuple of Python integers and slices, by the shortest way; None for other keys."""
+    extents, ranges, shape = x.shape, [], []
+    if len(key) > len(extents):
+        return None
+    for axis, item in enumerate(key):
+        extent = extents[axis]
+        if type(item) is int:
+            index = _int_index(item, extent, axis)
+            ranges.append((index, index + 1, 1))
+        elif type(item) is slice:
+            start, stop, step = item.indices(extent)
+            count = len(range(start, stop, step))
+            ranges.append(_bounds(start, count, step))
+            shape.append(count)
+        else:
+            return None
+    rest = len(extents) - len(key)
+    part = _core.slice(x, ranges + [_EVERY] * rest)
+    return part if len(shape) == len(key) else _core.reshape(part, tuple(shape) + extents[len(key) :])
+
+
 def get(x, key):
     """x[key]. Blocks if the key has a mask."""
-    if isinstance(key, int) and not isinstance(key, bool) and x.ndim:
-        index = _int_index(key, x.shape[0], 0)
-        part = _core.slice(x, ((index, index + 1, 1),) + (_EVERY,) * (x.ndim - 1))
-        return _core.reshape(part, x.shape[1:])
+    plain = _get_plain(x, key if type(key) is tuple else (key,))
+    if plain is not None:
+        return plain
     if isinstance(key, Array) and key.dtype is _dtypes.boolean and key.shape == x.shape and key.ndim:
         return _select_mask(x, key)
     selection = _select(x, key)

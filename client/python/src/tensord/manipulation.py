@@ -11,6 +11,14 @@ def share(x):
     return _core.reshape(x, x.shape)
 
 
+def shape_of(shape):
+    """A shape as a tuple of integers, from an integer, which is a shape of rank 1, or a sequence of them."""
+    index = getattr(shape, "__index__", None)
+    if index is not None and not (isinstance(shape, Array) and shape.ndim):
+        return (index(),)
+    return tuple(extent.__index__() for extent in shape)
+
+
 def axis_of(axis, rank):
     """An axis counted from 0; IndexError outside -rank … rank - 1."""
     axis = axis.__index__()
@@ -103,11 +111,7 @@ def reshape(x, /, shape, *, copy=None):
     """
     if copy is False:
         raise ValueError("copy=False: no array shares later changes by assignment with another one")
-    try:
-        shape = (shape.__index__(),)
-    except AttributeError:
-        shape = tuple(extent.__index__() for extent in shape)
-    return _core.reshape(x, shape)
+    return _core.reshape(x, shape if type(shape) is tuple else shape_of(shape))
 
 
 def permute_dims(x, /, axes):
@@ -188,10 +192,7 @@ def _repeat_each(x, repeats, axis):
 
 def tile(x, repetitions, /):
     """x as a whole, repeated repetitions[i] times along axis i; the shorter one of shape and list gets ones in front."""
-    try:
-        repetitions = (repetitions.__index__(),)
-    except AttributeError:
-        repetitions = tuple(number.__index__() for number in repetitions)
+    repetitions = shape_of(repetitions)
     if not repetitions:
         return share(x)
     return _core.tile(x, repetitions)

@@ -10,6 +10,7 @@ module, td.random.uniform() and others, use one generator of the process, which 
 
 from . import _core
 from . import dtypes as _dtypes
+from .manipulation import shape_of
 
 Array = _core.Array
 
@@ -24,12 +25,7 @@ def _mix(state):
 
 
 def _shape(size):
-    if size is None:
-        return ()
-    try:
-        return (size.__index__(),)
-    except AttributeError:
-        return tuple(extent.__index__() for extent in size)
+    return () if size is None else shape_of(size)
 
 
 class Generator:
