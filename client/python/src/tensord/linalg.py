@@ -26,8 +26,8 @@ _infinity = float("inf")
 #
 # A complex number a + bi is the real matrix [[a, -b], [b, a]], so a complex matrix (m, n) is a real one (2m, 2n). Products, inverses,
 # pseudoinverses and Cholesky factors of such matrices have the same form, and their eigenvalues and singular values are those of the complex
-# matrix, each one twice. Eigenvectors and singular vectors of complex matrices cannot be had this way: where a value comes several times,
-# the real vectors need not belong to different complex ones. The daemon refuses these with DTypeError.
+# matrix, each one twice. Of the two real vectors for such a value one stands for the complex vector, and _complex_basis() finds which.
+# Factors that are made column by column enqueue a few operations for each column, and wait for nothing.
 
 
 def _real_form(x):
@@ -64,12 +64,13 @@ def _reflect(x):
     for k in range(min(m, n)):
         column = _core.slice(r, every + ((None, None, 1), (k, k + 1, 1)))
         column = _core.where(_core.less(rows, k), _core.cast(zero, x.dtype), column)
-        first = _core.slice(column, every + ((k, k + 1, 1), (None, None, 1)))
         length = _core.vector_norm(_core.abs(column), (-2,), 2.0, True)
+        moves = _core.greater(length, 0.0)
+        unit = _core.divide(column, _core.where(moves, length, one))
+        first = _core.slice(unit, every + ((k, k + 1, 1), (None, None, 1)))
         phase = _core.where(_core.equal(first, 0), _core.cast(one, x.dtype), _core.sign(first))
-        v = _core.where(_core.equal(rows, k), _core.add(first, _core.multiply(phase, length)), column)
-        square = _core.sum(_core.square(_core.abs(v)), (-2,), True)
-        moves = _core.greater(square, 0.0)
+        v = _core.where(_core.equal(rows, k), _core.add(first, phase), unit)
+        square = _core.sum(_core.square(_core.abs(v)), (-2,), True)  # 2 to 4
         factor = _core.where(moves, _core.divide(2.0, square), zero)
         adjoint = _core.conj(_core.transpose(v))
         scaled = _core.multiply(v, factor)
@@ -77,6 +78,58 @@ def _reflect(x):
         q = _core.subtract(q, _core.matmul(_core.matmul(q, scaled), adjoint))
         signs.append(_core.where(_core.squeeze(moves, (-2, -1)), _core.negative(one), one))
     return q, _core.triu(r), signs
+
+
+def _complex_basis(vectors, dtype):
+    """Unitary matrices (…, n, n) from orthonormal real vectors (…, 2n, 2n) in the columns, in the order of their values, each of which
+    comes twice as often as for the complex matrix.
+
+    A column becomes a complex vector by its pairs of rows. It is taken if a part of it, more than rounding errors, is orthogonal to those
+    that were taken before; of equal values that is half of them. That enough are found follows from a sum: what is left of all columns of a
+    value, squared, adds up to twice the number of vectors that are missing.
+    """
+    n = vectors.shape[-1] // 2
+    every, whole = ((None, None, 1),) * (vectors.ndim - 2), (None, None, 1)
+    real = _core.slice(vectors, every + ((0, None, 2), whole))
+    imag = _core.slice(vectors, every + ((1, None, 2), whole))
+    columns = _core.add(_core.cast(real, dtype), _core.multiply(_core.cast(imag, dtype), 1j))
+    basis = _core.full(columns.shape[:-1] + (n,), 0.0, dtype, vectors.device)
+    taken = _core.full(columns.shape[:-2] + (1, 1), 0, _dtypes.int64, vectors.device)
+    places = _core.arange(0, n, 1, _dtypes.int64, vectors.device)
+    for j in range(2 * n):
+        left = _core.slice(columns, every + (whole, (j, j + 1, 1)))
+        for _ in range(2):  # twice, so that the result is orthogonal to the last bits
+            inside = _core.matmul(_core.conj(_core.transpose(basis)), left)
+            left = _core.subtract(left, _core.matmul(basis, inside))
+        length = _core.vector_norm(_core.abs(left), (-2,), 2.0, True)
+        wanted = _core.greater(length, 0.01)
+        unit = _core.divide(left, _core.where(wanted, length, _core.full((), 1.0, length.dtype, length.device)))
+        put = _core.logical_and(_core.equal(places, taken), wanted)  # (…, 1, n): the next free column
+        basis = _core.where(put, unit, basis)
+        taken = _core.add(taken, _core.cast(wanted, _dtypes.int64))
+    return basis
+
+
+def _complex_svd(x, full_matrices):
+    """U, S and Vᴴ of complex matrices (…, m, n), m >= n. V is known up to phases from the real form; the columns of x · V are orthogonal,
+    so that their QR decomposition has a diagonal R, and Q is U up to phases, also where singular values are 0."""
+    m, n = x.shape[-2:]
+    _, s, vh = _core.svd(_real_form(x), False)
+    s = _every_second(s)
+    v = _complex_basis(_core.transpose(vh), x.dtype)
+    q, r, _ = _reflect(_core.matmul(x, v))
+    phase = _core.sign(_core.diagonal(r, 0))
+    phase = _core.where(_core.equal(phase, 0), _core.full((), 1.0, x.dtype, x.device), phase)
+    if full_matrices and m > n:
+        rest = _core.full(phase.shape[:-1] + (m - n,), 1.0, x.dtype, x.device)
+        phase = _core.concat([phase, rest], -1)
+    else:
+        q = _core.slice(q, ((None, None, 1),) * (q.ndim - 1) + ((None, n, 1),))
+    return _core.multiply(q, _core.expand_dims(phase, -2)), s, _adjoint(v)
+
+
+def _adjoint(x):
+    return _core.conj(_core.transpose(x))
 
 
 def _complex_factors(x):
@@ -124,7 +177,11 @@ def lu(x, /):
 
 
 def eigh(x, /):
-    """Eigenvalues in ascending order, and eigenvectors in the columns of a matrix, of symmetric matrices, whose lower triangle is read."""
+    """Eigenvalues in ascending order, and eigenvectors in the columns of a matrix, of symmetric (complex: Hermitian) matrices, whose lower
+    triangle is read."""
+    if _dtypes.is_complex(x.dtype):
+        values, vectors = _core.eigh(_real_form(x))
+        return EigenResult(_every_second(values), _complex_basis(vectors, x.dtype))
     return EigenResult(*_core.eigh(x))
 
 
@@ -138,7 +195,12 @@ def eigvalsh(x, /):
 def svd(x, /, *, full_matrices=True):
     """(U, S, Vh) with x = U · diag(S) · Vh: singular values S in descending order, orthonormal columns of U and rows of Vh; with
     full_matrices=True U and Vh are square."""
-    return SVDResult(*_core.svd(x, full_matrices))
+    if not _dtypes.is_complex(x.dtype):
+        return SVDResult(*_core.svd(x, full_matrices))
+    if x.shape[-2] >= x.shape[-1]:
+        return SVDResult(*_complex_svd(x, full_matrices))
+    u, s, vh = _complex_svd(_adjoint(x), full_matrices)
+    return SVDResult(_adjoint(vh), s, _adjoint(u))
 
 
 def svdvals(x, /):

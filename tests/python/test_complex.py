@@ -1,0 +1,165 @@
+"""Complex numbers: functions against Python's cmath, special values, and factors of matrices."""
+
+import cmath
+import math
+import unittest
+
+import tensord as td
+
+from session import setUpModule  # noqa: F401
+
+INF, NAN = math.inf, math.nan
+PARTS = (0.0, -0.0, 0.25, -1.0, 1.0, -2.5, 30.0, -300.0)
+FUNCTIONS = "acos acosh asin asinh atan atanh cos cosh sin sinh tan tanh exp sqrt".split()
+
+
+def same(a, b):
+    """Whether two parts are equal, with the sign of a zero and NaN."""
+    if math.isnan(a) or math.isnan(b):
+        return math.isnan(a) and math.isnan(b)
+    return a == b and math.copysign(1, a) == math.copysign(1, b)
+
+
+class Functions(unittest.TestCase):
+    def numbers(self):
+        return [complex(a, b) for a in PARTS for b in PARTS]
+
+    def compare(self, name, expected):
+        numbers, results = [], []
+        for z in self.numbers():
+            try:
+                results.append(expected(z))
+                numbers.append(z)
+            except (ValueError, OverflowError):  # poles
+                continue
+        for dtype, tolerance in ((td.complex128, 1e-9), (td.complex64, 1e-5)):
+            if dtype is td.complex64:  # whose range is smaller
+                kept = [(z, w) for z, w in zip(numbers, results) if abs(w) < 1e30]
+                numbers, results = [z for z, _ in kept], [w for _, w in kept]
+            ours = getattr(td, name)(td.asarray(numbers, dtype=dtype))
+            self.assertIs(ours.dtype, dtype)
+            for z, one, wanted in zip(numbers, ours.tolist(), results):
+                self.assertLessEqual(abs(one - wanted), tolerance * (1 + abs(wanted)), f"{name}({z})")
+
+    def test_values(self):
+        for name in FUNCTIONS:
+            with self.subTest(name):
+                self.compare(name, getattr(cmath, name))
+        self.compare("log10", cmath.log10)
+        self.compare("log2", lambda z: cmath.log(z) / math.log(2))
+        self.compare("log1p", lambda z: cmath.log(complex(1 + z.real, z.imag)))
+        self.compare("expm1", lambda z: cmath.exp(z) - 1)
+
+    def test_branches(self):
+        """On a branch cut the sign of a zero says which side counts."""
+        for name in ("acos", "asin", "atan", "acosh", "asinh", "atanh"):
+            for z in (complex(3, 0.0), complex(3, -0.0), complex(-3, 0.0), complex(-3, -0.0), complex(0.0, 3), complex(-0.0, 3)):
+                one = getattr(td, name)(td.asarray(z, dtype=td.complex128)).item()
+                self.assertLess(abs(one - getattr(cmath, name)(z)), 1e-12, f"{name}({z})")
+
+    def test_special_values(self):
+        for name, z, real, imag in (
+            ("sinh", complex(INF, 0.0), INF, 0.0),
+            ("sinh", complex(-0.0, 0.0), -0.0, 0.0),
+            ("cosh", complex(INF, 0.0), INF, 0.0),
+            ("cosh", complex(0.0, NAN), NAN, None),
+            ("tanh", complex(INF, 2.0), 1.0, 0.0),
+            ("tanh", complex(NAN, 0.0), NAN, 0.0),
+            ("tanh", complex(1.0, INF), NAN, NAN),
+            ("acos", complex(-INF, 1.0), math.pi, -INF),
+            ("acos", complex(INF, NAN), NAN, None),
+            ("acosh", complex(INF, INF), INF, math.pi / 4),
+            ("asinh", complex(NAN, 0.0), NAN, 0.0),
+            ("atanh", complex(1.0, INF), 0.0, math.pi / 2),
+            ("expm1", complex(-INF, NAN), -1.0, None),
+            ("expm1", complex(INF, 0.0), INF, 0.0),
+            ("log1p", complex(-1.0, 0.0), -INF, 0.0),
+            ("log1p", complex(-INF, 1.0), INF, math.pi),
+            ("round", complex(2.5, -1.4), 2.0, -1.0),
+        ):
+            result = getattr(td, name)(td.asarray(z, dtype=td.complex128)).item()
+            for part, wanted in ((result.real, real), (result.imag, imag)):
+                self.assertTrue(wanted is None or same(part, wanted) or abs(part - wanted) < 1e-15, f"{name}({z}) is {result}")
+
+    def test_parts_come_together_exactly(self):
+        from tensord.complex_functions import combine
+
+        parts = PARTS + (INF, -INF, NAN, 1e-310)
+        numbers = [(a, b) for a in parts for b in parts]
+        real, imag = (td.asarray([pair[i] for pair in numbers], dtype=td.float64) for i in (0, 1))
+        for (a, b), z in zip(numbers, combine(real, imag, td.complex128).tolist()):
+            self.assertTrue(same(z.real, a) and same(z.imag, b), f"{a}, {b}: {z}")
+
+
+class Matrices(unittest.TestCase):
+    def setUp(self):
+        self.rng = td.random.Generator(1)
+
+    def random(self, *shape):
+        real, imag = (self.rng.normal(size=shape, dtype=td.float64) for _ in range(2))
+        return real + imag * 1j
+
+    def assert_small(self, x, what):
+        if x.size:
+            self.assertLess(float(td.max(td.abs(x))), 1e-10, what)
+
+    def assert_unitary(self, q, what):
+        self.assert_small(td.conj(q).mT @ q - td.eye(q.shape[-1], dtype=q.dtype), what)
+
+    def matrices(self):
+        """Matrices with and without equal values, of every form."""
+        yield "random", self.random(4, 4)
+        yield "tall", self.random(2, 5, 3)
+        yield "wide", self.random(3, 5)
+        yield "zeros", td.zeros((3, 3), dtype=td.complex128)
+        yield "turned identity", td.flip(td.eye(4, dtype=td.complex128), axis=0) * 1j
+        q = td.linalg.qr(self.random(6, 6)).Q
+        yield "unitary", q
+        yield "equal values", (q * td.asarray([0, 0, 0, 2, 2, 2], dtype=td.float64)) @ td.linalg.qr(self.random(6, 6)).Q
+        yield "rank 1", self.random(4, 1) @ self.random(1, 4)
+        yield "no elements", td.zeros((0, 0), dtype=td.complex128)
+        yield "one column", self.random(3, 1)
+
+    def test_singular_values_and_vectors(self):
+        for name, x in self.matrices():
+            for full in (True, False):
+                u, s, vh = td.linalg.svd(x, full_matrices=full)
+                k = s.shape[-1]
+                self.assert_unitary(u, name)
+                self.assert_unitary(td.conj(vh).mT, name)
+                self.assert_small((u[..., :k] * s[..., None, :]) @ vh[..., :k, :] - x, name)
+                self.assert_small(s - td.linalg.svdvals(x), name)
+
+    def test_eigenvalues_and_eigenvectors(self):
+        for name, x in self.matrices():
+            if x.shape[-1] == x.shape[-2]:
+                hermitian = x + td.conj(x).mT
+                values, vectors = td.linalg.eigh(hermitian)
+                self.assert_unitary(vectors, name)
+                self.assert_small(hermitian @ vectors - vectors * values[..., None, :], name)
+
+    def test_qr_and_determinants(self):
+        for name, x in self.matrices():
+            for mode in ("reduced", "complete"):
+                q, r = td.linalg.qr(x, mode=mode)
+                self.assert_unitary(q, name)
+                self.assert_small(q @ r - x, name)
+                self.assert_small(td.tril(r, k=-1), name)
+            if x.shape[-1] == x.shape[-2]:
+                sign, logarithm = td.linalg.slogdet(x)
+                self.assert_small(sign * td.exp(logarithm) - td.linalg.det(x), name)
+                self.assert_small(td.linalg.det(x @ x) - td.linalg.det(x) ** 2, name)
+
+    def test_solutions(self):
+        x, b = self.random(2, 4, 4), self.random(4, 3)
+        self.assert_small(x @ td.linalg.solve(x, b) - b, "solve")
+        self.assert_small(x @ td.linalg.inv(x) - td.eye(4, dtype=x.dtype), "inv")
+        tall = self.random(5, 3)
+        self.assert_small(td.linalg.pinv(tall) @ tall - td.eye(3, dtype=tall.dtype), "pinv")
+        hermitian = x @ td.conj(x).mT + td.eye(4, dtype=x.dtype)
+        factor = td.linalg.cholesky(hermitian)
+        self.assert_small(factor @ td.conj(factor).mT - hermitian, "cholesky")
+
+
+if __name__ == "__main__":
+    unittest.main()
