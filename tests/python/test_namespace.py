@@ -373,6 +373,17 @@ class Random(unittest.TestCase):
         first, second = a.spawn(2)
         self.assertNotEqual(first.uniform().item(), second.uniform().item())
 
+    def test_threads_get_different_numbers(self):
+        import threading
+
+        rng, seeds = td.random.Generator(1), []
+        threads = [threading.Thread(target=lambda: seeds.extend(rng._next() for _ in range(2000))) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(len(set(seeds)), 8000)
+
     def test_functions_of_the_module(self):
         td.random.seed(5)
         first = [td.random.uniform(size=2).tolist(), td.random.normal(size=2).tolist(), td.random.integers(9, size=3).tolist()]

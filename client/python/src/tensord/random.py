@@ -8,6 +8,8 @@ to the rounding of a logarithm and a cosine in normal() and exponential(). Nothi
 module, td.random.uniform() and others, use one generator of the process, which seed() sets.
 """
 
+from _thread import allocate_lock as _allocate_lock
+
 from . import _core
 from . import dtypes as _dtypes
 from .manipulation import shape_of
@@ -31,14 +33,14 @@ def _shape(size):
 class Generator:
     """A source of random numbers. `seed` is an integer, of which 64 bits count, or None: then the system chooses it."""
 
-    __slots__ = ("seed", "draws")
+    __slots__ = ("seed", "draws", "_lock")
 
     def __init__(self, seed=None):
         if seed is None:
             import os
 
             seed = int.from_bytes(os.urandom(8), "little")
-        self.seed, self.draws = seed.__index__() & _MASK, 0
+        self.seed, self.draws, self._lock = seed.__index__() & _MASK, 0, _allocate_lock()
 
     def __repr__(self):
         return f"tensord.random.Generator(seed={self.seed}, draws={self.draws})"
@@ -48,11 +50,14 @@ class Generator:
 
     def __setstate__(self, state):
         self.seed, self.draws = state
+        self._lock = _allocate_lock()
 
     def _next(self):
         """The seed of the next draw. Operations have 64-bit seeds, whose numbers have nothing to do with those of other seeds."""
-        self.draws += 1
-        return _mix((self.seed + self.draws * 0x9E3779B97F4A7C15) & _MASK)
+        with self._lock:  # no two threads get the same numbers
+            self.draws += 1
+            draws = self.draws
+        return _mix((self.seed + draws * 0x9E3779B97F4A7C15) & _MASK)
 
     def spawn(self, count):
         """A list of new generators, whose numbers have nothing to do with those of this one."""
