@@ -51,7 +51,8 @@ struct launch {
     uint16_t factor; /* the estimate of its time was multiplied by this, in 256ths */
     uint8_t n_inputs;
     uint8_t further; /* outputs after the first */
-    bool tf32;       /* MATMUL and LINEAR of f32: inputs may be rounded to TF32 */
+    bool tf32;       /* MATMUL, LINEAR and convolutions of f32: inputs may be rounded to TF32 */
+    bool scarce;     /* there was no memory for more workspace than the least */
     /* Not NULL for OP_FAMILY_TAKE, OP_FAMILY_SCATTER, OP_FAMILY_DECOMPOSE and OP_FAMILY_LOSS, and for launches that may be stopped because
      * they take too long. */
     struct report *report;

@@ -34,10 +34,14 @@ struct op_kernel {
     /* STATUS_OK if the kernel takes a launch of these dtypes, shapes and layouts, which is in its normal form; else STATUS_UNSUPPORTED with
      * the reason. NULL: it takes all launches of its dtypes. */
     int (*accepts)(struct device *device, const struct launch *launch, struct fault *fault);
-    /* Bytes that the kernel needs for this launch besides the operands: launch->workspace. NULL: none. */
+    /* Bytes that the kernel needs for this launch besides the operands: launch->workspace. If launch->scarce, the least, with which it may be
+     * slower: it is asked so if there is no memory for more, or the session may not have it. NULL: none. */
     uint64_t (*workspace)(struct device *device, const struct launch *launch);
     enum op_parts parts; /* instead of a kernel */
-    const char *reason;  /* why there is neither, in words that follow "a cpu device has no exp: " */
+    /* Of OP_FAMILY_CONVOLUTION: launches have their operands as the operation has them, in f16 and bf16, too, with the channels where the
+     * layout says, and weights that are never transposed. */
+    bool as_given;
+    const char *reason; /* why there is neither, in words that follow "a cpu device has no exp: " */
 };
 
 /* A backend defines each entry next to its driver, as a struct named after the backend and the operation, such as cpu_kernel_sum; and one

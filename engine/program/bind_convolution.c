@@ -1,4 +1,5 @@
-/* Convolutions: kernels see channels on axis 1, and for results of x's shape the weight of each group transposed. */
+/* Convolutions: kernels see channels on axis 1, and for results of x's shape the weight of each group transposed; unless they take all
+ * operands as they are (op_kernel.as_given). */
 #include <string.h>
 
 #include "engine/program/bind_dense.h"
@@ -58,16 +59,20 @@ int bind_convolution(struct step *step) {
     dense_begin(&dense, step);
     struct roles roles = convolution_roles(&dense);
     unsigned opcode = step->request->opcode;
+    dense.halves = step->session->order->device->vtable->operations[opcode]->as_given;
     /* Only the attributes tell whether the channels are last. */
     convolution_make(&convolution, opcode, &step->request->attributes, roles.x->rank, roles.x->shape,
                      roles.weight->shape, roles.y->shape, false);
-    if (convolution.channels_last) {
+    if (convolution.channels_last && dense.halves) {
+        convolution_make(&convolution, opcode, &step->request->attributes, roles.x->rank, roles.x->shape,
+                         roles.weight->shape, roles.y->shape, true);
+    } else if (convolution.channels_last) {
         dense_move_axis(roles.x, roles.x->rank - 1, 1);
         dense_move_axis(roles.y, roles.y->rank - 1, 1);
         convolution_make(&convolution, opcode, &step->request->attributes, roles.x->rank, roles.x->shape,
                          roles.weight->shape, roles.y->shape, false);
     }
-    if (roles.x == &dense.out[0]) {
+    if (roles.x == &dense.out[0] && !dense.halves) {
         weight_transpose(roles.weight, convolution.groups);
         dense.merge = weight_merge;
     }

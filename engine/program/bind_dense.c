@@ -7,6 +7,7 @@ void dense_begin(struct dense *dense, struct step *step) {
     dense->n_inputs = step->request->n_inputs;
     dense->n_outputs = step->n_outputs;
     dense->own_dtypes = false;
+    dense->halves = false;
     dense->strided = 0;
     dense->merge = NULL;
     for (unsigned i = 0; i < dense->n_inputs; i++)
@@ -26,8 +27,8 @@ void dense_move_axis(struct view *view, int from, int to) {
 }
 
 /* The dtype in which kernels compute. */
-static enum dtype dense_dtype(enum dtype dtype) {
-    return dtype == DTYPE_F16 || dtype == DTYPE_BF16 ? DTYPE_F32 : dtype;
+static enum dtype dense_dtype(const struct dense *dense, enum dtype dtype) {
+    return !dense->halves && (dtype == DTYPE_F16 || dtype == DTYPE_BF16) ? DTYPE_F32 : dtype;
 }
 
 static int dense_inputs(struct dense *dense) {
@@ -39,9 +40,9 @@ static int dense_inputs(struct dense *dense) {
                                : op_operand_dtype(step->request->opcode, step->types, i, &step->output->type);
         struct ledger *ledger = &step->session->ledger;
         if (!(dense->strided >> i & 1))
-            code = view_make_contiguous(ledger, step->stream, &dense->in[i], dense_dtype(dtype), step->fault);
-        else if (dense->in[i].dtype != dense_dtype(dtype))
-            code = view_cast(ledger, step->stream, &dense->in[i], dense_dtype(dtype), step->fault);
+            code = view_make_contiguous(ledger, step->stream, &dense->in[i], dense_dtype(dense, dtype), step->fault);
+        else if (dense->in[i].dtype != dense_dtype(dense, dtype))
+            code = view_cast(ledger, step->stream, &dense->in[i], dense_dtype(dense, dtype), step->fault);
     }
     return code;
 }
@@ -67,7 +68,7 @@ static int dense_outputs(struct dense *dense, struct view *results) {
     int code = STATUS_OK;
     for (unsigned i = 0; i < dense->n_outputs && code == STATUS_OK; i++) {
         struct view *out = &dense->out[i];
-        enum dtype dtype = dense_dtype(out->dtype);
+        enum dtype dtype = dense_dtype(dense, out->dtype);
         results[i] = *out;
         if (view_elements(out) == 0)
             continue;

@@ -11,6 +11,7 @@ struct dense {
     unsigned n_inputs, n_outputs;
     struct view in[PLAN_INPUTS_MAX], out[PLAN_OUTPUTS_MAX];
     bool own_dtypes;  /* of the inputs: they do not promote */
+    bool halves;      /* the kernel takes f16 and bf16 */
     unsigned strided; /* bit i set: the kernel takes input i with any strides */
     /* Called when the inputs are contiguous, to merge axes; NULL: nothing is left to do. */
     void (*merge)(struct dense *dense);

@@ -136,7 +136,7 @@ static int plan_workspace(struct stream *stream, const struct plan *plan, uint64
 
 /* Asks the kernel whether it accepts the launch, and for its workspace. Not inlined: plan_push() is on the way of most operations. */
 __attribute__((noinline)) static int plan_ask(struct stream *stream, const struct plan *plan,
-                                              const struct op_kernel *kernel, struct storage **workspace,
+                                              const struct op_kernel *kernel, struct storage **workspace, bool *scarce,
                                               struct fault *fault) {
     struct device *device = stream->order->device;
     union plan_form form;
@@ -151,8 +151,21 @@ __attribute__((noinline)) static int plan_ask(struct stream *stream, const struc
     for (unsigned i = 0; i < plan->further; i++)
         form_operand(&form.launch.inputs[plan->n_inputs + i], plan->outputs[i]);
     int code = kernel->accepts ? kernel->accepts(device, &form.launch, fault) : STATUS_OK;
-    uint64_t bytes = code == STATUS_OK && kernel->workspace ? kernel->workspace(device, &form.launch) : 0;
-    return bytes ? plan_workspace(stream, plan, bytes, workspace, fault) : code;
+    if (code != STATUS_OK || !kernel->workspace)
+        return code;
+    uint64_t bytes = kernel->workspace(device, &form.launch), least;
+    *scarce = false;
+    if (bytes)
+        code = plan_workspace(stream, plan, bytes, workspace, fault);
+    if (code != STATUS_OUT_OF_MEMORY && code != STATUS_LIMIT)
+        return code;
+    form.launch.scarce = true;
+    least = kernel->workspace(device, &form.launch);
+    if (least == bytes)
+        return code;
+    *scarce = true;
+    *workspace = NULL;
+    return least ? plan_workspace(stream, plan, least, workspace, fault) : STATUS_OK;
 }
 
 static int64_t *launch_attributes(struct op_attributes *attributes, int64_t *at, const struct op_attributes *given) {
@@ -202,8 +215,9 @@ int plan_push(struct stream *stream, const struct plan *plan, struct fault *faul
         code = plan_check_time(stream, plan->weight, fault);
     const struct op_kernel *kernel = stream->order->device->vtable->operations[plan->opcode];
     struct storage *workspace = NULL;
+    bool scarce = false;
     if (__builtin_expect(kernel->accepts || kernel->workspace, 0) && code == STATUS_OK)
-        code = plan_ask(stream, plan, kernel, &workspace, fault);
+        code = plan_ask(stream, plan, kernel, &workspace, &scarce, fault);
     if (code != STATUS_OK)
         return code;
     stream->operation.estimated_ns += plan->weight;
@@ -232,6 +246,7 @@ int plan_push(struct stream *stream, const struct plan *plan, struct fault *faul
     launch->tf32 = plan->tf32;
     launch->report = plan->report ? plan->report : stream->operation.report;
     launch->workspace = workspace ? workspace->data : NULL;
+    launch->scarce = scarce;
     int64_t *at = (int64_t *)(launch->inputs + plan->n_inputs + plan->further);
     at = launch_attributes(&launch->attributes, at, &plan->attributes);
     at = launch_operand(&launch->output, at, plan->out);
@@ -304,6 +319,7 @@ int plan_push_flat(struct stream *stream, const struct plan_flat *flat, struct f
     launch->report = stream->operation.report;
     launch->attributes = (struct op_attributes){0};
     launch->workspace = NULL;
+    launch->scarce = false;
     flat_operand(&launch->output, out, axis);
     plan_note_use(stream, out->storage);
     for (unsigned i = 0; i < n_inputs; i++) {

@@ -13,7 +13,7 @@ enum { CONVOLUTION_AXES = 3 };
  * front, with an extent of 1. Extents of x, y and the kernel are at least 1, their products below 2^31; the batch may be 0. */
 struct convolution {
     int axes; /* 1 to 3 */
-    bool channels_last;
+    bool channels_last; /* as the layout says */
     int64_t batch, groups, x_channels, y_channels; /* of all groups */
     int64_t x[CONVOLUTION_AXES], y[CONVOLUTION_AXES], kernel[CONVOLUTION_AXES];
     int64_t stride[CONVOLUTION_AXES], padding[CONVOLUTION_AXES], dilation[CONVOLUTION_AXES];
