@@ -62,20 +62,10 @@ static bool blas_lasts(cublasStatus_t status) {
            status == CUBLAS_STATUS_ARCH_MISMATCH;
 }
 
-/* Every error of cublasLt is a refusal, since there is another way to compute every product; unless the device has failed. cublasLt has a
- * CUDA runtime of its own: this module's runtime notices a sticky error at its next call. */
+/* Every error of cublasLt is a refusal, since there is another way to compute every product; unless the device has failed. */
 static int blas_refused(cublasStatus_t status, const char *call, bool *refused, struct fault *fault) {
-    size_t unused, total;
-    cudaError_t error = cudaSuccess;
     *refused = status != CUBLAS_STATUS_SUCCESS;
-    if (*refused && status != CUBLAS_STATUS_NOT_SUPPORTED) {
-        error = cudaMemGetInfo(&unused, &total);
-        if (error == cudaSuccess)
-            error =
-                cudaGetLastError(); /* clears an error that cublasLt has left in the runtime: the refusal handles it */
-    }
-    enum status code = error == cudaSuccess ? STATUS_OK : (enum status)cuda_fault(fault, error, call);
-    return code == STATUS_DEVICE_LOST ? code : STATUS_OK;
+    return *refused && status != CUBLAS_STATUS_NOT_SUPPORTED ? cuda_survives(call, fault) : STATUS_OK;
 }
 
 #define BLAS_TRY(call)                                                                                                 \

@@ -10,6 +10,7 @@
 extern "C" {
 #endif
 
+#include "engine/device/libraries.h"
 #include "engine/device/launch.h"
 #include "engine/device/op_kernel.h"
 
@@ -28,6 +29,12 @@ struct cuda_stream {
 };
 
 struct cuda_blas;
+struct cuda_cudnn;
+struct cuda_cufft;
+struct cuda_cusolver;
+
+/* Libraries that are loaded when they are needed first: library.h. */
+enum cuda_library { CUDA_CUDNN, CUDA_CUFFT, CUDA_CUSOLVER, CUDA_LIBRARIES };
 
 struct cuda {
     int ordinal;    /* as CUDA counts */
@@ -40,11 +47,17 @@ struct cuda {
     /* Products of floats that cublasLt has computed, and that the module's own kernel has, because there was no algorithm or no memory.
      * Written by the submitter's thread, read by any. */
     uint64_t products_library, products_slow;
+    struct device_library libraries[CUDA_LIBRARIES]; /* see library.h for who may read them */
+    struct cuda_cudnn *cudnn;                        /* each is created with the first launch that wants it */
+    struct cuda_cufft *cufft;
+    struct cuda_cusolver *cusolver;
 };
 
 static inline bool cuda_fuses(const struct cuda *cuda, unsigned activation, enum dtype dtype) {
     return activation < OP_ACTIVATION_COUNT && (cuda->fused[activation] >> dtype & 1);
 }
+/* Whether a list of words, separated by commas, has this word. */
+bool cuda_listed(const char *list, const char *word);
 /* Sets cuda->fused from the module's table and TENSORD_CUDA_FUSED. */
 void cuda_fused_init(struct cuda *cuda);
 
@@ -98,6 +111,10 @@ void *cuda_scratch(struct cuda_stream *stream, size_t bytes, struct fault *fault
 /* Turns a CUDA error into a fault that names the call and has CUDA's name and message of the error: STATUS_DEVICE_LOST for a sticky error,
  * STATUS_OUT_OF_MEMORY for cudaErrorMemoryAllocation, STATUS_INTERNAL for others. Returns the fault's code. */
 int cuda_fault(struct fault *fault, cudaError_t error, const char *call);
+
+/* After a failed call of a library, which has a CUDA runtime of its own: STATUS_OK, unless the device has failed for good. Clears the error
+ * that the library may have left in this runtime. */
+int cuda_survives(const char *call, struct fault *fault);
 
 #define CUDA_TRY(fault, call)                                                                                          \
     do {                                                                                                               \

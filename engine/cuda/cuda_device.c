@@ -6,6 +6,9 @@
 #include <string.h>
 
 #include "engine/cuda/blas.h"
+#include "engine/cuda/cudnn.h"
+#include "engine/cuda/cufft.h"
+#include "engine/cuda/cusolver.h"
 #include "engine/device/module.h"
 
 /* The free memory that is left to CUDA itself. Workspaces may have three quarters of it, so that they and the pool never compete. Products
@@ -192,6 +195,7 @@ static int cuda_open(const struct device_options *options, struct device **resul
     device->base.vtable = &cuda_device_vtable;
     device->cuda.ordinal = (int)options->index;
     cuda_fused_init(&device->cuda);
+    cuda_libraries_init(&device->cuda);
     pthread_mutex_init(&device->events_lock, NULL);
     int code = cuda_watch(device, options->readings, fault);
     if (code == STATUS_OK)
@@ -220,6 +224,9 @@ static void cuda_close(struct device *base) {
     preload_stop(&device->preload);
     if (cuda_enter(&device->cuda, &fault) == STATUS_OK) {
         blas_destroy(device->cuda.blas);
+        cudnn_finish(&device->cuda);
+        cufft_finish(&device->cuda);
+        cusolver_finish(&device->cuda);
         cuda_events_destroy(device);
     }
     cuda_memory_finish(&device->memory);
@@ -233,6 +240,7 @@ static void cuda_describe(const struct device *base, struct device_info *info) {
     *info = device->info;
     info->memory_total = device->memory_total;
     info->products_library = __atomic_load_n(&device->cuda.products_library, __ATOMIC_RELAXED);
+    cuda_libraries_describe(&device->cuda, info);
     info->products_slow = __atomic_load_n(&device->cuda.products_slow, __ATOMIC_RELAXED);
 }
 

@@ -20,3 +20,14 @@ int cuda_fault(struct fault *fault, cudaError_t error, const char *call) {
     cudaGetLastError(); /* clears the thread's last error, so that later calls, which succeed, do not find it again */
     return fault_set(fault, code, "%s (%s) in %.120s", cudaGetErrorString(error), cudaGetErrorName(error), call);
 }
+
+int cuda_survives(const char *call, struct fault *fault) {
+    size_t unused, total;
+    cudaError_t error = cudaMemGetInfo(&unused, &total); /* a failure that lasts shows at every call */
+    if (error == cudaSuccess)
+        error = cudaGetLastError();
+    if (error == cudaSuccess)
+        return STATUS_OK;
+    enum status code = (enum status)cuda_fault(fault, error, call);
+    return code == STATUS_DEVICE_LOST ? code : STATUS_OK;
+}

@@ -22,8 +22,7 @@ static const struct {
     {"gelu_bf16", OP_ACTIVATION_GELU_TANH, DTYPE_BF16, false}, {"gelu_f32", OP_ACTIVATION_GELU_TANH, DTYPE_F32, false},
 };
 
-/* Whether a list of words, separated by commas, has this word. */
-static bool fused_listed(const char *list, const char *word) {
+bool cuda_listed(const char *list, const char *word) {
     size_t length = strlen(word);
     for (const char *at = list; *at; at += strcspn(at, ","), at += *at == ',')
         if (strcspn(at, ",") == length && !strncmp(at, word, length))
@@ -36,7 +35,7 @@ void cuda_fused_init(struct cuda *cuda) {
     memset(cuda->fused, 0, sizeof cuda->fused);
     for (size_t i = 0; i < sizeof fused_table / sizeof *fused_table; i++) {
         bool set =
-            list && *list ? fused_listed(list, fused_table[i].name) || fused_listed(list, "all") : fused_table[i].right;
+            list && *list ? cuda_listed(list, fused_table[i].name) || cuda_listed(list, "all") : fused_table[i].right;
         if (set)
             cuda->fused[fused_table[i].activation] |= (uint16_t)(1u << fused_table[i].dtype);
     }

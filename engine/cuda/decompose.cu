@@ -1,7 +1,8 @@
 /* Decompositions and linear equations: a block for each matrix, which it factors in the workspace, row by row as it lies there. A step of
  * the elimination, or a reflection, is a pass of all threads over what is left of the matrix. That suits batches of matrices; a
- * single large matrix has one multiprocessor. */
+ * single large matrix has one multiprocessor, unless cuSOLVER is there (solver.h). */
 #include "engine/cuda/decompose.cuh"
+#include "engine/cuda/solver.h"
 
 namespace {
 
@@ -19,15 +20,8 @@ struct decompose_arguments {
     bool upper, unit, across, identity; /* identity: there is no b */
 };
 
-/* The report is host memory. What a matrix reports is one word, so that blocks which write at the same time do not mix theirs; `limit` is
- * the same for all. The code comes last. */
 __device__ __forceinline__ void singular(const struct decompose_arguments &p, int64_t number, int64_t row) {
-    if (threadIdx.x == 0 && *(volatile report_code *)&p.report->code == STATUS_OK) {
-        *(volatile int64_t *)&p.report->limit = p.n;
-        *(volatile int64_t *)&p.report->value = number * p.n + row;
-        __threadfence_system();
-        *(volatile report_code *)&p.report->code = STATUS_SINGULAR;
-    }
+    report_singular(p.report, p.n, number, row);
 }
 
 /* The row of the element of largest magnitude in column k from row k on, the first one of equals. */
@@ -394,14 +388,18 @@ static void decompose_plan(const struct launch *launch, struct decompose_argumen
     p->place = p->order_at + rounded(p->m * (int64_t)sizeof(int64_t));
 }
 
-static uint64_t decompose_workspace(struct device *device, const struct launch *launch) {
+static uint64_t own_workspace(const struct launch *launch) {
     struct decompose_arguments p = {};
-    (void)device;
     if (launch->opcode == OP_CHOLESKY || launch->opcode == OP_TRIANGULAR_SOLVE) {
         return 0;
     }
     decompose_plan(launch, &p);
     return (uint64_t)p.batch * (uint64_t)p.place;
+}
+
+static uint64_t decompose_workspace(struct device *device, const struct launch *launch) {
+    const uint64_t own = own_workspace(launch), library = solver_workspace(cuda_of(device), launch);
+    return library > own ? library : own;
 }
 
 struct decompose_entry {
@@ -434,12 +432,17 @@ static bool decompose_walk(cuda_kernel_seen *seen, void *context) {
             more = more && seen(context, false, kernel);
         }
     }
-    return more;
+    return more && solver_walk(seen, context);
 }
 
 static int decompose_run(struct cuda *cuda, struct cuda_stream *stream, const struct launch *launch,
                          struct fault *fault) {
     struct decompose_arguments p = {};
+    bool refused;
+    int code = solver_run(cuda, stream, launch, &refused, fault);
+    if (code != STATUS_OK || !refused) {
+        return code;
+    }
     decompose_plan(launch, &p);
     p.a = (const char *)launch->inputs[0].data;
     p.b = launch->n_inputs == 2 ? (const char *)launch->inputs[1].data : nullptr;

@@ -13,6 +13,17 @@ template <typename T> struct place {
     int64_t m, n, r;
 };
 
+/* The report is host memory. What a matrix reports is one word, so that blocks which write at the same time do not mix theirs; `limit`, the
+ * extent, is the same for all. The code comes last. By all threads of a block. */
+__device__ __forceinline__ void report_singular(struct report *report, int64_t n, int64_t number, int64_t row) {
+    if (threadIdx.x == 0 && *(volatile report_code *)&report->code == STATUS_OK) {
+        *(volatile int64_t *)&report->limit = n;
+        *(volatile int64_t *)&report->value = number * n + row;
+        __threadfence_system();
+        *(volatile report_code *)&report->code = STATUS_SINGULAR;
+    }
+}
+
 /* The sum over the block, for all threads; the same at each run. */
 __device__ __forceinline__ double block_sum(double value) {
     __shared__ double sums[SPACE_THREADS];

@@ -1,8 +1,14 @@
 /* Fourier transforms along an axis. engine/device/fft.h says how.
  *
  * Lines that fit shared memory are read, transformed and written by one kernel, several to a block where they are short. Longer ones are read
- * into the workspace, go to and fro there in one launch for each factor, and are written from there. */
-#include "engine/cuda/cuda.h"
+ * into the workspace, go to and fro there in one launch for each factor, and are written from there.
+ *
+ * cuFFT goes first, if it is there: on lines as they are in the tensors where it can (transforms of complex numbers, and of real ones to
+ * half of a Hermitian transform, which are as long as the line), on the half of a Hermitian transform after it has been copied, as cuFFT may
+ * write to it, and else, if lines are long, on lines in the workspace, read and written as for the passes here. */
+#include <string.h>
+
+#include "engine/cuda/cufft.h"
 #include "engine/cuda/space.h"
 
 #define FFT_FUNCTION static __host__ __device__ inline
@@ -282,22 +288,44 @@ __global__ void __launch_bounds__(SPACE_THREADS) fft_store(const __grid_constant
     }
 }
 
+/* For cuFFT: the half of a Hermitian transform, with zeros where there must be. */
+template <typename T>
+__global__ void __launch_bounds__(SPACE_THREADS) fft_half(const __grid_constant__ struct fft_arguments p) {
+    const int64_t half = p.request.n / 2 + 1;
+    const int64_t step = (int64_t)gridDim.x * blockDim.x, all = p.lines * half;
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < all; i += step) {
+        const int64_t line = i / half;
+        const fft_number<T> z = tensor_read<T>(p, p.line + line, i - line * half);
+        ((fft_number<T> *)p.to)[i] = p.request.swap ? fft_number<T>{z.im, z.re} : z;
+    }
+}
+
+/* `lines` numbers at p.to, which cuFFT has not scaled. */
+template <typename T>
+__global__ void __launch_bounds__(SPACE_THREADS) fft_scale(const __grid_constant__ struct fft_arguments p) {
+    const int64_t step = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < p.lines; i += step) {
+        ((T *)p.to)[i] *= (T)p.scale;
+    }
+}
+
 } // namespace
 
 /* ---- the launcher ---- */
 
 typedef void fft_function(const struct fft_arguments arguments);
 struct fft_kernels {
-    fft_function *roots, *chirp, *block, *load, *pass, *store;
+    fft_function *roots, *chirp, *block, *load, *pass, *store, *half, *scale;
 };
 #define FFT_KERNELS(T)                                                                                                 \
-    { fft_roots<T>, fft_chirp<T>, fft_block<T>, fft_load<T>, fft_pass<T>, fft_store<T> }
+    { fft_roots<T>, fft_chirp<T>, fft_block<T>, fft_load<T>, fft_pass<T>, fft_store<T>, fft_half<T>, fft_scale<T> }
 static const struct fft_kernels kernels[] = {FFT_KERNELS(float), FFT_KERNELS(double)};
 
 static bool fft_walk(cuda_kernel_seen *seen, void *context) {
     bool more = true;
     for (const struct fft_kernels &row : kernels) {
-        for (fft_function *kernel : {row.roots, row.chirp, row.block, row.load, row.pass, row.store}) {
+        for (fft_function *kernel :
+             {row.roots, row.chirp, row.block, row.load, row.pass, row.store, row.half, row.scale}) {
             more = more && seen(context, false, (const void *)kernel);
         }
     }
@@ -349,9 +377,80 @@ static struct fft_plan plan_make(const struct launch *launch) {
     return plan;
 }
 
+/* ---- cuFFT ---- */
+
+/* How it computes a launch. */
+enum fft_way {
+    WAY_NONE,    /* not at all */
+    WAY_DIRECT,  /* from tensor to tensor */
+    WAY_HALF,    /* from a copy of the input to the output */
+    WAY_PLACES,  /* within the workspace */
+};
+
+enum { LIBRARY_ALIGNMENT = 256, CALLS_MOST = 64 };
+
+static uint64_t library_aligned(uint64_t bytes) {
+    return (bytes + LIBRARY_ALIGNMENT - 1) & ~(uint64_t)(LIBRARY_ALIGNMENT - 1);
+}
+
+/* The transform of one call, and how many calls there are: an axis that is not the last one has its lines side by side, and the axes
+ * before it take a call each. */
+struct fft_library {
+    enum fft_way way;
+    struct cufft_lines lines;
+    int64_t calls, group;
+    uint64_t bytes; /* of lines in the workspace, before cuFFT's own */
+};
+
+/* Of whether addresses are aligned the workspace must not depend. */
+static struct fft_library library_make(const struct fft_plan *plan) {
+    const struct fft_arguments *p = &plan->arguments;
+    const struct fft_request *request = &p->request;
+    const bool whole = request->n_in == request->n, last = request->inner == 1;
+    struct fft_library library;
+    memset(&library, 0, sizeof library);
+    struct cufft_lines *lines = &library.lines;
+    lines->n = request->n;
+    lines->wide = request->wide;
+    lines->in_stride = lines->out_stride = request->inner;
+    lines->in_distance = last ? p->x_extent : 1;
+    lines->out_distance = last ? p->out_extent : 1;
+    lines->batch = last ? plan->lines : request->inner;
+    library.calls = last ? 1 : request->outer;
+    library.group = plan->lines;
+    const bool few = library.calls <= CALLS_MOST && request->n > 1;
+    if (few && whole && request->in == FFT_COMPLEX && !request->halved) {
+        library.way = WAY_DIRECT;
+    } else if (few && whole && request->in == FFT_REAL && request->halved) {
+        library.way = WAY_DIRECT;
+        lines->type = CUFFT_TYPE_R2C;
+    } else if (few && request->in == FFT_HERMITIAN) {
+        library.way = WAY_HALF;
+        lines->type = CUFFT_TYPE_C2R;
+        lines->in_stride = 1;
+        lines->in_distance = request->n / 2 + 1;
+        library.calls = last ? 1 : request->outer;
+        library.bytes = library_aligned((uint64_t)(plan->lines * lines->in_distance * plan->size));
+    } else if (!plan->shared) {
+        library.way = WAY_PLACES;
+        library.calls = 1;
+        library.group = plan->group;
+        lines->in_stride = lines->out_stride = 1;
+        lines->in_distance = lines->out_distance = request->n;
+        lines->batch = plan->group;
+        library.bytes = library_aligned((uint64_t)(plan->group * request->n * plan->size));
+    }
+    return library;
+}
+
 static uint64_t fft_workspace(struct device *device, const struct launch *launch) {
-    (void)device;
-    return (uint64_t)plan_make(launch).bytes;
+    const struct fft_plan plan = plan_make(launch);
+    const struct fft_library library = library_make(&plan);
+    if (library.way == WAY_NONE || launch->scarce || !cuda_library_wanted(cuda_of(device), CUDA_CUFFT)) {
+        return (uint64_t)plan.bytes;
+    }
+    const uint64_t bytes = LIBRARY_ALIGNMENT + library.bytes + cufft_workspace(&library.lines);
+    return bytes > (uint64_t)plan.bytes ? bytes : (uint64_t)plan.bytes;
 }
 
 struct fft_context {
@@ -404,11 +503,123 @@ static int fft_lines(const struct fft_context *context, const struct fft_plan *p
                        context->stream);
 }
 
+/* Where a call's lines begin, in bytes. */
+static char *call_at(char *data, int64_t call, int64_t extent, int64_t inner, int64_t size) {
+    return data + call * extent * inner * size;
+}
+
+/* Whether each call's lines begin where a complex number could. */
+static bool library_aligned_calls(const struct fft_plan *plan, const struct fft_library *library) {
+    const struct fft_arguments *p = &plan->arguments;
+    const int64_t next = library->calls > 1 ? p->request.inner * plan->size / 2 : 0; /* a line of reals */
+    uintptr_t bits = 0;
+    if (library->way == WAY_DIRECT) {
+        bits |= (uintptr_t)p->x | (uintptr_t)(p->request.in == FFT_REAL ? next * p->x_extent : 0);
+    }
+    if (library->way != WAY_PLACES) {
+        bits |= (uintptr_t)p->out | (uintptr_t)(p->request.out == FFT_REAL ? next * p->out_extent : 0);
+    }
+    return bits % (uintptr_t)plan->size == 0;
+}
+
+static int library_calls(struct cuda *cuda, const struct fft_context *context, const struct fft_plan *plan,
+                         const struct fft_library *library, char *places, bool *refused) {
+    const struct fft_arguments *p = &plan->arguments;
+    const struct fft_request *request = &p->request;
+    const int64_t in_size = request->in == FFT_REAL ? plan->size / 2 : plan->size;
+    const int64_t out_size = request->out == FFT_REAL ? plan->size / 2 : plan->size;
+    char *workspace = places + library->bytes;
+    int code = STATUS_OK;
+    *refused = false;
+    for (int64_t call = 0; call < library->calls && code == STATUS_OK && !*refused; call++) {
+        char *in = library->way == WAY_HALF
+                       ? places + call * request->inner * library->lines.in_distance * plan->size
+                       : call_at((char *)p->x, call, p->x_extent, request->inner, in_size);
+        code = cufft_transform(cuda, &library->lines, in,
+                               call_at(p->out, call, p->out_extent, request->inner, out_size), request->swap,
+                               workspace, context->stream, refused, context->fault);
+    }
+    return code;
+}
+
+/* Groups of lines, read into the workspace, transformed in their place, and written. */
+static int library_groups(struct cuda *cuda, const struct fft_context *context, const struct fft_plan *plan,
+                          struct fft_library *library, char *places, bool *refused) {
+    struct fft_arguments p = plan->arguments;
+    char *workspace = places + library->bytes;
+    int code = STATUS_OK;
+    p.purpose = FOR_RESULT;
+    p.length.n = p.request.n;
+    p.scale = p.request.scale;
+    p.from = p.to = places;
+    *refused = false;
+    for (p.line = 0; p.line < plan->lines && code == STATUS_OK && !*refused; p.line += library->group) {
+        p.lines = plan->lines - p.line < library->group ? plan->lines - p.line : library->group;
+        library->lines.batch = p.lines;
+        code = fft_start(context, context->kernels->load, p.lines * p.length.n, &p);
+        if (code == STATUS_OK) { /* an inverse transform has its parts swapped as it is read and written */
+            code = cufft_transform(cuda, &library->lines, places, places, false, workspace,
+                                   context->stream, refused, context->fault);
+        }
+        if (code == STATUS_OK && !*refused) {
+            code = fft_start(context, context->kernels->store, p.lines * p.length.n, &p);
+        }
+    }
+    return code;
+}
+
+static int library_run(struct cuda *cuda, const struct fft_context *context, const struct fft_plan *plan,
+                       bool scarce, bool *refused) {
+    struct fft_arguments p = plan->arguments;
+    struct fft_library library = library_make(plan);
+    *refused = true;
+    if (library.way == WAY_NONE || !cuda_library_wanted(cuda, CUDA_CUFFT)) {
+        return STATUS_OK;
+    }
+    if (scarce) {
+        return cuda_library_refused(cuda, CUDA_CUFFT, "cuFFT", "no memory for its workspace", context->fault);
+    }
+    if (!library_aligned_calls(plan, &library)) {
+        return cuda_library_refused(cuda, CUDA_CUFFT, "cuFFT", "a tensor is not aligned", context->fault);
+    }
+    char *places = (char *)(uintptr_t)library_aligned((uint64_t)(uintptr_t)context->workspace);
+    int code;
+    if (library.way == WAY_PLACES) {
+        code = library_groups(cuda, context, plan, &library, places, refused);
+    } else {
+        code = STATUS_OK;
+        if (library.way == WAY_HALF) {
+            p.to = places;
+            p.line = 0;
+            p.lines = plan->lines;
+            code = fft_start(context, context->kernels->half, p.lines * library.lines.in_distance, &p);
+        }
+        if (code == STATUS_OK) {
+            code = library_calls(cuda, context, plan, &library, places, refused);
+        }
+        if (code == STATUS_OK && !*refused && p.request.scale != 1) {
+            p.to = p.out;
+            p.scale = p.request.scale;
+            p.lines = plan->lines * p.request.n_out * (p.request.out == FFT_REAL ? 1 : 2);
+            code = fft_start(context, context->kernels->scale, p.lines, &p);
+        }
+    }
+    if (code == STATUS_OK && !*refused) {
+        cuda_library_computed(cuda, CUDA_CUFFT);
+    }
+    return code;
+}
+
 static int fft_run(struct cuda *cuda, struct cuda_stream *stream, const struct launch *launch, struct fault *fault) {
     const struct fft_plan plan = plan_make(launch);
     const struct fft_context context = {cuda, &kernels[plan.arguments.request.wide], (char *)launch->workspace, fault,
                                         stream->stream};
-    int code = fft_start(&context, context.kernels->roots, plan.arguments.length.n, &plan.arguments);
+    bool refused;
+    int code = library_run(cuda, &context, &plan, launch->scarce, &refused);
+    if (code != STATUS_OK || !refused) {
+        return code;
+    }
+    code = fft_start(&context, context.kernels->roots, plan.arguments.length.n, &plan.arguments);
     if (plan.chirped && code == STATUS_OK) {
         code = fft_start(&context, context.kernels->chirp, plan.arguments.length.n, &plan.arguments);
         if (code == STATUS_OK) {

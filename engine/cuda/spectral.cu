@@ -1,11 +1,12 @@
 /* Eigenvalues and singular values by Jacobi's rotations: a block for each matrix, which it brings to a diagonal in the workspace. In each round
  * of a sweep the rows go in pairs that have no row in common, so all pairs are rotated at the same time; after as many rounds as
  * there are rows less one, each has met each other one. That suits batches of matrices; a single large matrix has one
- * multiprocessor.
+ * multiprocessor, unless cuSOLVER is there (solver.h).
  *
  * Symmetric matrices: rotations from both sides (Golub, Van Loan: "Matrix Computations", 8.5). Others: rotations from one side, until all rows
  * are orthogonal (Hestenes, 1958): then their lengths are the singular values. The matrix is scaled by a power of two first. */
 #include "engine/cuda/decompose.cuh"
+#include "engine/cuda/solver.h"
 
 namespace {
 
@@ -466,11 +467,15 @@ static void spectral_plan(const struct launch *launch, struct spectral_arguments
     p->place = p->identity_at + rounded(p->m * p->columns * size);
 }
 
-static uint64_t spectral_workspace(struct device *device, const struct launch *launch) {
+static uint64_t own_workspace(const struct launch *launch) {
     struct spectral_arguments p = {};
-    (void)device;
     spectral_plan(launch, &p);
     return (uint64_t)p.batch * (uint64_t)p.place;
+}
+
+static uint64_t spectral_workspace(struct device *device, const struct launch *launch) {
+    const uint64_t own = own_workspace(launch), library = solver_workspace(cuda_of(device), launch);
+    return library > own ? library : own;
 }
 
 /* [whether it is eigh][with vectors][f32, f64] */
@@ -486,12 +491,17 @@ static bool spectral_walk(cuda_kernel_seen *seen, void *context) {
     for (int i = 0; i < 8; i++) {
         more = more && seen(context, false, spectral_kernels[i / 4][i / 2 % 2][i % 2]);
     }
-    return more;
+    return more; /* cuSOLVER's are of decompose.cu's walk */
 }
 
 static int spectral_run(struct cuda *cuda, struct cuda_stream *stream, const struct launch *launch,
                         struct fault *fault) {
     struct spectral_arguments p = {};
+    bool refused;
+    int code = solver_run(cuda, stream, launch, &refused, fault);
+    if (code != STATUS_OK || !refused) {
+        return code;
+    }
     spectral_plan(launch, &p);
     p.a = (const char *)launch->inputs[0].data;
     p.workspace = (char *)launch->workspace;

@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "engine/device/libraries.h"
 #include "engine/device/readings.h"
 #include "proto/ops/shape.h"
 
@@ -36,6 +37,7 @@ struct device_info {
     char driver[16];        /* the newest CUDA version that the driver can run: "13.0" */
     char runtime[16];       /* the CUDA version that tensord runs: "13.0" */
     uint64_t memory_device; /* bytes that the device has in all, as its runtime tells; 0 if they are the host's */
+    struct device_library libraries[DEVICE_LIBRARIES_MAX]; /* the first ones */
 };
 
 /* How a process gets at the device that it is to open. Some devices can only be chosen by an environment variable with which the process

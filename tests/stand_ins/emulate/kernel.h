@@ -123,6 +123,23 @@ template <class T> static inline T atomicMin(T *at, T value) {
     return old;
 }
 
+template <class T> static inline T atomicMax(T *at, T value) {
+    T old = *at;
+    *at = value > old ? value : old;
+    return old;
+}
+
+static inline long long __double_as_longlong(double x) {
+    long long bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+static inline double __longlong_as_double(long long bits) {
+    double x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
 static inline double __dsub_rn(double a, double b) {
     return a - b;
 }

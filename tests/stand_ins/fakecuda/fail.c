@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FUNCTIONS_MAX = 96 };
+enum { FUNCTIONS_MAX = 128 };
 
 static struct {
     pthread_mutex_t lock;

@@ -275,6 +275,18 @@ static void job_linear(struct job *job) {
     }
 }
 
+/* By cuDNN, cuFFT and cuSOLVER. */
+static void job_libraries(struct job *job) {
+    uint64_t images = job_do(job, OP_NORMAL, nothing, NUMBERS(DTYPE_F32, 1, 0, 2, 3, 9, 9));
+    uint64_t weight = job_do(job, OP_NORMAL, nothing, NUMBERS(DTYPE_F32, 1, 0, 4, 3, 3, 3));
+    job_fetch(job, job_do(job, OP_CONV, NUMBERS(images, weight), NUMBERS(1, OP_LAYOUT_CHANNELS_FIRST, 0, 0)), 0, 0);
+    uint64_t lines = job_do(job, OP_NORMAL, nothing, NUMBERS(DTYPE_F32, 1, 0, 8, 64));
+    job_fetch(job, job_do(job, OP_RFFT, NUMBERS(lines), NUMBERS(0, 1, OP_FFT_NORM_BACKWARD)), 0, 0);
+    uint64_t matrix = job_do(job, OP_NORMAL, nothing, NUMBERS(DTYPE_F64, 1, 0, 160, 160));
+    job_fetch(job, job_do(job, OP_INV, NUMBERS(matrix), nothing), 0, 0);
+    job_do(job, OP_FREE, NUMBERS(images, weight, lines, matrix), nothing);
+}
+
 static void job_indices(struct job *job, uint64_t x) {
     uint64_t index = job_do(job, OP_FULL, nothing, NUMBERS(DTYPE_I64, 1, 4));
     uint64_t wide = job_do(job, OP_FULL, nothing, NUMBERS(DTYPE_I64, 0, 1, 6));
@@ -378,6 +390,7 @@ static void job_work(struct job *job) {
     job_reductions(job, x);
     job_products(job);
     job_linear(job);
+    job_libraries(job);
     job_indices(job, x);
     job_kernels(job, x);
     job_streams(job, x);

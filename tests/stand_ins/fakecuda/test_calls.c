@@ -80,7 +80,7 @@ static void run_settle(struct engine *engine, bool sticky) {
     if (*run->figures.failed && sticky && !run->broken)
         run_wrong("the device is lost, and the engine does not know");
     if (unharmed && (!*run->figures.failed || run->broken || run->failed))
-        run_wrong("what cublasLt refused has failed: %u failures%s", run->failed,
+        run_wrong("what a library refused has failed: %u failures%s", run->failed,
                   run->broken ? ", and the device" : "");
     engine_stats(engine, &stats);
     if (stats.memory_live || stats.sessions)
@@ -382,16 +382,27 @@ static void sweep_functions(void) {
         "cuFuncGetParamInfo",
         "cuLaunchKernel",
         "cudaGetDriverEntryPointByVersion",
+        "cudnnBackendExecute",
+        "cufftExecR2C",
+        "cusolverDnXgetrf",
     };
     for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
         sweep_function(functions[i]);
 }
 
-/* What cublasLt says without the device having failed costs nobody anything: there is another way to compute a product. */
+/* What a library says without the device having failed costs nobody anything: there is another way to compute a product. */
 static void sweep_refusals(void) {
     static const char *const refusals[] = {
-        "cublasLtMatmul:1:1", "cublasLtMatmul:2:1", "cublasLtMatmul:1:2", "cublasLtMatmulAlgoGetHeuristic:1:1",
-        "cublasLtCreate:1:1", "cublasLtCreate:1:2",
+        "cublasLtMatmul:1:1",      "cublasLtMatmul:2:1",
+        "cublasLtMatmul:1:2",      "cublasLtMatmulAlgoGetHeuristic:1:1",
+        "cublasLtCreate:1:1",      "cublasLtCreate:1:2",
+        "cudnnCreate:1:1",         "cudnnCreate:1:2",
+        "cudnnBackendExecute:1:1", "cudnnBackendExecute:1:2",
+        "cudnnSetStream:1:2",      "cufftCreate:1:2",
+        "cufftMakePlanMany64:1:1", "cufftSetWorkArea:1:2",
+        "cufftExecR2C:1:1",        "cufftExecR2C:1:2",
+        "cusolverDnCreate:1:2",    "cusolverDnCreateParams:1:1",
+        "cusolverDnXgetrf:1:1",    "cusolverDnXgetrs:1:2",
     };
     for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
         unharmed = true;
