@@ -177,6 +177,21 @@ static void status_json_counts(struct json *json, const char *key, Tensord__Fail
     json_close(json, '}');
 }
 
+static void status_json_libraries(struct json *json, Tensord__DeviceLibrary *const *libraries, size_t n) {
+    json_open(json, "libraries", '[');
+    for (size_t i = 0; i < n; ++i) {
+        json_open(json, NULL, '{');
+        json_text(json, "name", libraries[i]->name);
+        json_text_or_null(json, "version", libraries[i]->version);
+        json_text(json, "state", libraries[i]->state);
+        json_integer(json, "launches", libraries[i]->launches);
+        json_integer(json, "refused", libraries[i]->refused);
+        json_text_or_null(json, "reason", libraries[i]->reason);
+        json_close(json, '}');
+    }
+    json_close(json, ']');
+}
+
 static void status_json_histogram(struct json *json, const char *key, const Tensord__Histogram *from) {
     static const Tensord__Histogram none = TENSORD__HISTOGRAM__INIT;
     const Tensord__Histogram *histogram = from ? from : &none;
@@ -247,6 +262,7 @@ static void status_json_device(struct json *json, const Tensord__DeviceStatus *d
     json_integer(json, "ops_total", device->ops_total);
     json_integer(json, "products_library", device->products_library);
     json_integer(json, "products_slow", device->products_slow);
+    status_json_libraries(json, device->libraries, device->n_libraries);
     json_real(json, "ops_per_s", device->ops_per_s);
     json_real(json, "busy_s", device->busy_s);
     json_real(json, "busy_percent", device->busy_ratio * 100);

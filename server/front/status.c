@@ -146,6 +146,27 @@ static Tensord__DeviceReadings *status_fill_readings(const struct worker_slot *s
     return message;
 }
 
+struct status_libraries {
+    Tensord__DeviceLibrary rows[DEVICE_LIBRARIES_MAX], *pointers[DEVICE_LIBRARIES_MAX];
+};
+
+static size_t status_fill_libraries(const struct device_info *info, struct status_libraries *to) {
+    size_t n = 0;
+    while (n < DEVICE_LIBRARIES_MAX && info->libraries[n].state != DEVICE_LIBRARY_NONE) {
+        const struct device_library *from = &info->libraries[n];
+        Tensord__DeviceLibrary *row = &to->rows[n];
+        tensord__device_library__init(row);
+        row->name = (char *)from->name;
+        row->version = (char *)from->version;
+        row->state = (char *)device_library_state_name(from->state);
+        row->launches = from->launches;
+        row->refused = from->refused;
+        row->reason = (char *)from->reason;
+        to->pointers[n++] = row;
+    }
+    return n;
+}
+
 /* Memory that is not the pool's. */
 static void status_fill_memory(const struct engine_stats *stats, Tensord__DeviceStatus *status) {
     status->stalled_s = (double)stats->stalled_ns / 1e9;
@@ -166,6 +187,7 @@ static void status_fill_memory(const struct engine_stats *stats, Tensord__Device
 struct status_times {
     Tensord__Histogram queue, run, fetch;
     struct status_counts failures, rejections;
+    struct status_libraries libraries;
 };
 
 static Tensord__Histogram *status_fill_histogram(const struct histogram *from, Tensord__Histogram *to) {
@@ -188,6 +210,8 @@ static void status_fill_times(const struct worker_slot *slot, struct status_time
     status->n_rejections = status_fill_counts(stats->rejections, &times->rejections);
     status->rejections = times->rejections.pointers;
     status->faults = slot->n_failures;
+    status->n_libraries = status_fill_libraries(&stats->engine.device, &times->libraries);
+    status->libraries = times->libraries.pointers;
     status->connections = worker_slot_connections(slot);
 }
 

@@ -36,6 +36,10 @@ void stats_device_copy_counters(struct stats_device *to, const struct stats_devi
     engine->run_time = from->engine.run_time;
     engine->device.products_library = from->engine.device.products_library;
     engine->device.products_slow = from->engine.device.products_slow;
+    for (unsigned i = 0; i < DEVICE_LIBRARIES_MAX; i++) {
+        engine->device.libraries[i].launches = from->engine.device.libraries[i].launches;
+        engine->device.libraries[i].refused = from->engine.device.libraries[i].refused;
+    }
     memcpy(engine->refusals, from->engine.refusals, sizeof engine->refusals);
     memcpy(engine->failures, from->engine.failures, sizeof engine->failures);
     to->worker_cpu_ns = from->worker_cpu_ns;
@@ -56,6 +60,8 @@ static void stats_terminate(struct stats_device *device, struct stats_session *s
     info->bus[sizeof info->bus - 1] = 0;
     info->driver[sizeof info->driver - 1] = 0;
     info->runtime[sizeof info->runtime - 1] = 0;
+    for (struct device_library *l = info->libraries; l < info->libraries + DEVICE_LIBRARIES_MAX; l++)
+        l->name[sizeof l->name - 1] = l->version[sizeof l->version - 1] = l->reason[sizeof l->reason - 1] = 0;
     device->readings.driver[sizeof device->readings.driver - 1] = 0;
     device->names.fault[sizeof device->names.fault - 1] = 0;
     for (unsigned i = 0; i < STATS_OWNERS_MAX; i++)

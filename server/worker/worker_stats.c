@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "proto/ops/counter.h"
+#include "server/process/log.h"
 #include "server/worker/connection.h"
 
 /* The longest time without a write: the front takes a worker with an old page for hung. The page is written on a tick,
@@ -162,6 +163,26 @@ static void worker_stats_refusals(const struct service *service, struct stats_de
     refusal_add_engine(device->refusals, &device->engine);
 }
 
+/* A line for a library that is missing, and for each new reason of a refusal, but no more of these than a few for a library: what it
+ * refuses, it may refuse at each shape. */
+static void worker_stats_libraries(struct worker_stats *stats, const struct device_info *info) {
+    enum { LINES_MOST = 8 };
+    for (unsigned i = 0; i < DEVICE_LIBRARIES_MAX; i++) {
+        const struct device_library *now = &info->libraries[i];
+        struct worker_library *told = &stats->libraries[i];
+        char launches[24], refused[24];
+        bool missing = now->state == DEVICE_LIBRARY_MISSING;
+        if (!*now->reason || !strcmp(now->reason, told->reason) || told->lines == LINES_MOST)
+            continue;
+        told->lines++;
+        snprintf(told->reason, sizeof told->reason, "%s", now->reason);
+        log_event(missing ? LOG_LEVEL_INFO : LOG_LEVEL_WARNING, missing ? "library_missing" : "library_refused",
+                  "library", now->name, "cause", now->reason, "launches",
+                  log_text(launches, sizeof launches, "%lu", now->launches), "refused",
+                  log_text(refused, sizeof refused, "%lu", now->refused), NULL);
+    }
+}
+
 static void worker_stats_write(struct worker_stats *stats, struct service *service, uint64_t now) {
     struct stats_page *page = stats->page;
     struct stats_device device = {
@@ -174,6 +195,7 @@ static void worker_stats_write(struct worker_stats *stats, struct service *servi
     memcpy(device.rejections, service->rejections, sizeof device.rejections);
     engine_stats(service->engine, &device.engine);
     worker_stats_refusals(service, &device);
+    worker_stats_libraries(stats, &device.engine.device);
     device_readings(engine_device(service->engine), &device.readings);
     worker_stats_rates(stats, &device, now);
     worker_stats_process(stats, &device, now);
