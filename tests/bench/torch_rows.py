@@ -121,6 +121,37 @@ def products(bench):
                 bench.not_run(name, "TFLOP/s", error)
 
 
+LAYERS = (("64 to 64, 3x3", 64, 64, 56, 3, 1), ("256 to 64, 1x1", 256, 64, 56, 1, 1),
+          ("128 to 128, 3x3 by 2", 128, 128, 56, 3, 2), ("512 to 512, 3x3", 512, 512, 7, 3, 1))
+
+
+def convolution(bench, kind, layer):
+    torch, (name, channels, filters, extent, kernel, stride) = bench.torch, layer
+    torch.backends.cudnn.allow_tf32 = kind == "tf32"
+    images, padding = 1 if bench.tiny else 32, kernel // 2
+    dtype, order = (torch.float16, torch.channels_last) if kind == "f16" else (torch.float32, torch.contiguous_format)
+    make = lambda *shape: bench.uniform(*shape).to(dtype).to(memory_format=order)
+    x, weight = make(images, channels, extent, extent), make(filters, channels, kernel, kernel)
+    y = torch.nn.functional.conv2d(x, weight, stride=stride, padding=padding)
+    back = lambda mask: torch.ops.aten.convolution_backward(y, x, weight, None, [stride] * 2, [padding] * 2, [1, 1], False,
+                                                            [0, 0], 1, mask)
+    runs = (("", lambda: torch.nn.functional.conv2d(x, weight, stride=stride, padding=padding)),
+            (", by x", lambda: back([True, False, False])), (", by the weight", lambda: back([False, True, False])))
+    operations = 2.0 * y.numel() * channels * kernel**2
+    for way, run in runs:
+        row = f"conv2d {kind} {name}{way}"
+        try:
+            bench.row(row, "TFLOP/s", operations / bench.measure(run) / 1e12)
+        except Exception as error:
+            bench.not_run(row, "TFLOP/s", error)
+
+
+def convolutions(bench):
+    for kind in ("f32", "tf32", "f16"):
+        for layer in LAYERS:
+            convolution(bench, kind, layer)
+
+
 def bandwidth(bench):
     torch, size = bench.torch, 1 << 20 if bench.tiny else 1 << 30
     side = int((size // 4) ** 0.5)
@@ -197,7 +228,7 @@ def main():
         print(f"torch_rows: {error}", file=sys.stderr)
         return 1
     bench = Bench(torch, options)
-    for run in (chain, products, bandwidth, transfer, ten):
+    for run in (chain, products, convolutions, bandwidth, transfer, ten):
         try:
             run(bench)
         except Exception as error:

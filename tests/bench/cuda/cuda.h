@@ -34,7 +34,7 @@ struct cuda_bench {
     struct cuda_row rows[CUDA_ROWS];
 };
 cuda_run cuda_chain, cuda_product, cuda_ten, cuda_bandwidth, cuda_sum, cuda_transfer, cuda_clients, cuda_start,
-    cuda_allocate;
+    cuda_allocate, cuda_convolution;
 
 /* Adds the bench's row of this index to the report. */
 void cuda_report(const struct cuda_bench *bench, int row, double value, double limit, double ratio);

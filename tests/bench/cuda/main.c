@@ -25,6 +25,18 @@ enum { BENCH_SECONDS_MAX = 60 };
             { name, "GB/s", BENCH_HIGHER, 0.9 }                                                                        \
         }                                                                                                              \
     }
+/* Their goal is 0.95 of PyTorch (cuda_table.py). */
+#define CONVOLUTION(name, type, layer)                                                                                 \
+    {                                                                                                                  \
+        "convolution", cuda_convolution, layer, type, {                                                                \
+            {"conv2d " name, "TFLOP/s", BENCH_HIGHER, 0}, {"conv2d " name ", by x", "TFLOP/s", BENCH_HIGHER, 0}, {     \
+                "conv2d " name ", by the weight", "TFLOP/s", BENCH_HIGHER, 0                                           \
+            }                                                                                                          \
+        }                                                                                                              \
+    }
+#define CONVOLUTIONS(name, type)                                                                                       \
+    CONVOLUTION(name " 64 to 64, 3x3", type, 0), CONVOLUTION(name " 256 to 64, 1x1", type, 1),                         \
+        CONVOLUTION(name " 128 to 128, 3x3 by 2", type, 2), CONVOLUTION(name " 512 to 512, 3x3", type, 3)
 
 static const struct cuda_bench benches[] = {
     /* First, since sessions that have just ended give memory back meanwhile. */
@@ -41,6 +53,9 @@ static const struct cuda_bench benches[] = {
     PRODUCTS("bf16", RAW_BF16),
     PRODUCTS("f16", RAW_F16),
     PRODUCTS("fp8", RAW_FP8),
+    CONVOLUTIONS("f32", RAW_F32),
+    CONVOLUTIONS("tf32", RAW_TF32),
+    CONVOLUTIONS("f16", RAW_F16),
     BANDWIDTH(0, 0, "add of 1 GiB"),
     BANDWIDTH(1, 0, "cast f32 to bf16 of 1 GiB"),
     BANDWIDTH(2, 0, "transposed copy of 1 GiB"),
