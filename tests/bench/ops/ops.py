@@ -4,22 +4,36 @@
 usage: ops.py [--python PYTHON] [--json FILE] [--quick] [--size N]… [--dtype DTYPE]… BENCH-OPS [ROW…]
 
 Prints a table with the microseconds of one operation, and the ratio to the fastest peer: below 1 tensord is faster. PYTHON is an
-interpreter that has the peers (scripts/setup bench); the column of one that cannot be imported is empty."""
+interpreter that has the peers (scripts/setup bench); the column of one that cannot be imported is empty. oneDNN, called directly, is a
+peer for rows of networks and products (bench-dnnl beside BENCH-OPS). Of rows that are bound by memory and beyond the caches the table
+has the share of what STREAM gives, measured in the same run: bytes of operands and result, for each nanosecond."""
 import argparse
 import json
 import math
+import os
 import subprocess
 import sys
 
 SIZES = [16, 1024, 1 << 20, 1 << 24]
-PEERS = {"numpy": "NumPy", "torch": "PyTorch", "jax": "JAX"}
+PEERS = {"numpy": "NumPy", "torch": "PyTorch", "jax": "JAX", "onednn": "oneDNN"}
+# Elements that an operation reads and writes for each element of its operand, of rows that are bound by memory.
+TRAFFIC = {**dict.fromkeys(("negative", "abs", "sqrt", "relu", "square", "reciprocal", "floor", "round", "sign", "transposed copy", "roll",
+                            "take of rows"), 2),
+           **dict.fromkeys(("add", "subtract", "multiply", "divide", "maximum", "minimum", "copysign"), 3),
+           **dict.fromkeys(("sum", "sum of rows", "sum of columns", "max of rows", "max of columns"), 1),
+           "concat": 4, "repeat": 3}
 # Rows that are measured with more dtypes than f32, and with these sizes only.
 DTYPES = {row: ["f32", "bf16"] for row in ("multiply", "exp", "tanh", "softmax", "matmul")}
 DTYPES["add"] = ["f32", "f64", "f16", "bf16", "i32", "i64", "u8"]
 DTYPES["sum"] = ["f32", "f64", "bf16", "i32", "u8"]
 DTYPES["cast to f32"] = ["bf16", "f16", "i32"]
 DTYPES["argmax of rows"] = ["f32", "i32"]
-ONLY = {"matrix times vector": [10_000_000], "1000 × 500 times 500 × 200": [1], "matmul": [1024, 1 << 16, 1 << 20, 1 << 22]}
+ONLY = {"matrix times vector": [10_000_000], "1000 × 500 times 500 × 200": [1], "matmul": [1024, 1 << 16, 1 << 20, 4_000_000]}
+for row in ("conv2d", "conv2d by x", "conv2d by weight", "max_pool2d", "avg_pool2d", "avg_pool2d by x", "batch_norm", "batch_norm back"):
+    ONLY[row] = [64 * 56 * 56, 32 * 64 * 56 * 56]
+for row in ("ten products, enqueued", "ten products, fetched"):
+    ONLY[row] = [4_000_000]
+ONLY["add"] = [*SIZES, 100_000]
 for row in ("eigh", "svd"):
     ONLY[row] = [1_000_000]
 for row in ("eigh of ten", "eigvalsh of ten", "svd of ten", "svdvals of ten"):
@@ -31,7 +45,8 @@ class Asked:
     """A program that measures rows, one line for each."""
 
     def __init__(self, command):
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                        env={**os.environ, "OMP_NUM_THREADS": "2"})
 
     def line(self, text):
         try:
@@ -47,7 +62,10 @@ class Asked:
         return float(line) if line and not line.startswith("-") else None
 
     def end(self):
-        self.process.stdin.close()
+        try:
+            self.process.stdin.close()
+        except BrokenPipeError:
+            pass
         self.process.stdout.close()
         return self.process.wait()
 
@@ -58,6 +76,18 @@ def cases(rows, options):
             for n in ONLY.get(row, SIZES):
                 if (not options.dtype or dtype in options.dtype) and (not options.size or n in options.size):
                     yield row, dtype, n
+
+
+def peer_command(name, options):
+    if name == "onednn":
+        return [os.path.join(os.path.dirname(options.program), "bench-dnnl")]
+    return [options.python, __file__.replace("ops.py", "peers.py"), name]
+
+
+def traffic(row, dtype, n):
+    """Bytes; 0 of rows that are not bound by memory, or lie in the caches."""
+    bytes_read_and_written = TRAFFIC.get(row, 0) * n * {"f64": 8, "i64": 8, "bf16": 2, "f16": 2, "u8": 1}.get(dtype, 4)
+    return bytes_read_and_written if n >= 1 << 24 else 0
 
 
 def figure(us):
@@ -80,7 +110,10 @@ def main():
     ours = Asked([options.program, *quick])
     peers = {}
     for name in PEERS:
-        peer = Asked([options.python, __file__.replace("ops.py", "peers.py"), name, *quick])
+        command = peer_command(name, options)
+        if not os.path.exists(command[0]) and name == "onednn":
+            continue
+        peer = Asked([*command, *quick])
         version = peer.line("version")
         if version:
             peers[name] = (peer, version)
@@ -90,9 +123,10 @@ def main():
         ours.end()
         sys.exit(f"ops.py: there is no row {unknown[0]}; there are: {', '.join(known)}")
     titles = [f"{PEERS[name]} {version}" for name, (_, version) in peers.items()]
-    print(f"| operation | dtype | elements | tensord, µs | {' | '.join(titles)}{' | ' if titles else ''}ratio |")
-    print("|---|---|---|---|" + "---|" * (len(titles) + 1))
+    print(f"| operation | dtype | elements | tensord, µs | {' | '.join(titles)}{' | ' if titles else ''}ratio | of STREAM |")
+    print("|---|---|---|---|" + "---|" * (len(titles) + 2))
     measured = []
+    stream = None
     for row, dtype, n in cases(options.row or known, options):
         us = ours.measure(row, dtype, n)
         if us is None:
@@ -100,8 +134,12 @@ def main():
         times = {name: peer.measure(row, dtype, n) for name, (peer, _) in peers.items()}
         best = min((each for each in times.values() if each), default=None)
         ratio = us / best if best else None
-        measured.append({"row": row, "dtype": dtype, "elements": n, "us": us, "peers": times, "ratio": ratio})
-        cells = [row, dtype, str(n), figure(us), *map(figure, times.values()), f"{ratio:.2f}" if ratio else ""]
+        moved = traffic(row, dtype, n)
+        if moved and not stream:
+            stream = float(ours.line("stream"))
+        share = moved / us / 1e3 / stream if moved else None
+        measured.append({"row": row, "dtype": dtype, "elements": n, "us": us, "peers": times, "ratio": ratio, "of stream": share})
+        cells = [row, dtype, str(n), figure(us), *map(figure, times.values()), f"{ratio:.2f}" if ratio else "", f"{share:.2f}" if share else ""]
         print(f"| {' | '.join(cells)} |", flush=True)
     for peer, _ in peers.values():
         peer.end()
@@ -111,9 +149,11 @@ def main():
     if ratios:
         mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
         print(f"\n{sum(each <= 1 for each in ratios)} of {len(ratios)} rows are not slower than the fastest peer; geometric mean of the ratios {mean:.2f}")
+    if stream:
+        print(f"STREAM: {stream:.1f} bytes/ns")
     if options.json:
         with open(options.json, "w", encoding="utf-8") as file:
-            json.dump({"versions": {name: version for name, (_, version) in peers.items()}, "rows": measured}, file, indent=1)
+            json.dump({"versions": {name: version for name, (_, version) in peers.items()}, "stream": stream, "rows": measured}, file, indent=1)
 
 
 if __name__ == "__main__":

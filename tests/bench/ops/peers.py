@@ -19,6 +19,10 @@ UNARY = ["negative", "abs", "exp", "log", "sqrt", "tanh", "sigmoid", "relu", "er
 BINARY = ["add", "subtract", "multiply", "divide", "pow", "maximum", "minimum", "equal", "less", "atan2", "hypot", "logaddexp",
           "fmod", "remainder", "floor_divide", "copysign"]
 
+# Channels and extent of the images of a network's rows.
+CHANNELS, EXTENT, CHAINED = 64, 56, 10
+IMAGE_ROWS = ["conv2d", "conv2d by x", "conv2d by weight", "max_pool2d", "avg_pool2d", "avg_pool2d by x", "batch_norm", "batch_norm back"]
+
 
 class Missing(Exception):
     """The library has no such function or dtype."""
@@ -42,6 +46,10 @@ class Library:
 
     def rows(self, name, x):
         """The function of no arguments that a row measures, on operands x."""
+        if name == "ten products, fetched":
+            return lambda: self.fetch(self.chained(x[0], x[1]))
+        if name == "ten products, enqueued":
+            return lambda: self.chained(x[0], x[1])
         if name in UNARY:
             f = self.function(name)
             return lambda: f(x[0])
@@ -52,6 +60,15 @@ class Library:
 
     def other(self, name, x):
         raise Missing(f"no {name}")
+
+    def chained(self, a, b):
+        for _ in range(CHAINED):
+            a = a @ b
+        return a
+
+    def fetch(self, result):
+        """The result in the program's own memory."""
+        return result
 
     def spectral(self, name):
         """The function of a matrix for "eigh", "svd of ten" and so on; None: it is another row."""
@@ -70,6 +87,12 @@ def operands(name, n):
         return [((n // 100, 100), -1, 1), ((100,), -1, 1)]
     if name == "1000 × 500 times 500 × 200":
         return [((1000, 500), -1, 1), ((500, 200), -1, 1)]
+    if name in IMAGE_ROWS:
+        images = max(1, n // (CHANNELS * EXTENT * EXTENT))
+        return [((images, CHANNELS, EXTENT, EXTENT), -1, 1), ((CHANNELS, CHANNELS, 3, 3), -1, 1),
+                ((images, CHANNELS, EXTENT, EXTENT), -1, 1), ((images, CHANNELS, EXTENT // 2, EXTENT // 2), -1, 1), ((CHANNELS,), 0.5, 1)]
+    if name.startswith("layer_norm"):
+        return [((side, side), -1, 1)] * 2 + [((side,), 0.5, 1), ((side,), -1, 1)]
     if name.endswith("of ten"):
         return [((10, math.isqrt(n // 10), math.isqrt(n // 10)), -1, 1)]
     return [((side, side), -1, 1)] * 2 + ([((side,), None, None)] if name in ("take of rows", "scatter_add of rows") else [])
@@ -152,6 +175,7 @@ class PyTorch(Library):
             "roll": lambda: torch.roll(x[0], 1, 1), "repeat": lambda: torch.repeat_interleave(x[0], 2, 1), "tril": lambda: torch.tril(x[0]),
             "fft": lambda: torch.fft.fft(x[0]), "rfft of rows": lambda: torch.fft.rfft(x[0]),
             "fft of columns": lambda: torch.fft.fft(x[0], dim=0),
+            **self.network(x),
         }.get(name)
         if found is None and ("matmul" in name or "times" in name):
             found = lambda: x[0] @ x[1]
@@ -159,6 +183,43 @@ class PyTorch(Library):
         if spectral:
             found = lambda: spectral(x[0])
         return found or super().other(name, x)
+
+    def network(self, x):
+        torch = self.module
+        functional, aten = torch.nn.functional, torch.ops.aten
+
+        def convolution_back(by_x, by_weight):
+            return lambda: aten.convolution_backward(x[2], x[0], x[1], None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1,
+                                                     [by_x, by_weight, False])
+
+        def batch_norm_back():
+            _, mean, deviation = aten.native_batch_norm(x[0], x[4], x[4], None, None, True, 0.1, 1e-5)
+            return lambda: aten.native_batch_norm_backward(x[2], x[0], x[4], None, None, mean, deviation, True, 1e-5, [True, True, True])
+
+        def layer_norm_back():
+            _, mean, deviation = aten.native_layer_norm(x[0], x[2].shape, x[2], x[3], 1e-5)
+            return lambda: aten.native_layer_norm_backward(x[1], x[0], x[2].shape, mean, deviation, x[2], x[3], [True, True, True])
+        return {
+            "conv2d": lambda: functional.conv2d(x[0], x[1], padding=1), "conv2d by x": convolution_back(True, False),
+            "conv2d by weight": convolution_back(False, True),
+            "max_pool2d": lambda: functional.max_pool2d(x[0], 2, return_indices=True), "avg_pool2d": lambda: functional.avg_pool2d(x[0], 2),
+            "avg_pool2d by x": lambda: aten.avg_pool2d_backward(x[3], x[0], [2, 2], [2, 2], [0, 0], False, True, None),
+            "batch_norm": lambda: functional.batch_norm(x[0], x[4].clone(), x[4].clone(), x[4], x[4], True),
+            "batch_norm back": self.made_once(batch_norm_back),
+            "layer_norm": lambda: functional.layer_norm(x[0], x[2].shape, x[2], x[3]),
+            "layer_norm back": self.made_once(layer_norm_back),
+        }
+
+    @staticmethod
+    def made_once(make):
+        """What `make` makes at the first call, called."""
+        made = []
+
+        def run():
+            if not made:
+                made.append(make())
+            return made[0]()
+        return run
 
 
 class JAX(Library):
@@ -176,7 +237,7 @@ class JAX(Library):
         return self.module.asarray(made) if low is None else self.module.asarray(made).astype(FULL_NAMES[dtype])
 
     def sync(self, result):
-        result.block_until_ready()
+        self.jax.block_until_ready(result)
 
     def rows(self, name, x):
         jnp, nn = self.module, self.jax.nn
@@ -191,8 +252,17 @@ class JAX(Library):
             "sort": lambda a, *_: jnp.sort(a), "argsort": lambda a, *_: jnp.argsort(a), "sort of rows": lambda a, *_: jnp.sort(a, 1),
             "roll": lambda a, *_: jnp.roll(a, 1, 1), "repeat": lambda a, *_: jnp.repeat(a, 2, 1), "tril": lambda a, *_: jnp.tril(a),
             "fft": lambda a, *_: jnp.fft.fft(a), "rfft of rows": lambda a, *_: jnp.fft.rfft(a),
-            "fft of columns": lambda a, *_: jnp.fft.fft(a, axis=0),
+            "fft of columns": lambda a, *_: jnp.fft.fft(a, axis=0), **self.network(),
         }
+        if name.startswith("ten products"):
+            compiled = self.jax.jit(jnp.matmul)
+
+            def chained():
+                product = x[0]
+                for _ in range(CHAINED):
+                    product = compiled(product, x[1])
+                return self.fetch(product) if name.endswith("fetched") else product
+            return chained
         if name in UNARY:
             f = self.function(name)
             function = lambda a, *_: f(a)
@@ -207,6 +277,39 @@ class JAX(Library):
             function = functions.get(name) or self.other(name, x)
         compiled = self.jax.jit(function)
         return lambda: compiled(*x)
+
+    def fetch(self, result):
+        import numpy
+        return numpy.asarray(result)
+
+    def network(self):
+        jax, lax = self.jax, self.jax.lax
+
+        def conv(a, w):
+            return lax.conv_general_dilated(a, w, (1, 1), ((1, 1), (1, 1)))
+
+        def sums(a):
+            return lax.reduce_window(a, 0.0, lax.add, (1, 1, 2, 2), (1, 1, 2, 2), "VALID")
+
+        def batch_norm(a, weight):
+            mean, square = a.mean((0, 2, 3), keepdims=True), (a * a).mean((0, 2, 3), keepdims=True)
+            scale = weight[:, None, None] * lax.rsqrt(square - mean * mean + 1e-5)
+            return a * scale + (weight[:, None, None] - mean * scale)
+
+        def layer_norm(a, weight, bias):
+            mean, square = a.mean(1, keepdims=True), (a * a).mean(1, keepdims=True)
+            return (a - mean) * lax.rsqrt(square - mean * mean + 1e-5) * weight + bias
+
+        def back(function, gradient, *at):
+            return jax.vjp(function, *at)[1](gradient)
+        return {
+            "conv2d": lambda a, w, *_: conv(a, w), "conv2d by x": lambda a, w, g, *_: back(lambda v: conv(v, w), g, a),
+            "conv2d by weight": lambda a, w, g, *_: back(lambda v: conv(a, v), g, w),
+            "max_pool2d": lambda a, *_: lax.reduce_window(a, -math.inf, lax.max, (1, 1, 2, 2), (1, 1, 2, 2), "VALID"),
+            "avg_pool2d": lambda a, *_: sums(a) * 0.25, "avg_pool2d by x": lambda a, w, g, p, *_: back(lambda v: sums(v) * 0.25, p, a),
+            "batch_norm": lambda a, w, g, p, c: batch_norm(a, c), "batch_norm back": lambda a, w, g, p, c: back(batch_norm, g, a, c),
+            "layer_norm": lambda a, g, w, b: layer_norm(a, w, b), "layer_norm back": lambda a, g, w, b: back(layer_norm, g, a, w, b),
+        }
 
 
 def seconds(library, run, count):
@@ -228,9 +331,22 @@ def measure(library, run):
     return statistics.median(seconds(library, run, count) / count for _ in range(ROUNDS)) * 1e6
 
 
+def measure_chain(library, run):
+    """Microseconds until the products are enqueued, or the result is here: the median of three, behind one that is not counted."""
+    times = []
+    for _ in range(2 if QUICK else 4):
+        begin = time.perf_counter()
+        result = run()
+        times.append(time.perf_counter() - begin)
+        library.sync(result)
+        del result
+    return statistics.median(times[1:]) * 1e6
+
+
 def answer(library, row, dtype, elements):
     x = [library.array(shape, low, high, dtype) for shape, low, high in operands(row, int(elements))]
-    return f"{measure(library, library.rows(row, x)):.4g}"
+    run = library.rows(row, x)
+    return f"{measure_chain(library, run) if row.startswith('ten products') else measure(library, run):.4g}"
 
 
 def main():
