@@ -78,6 +78,10 @@ static void job_take(const struct job *job, char *at, int64_t n, int64_t units, 
 /* Takes elements begin … end - 1 (at least one) into the accumulators of each of the n outputs, whose elements begin at `at`. */
 static void job_accumulate(const struct job *job, char *at, int64_t n, int64_t begin, int64_t end,
                            struct cpu_accumulators *accumulators) {
+    if (job->steps == 1) { /* mostly: then a row need not take the time of a walk */
+        job_take(job, at + begin * job->run_stride * job->in_size, n, end - begin, begin, accumulators);
+        return;
+    }
     struct walk walk = job->reduced;
     int64_t skip = begin % job->run;
     walk_seek(&walk, &at, begin / job->run);
@@ -107,7 +111,9 @@ static bool job_pieces(struct job *job, char *at, int64_t n, int64_t *position, 
 
 /* Finds a block of outputs in the present line of `kept`: where its elements begin, where its results go; returns how many. */
 static int64_t job_block(const struct job *job, const struct walk *kept, int64_t block, char **at, char **out) {
-    int64_t line = block / job->columns, first = block % job->columns * job->block_width, left = job->width - first;
+    bool single = job->columns == 1; /* a division takes as long as some elements */
+    int64_t line = single ? block : block / job->columns;
+    int64_t first = single ? 0 : block % job->columns * job->block_width, left = job->width - first;
     *at = kept->at[0] + first * job->width_stride * job->in_size;
     *out = job->out + (line * job->width + first) * job->out_size;
     return left < job->block_width ? left : job->block_width;
@@ -136,7 +142,8 @@ static bool job_part(struct cpu_job *base, struct cpu_lane *lane) {
         }
         job->reduction->finish(n, accumulators, job->count, out);
         position = 0;
-        if (++block % job->columns == 0) {
+        block++;
+        if (job->columns == 1 || block % job->columns == 0) {
             walk_advance(&kept, 1);
         }
     }

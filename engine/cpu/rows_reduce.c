@@ -1,7 +1,9 @@
-/* Reductions. Sums of f32 and of halves are accumulated in f64, sums of f64 with their rounding errors, integers wrap around in 64 bits. So
- * all sums are at least as exact as pairwise summation, in any order of the axes.
+/* Reductions. Sums of f32 and of halves are accumulated in f64, of elements that follow one another in fours, which are added in f32 (if they
+ * overflow there, in f64); sums of f64 with their rounding errors; integers wrap around in 64 bits. So all sums are at least as exact as
+ * pairwise summation, in any order of the axes. Fours, since to convert an element takes as long as to add two.
  *
- * A contiguous row is read as four streams, a quarter each, so that an addition need not wait for the one before. */
+ * A row with a stride is read as four streams, a quarter each, so that an addition need not wait for the one before; so is a contiguous one,
+ * unless there are loops over vectors for it, which read it from its beginning to its end, as processors foresee it best. */
 #include <float.h>
 #include <math.h>
 
@@ -18,7 +20,41 @@ enum {
     SUM_BLOCK = 512, /* f64 elements that are added plainly between two additions that keep the error */
 };
 
+/* Vectors of the level: so many f64 are one, and as many f32 or twice as many. */
+#if defined(__AVX512F__)
+enum { WIDE = 8 };
+#define WIDE_LOW(x) __builtin_shufflevector(x, x, 0, 1, 2, 3, 4, 5, 6, 7)
+#define WIDE_HIGH(x) __builtin_shufflevector(x, x, 8, 9, 10, 11, 12, 13, 14, 15)
+#elif defined(__AVX__)
+enum { WIDE = 4 };
+#define WIDE_LOW(x) __builtin_shufflevector(x, x, 0, 1, 2, 3)
+#define WIDE_HIGH(x) __builtin_shufflevector(x, x, 4, 5, 6, 7)
+#else
+enum { WIDE = 2 };
+#define WIDE_LOW(x) __builtin_shufflevector(x, x, 0, 1)
+#define WIDE_HIGH(x) __builtin_shufflevector(x, x, 2, 3)
+#endif
+typedef double wide_f64 __attribute__((vector_size(WIDE * sizeof(double))));
+typedef double read_f64 __attribute__((vector_size(WIDE * sizeof(double)), aligned(8), may_alias));
+typedef float read_f32 __attribute__((vector_size(WIDE * sizeof(float)), aligned(4), may_alias));
+typedef float wide_f32 __attribute__((vector_size(2 * WIDE * sizeof(float))));
+typedef uint32_t wide_u32 __attribute__((vector_size(2 * WIDE * sizeof(float))));
+typedef float narrow_f32 __attribute__((vector_size(2 * WIDE * sizeof(float)), aligned(4), may_alias));
+typedef uint32_t read_u32 __attribute__((vector_size(2 * WIDE * sizeof(float)), aligned(2), may_alias));
+
+INLINE double wide_sum(wide_f64 v) {
+#if defined(__AVX512F__)
+    return _mm512_reduce_add_pd((__m512d)v);
+#elif defined(__AVX__)
+    return (v[0] + v[1]) + (v[2] + v[3]);
+#else
+    return v[0] + v[1];
+#endif
+}
+
 /* ---- what the reductions have in common ---- */
+
+#define MAP_PLAIN(x) (x)
 
 #define START(name, A, neutral)                                                                                        \
     static void name##_start(int64_t n, struct cpu_accumulators *accumulators) {                                       \
@@ -105,16 +141,103 @@ enum {
         }                                                                                                              \
         return v0;                                                                                                     \
     }
-#define ROW(name, T, C, A, operation, neutral, TAKE, MAP)                                                              \
-    STREAMS(name, T, C, A, operation, neutral, TAKE, MAP)                                                              \
+/* `contiguous`: the function for a row without a stride. */
+#define ROW(name, T, C, A, operation, neutral, TAKE, MAP, contiguous)                                                  \
     static void name##_row(int64_t n, const void *x, int64_t stride, int64_t position,                                 \
                            struct cpu_accumulators *accumulators) {                                                    \
         VALUES(A);                                                                                                     \
         const double parameter = accumulators->parameter;                                                              \
         (void)position;                                                                                                \
-        A v = stride == 1 ? name##_streams(n, x, 1, parameter) : name##_streams(n, x, stride, parameter);              \
+        A v = stride == 1 ? contiguous(n, x, 1, parameter) : name##_streams(n, x, stride, parameter);                  \
         *value = TAKE(*value, v);                                                                                      \
     }
+
+/* The sum of n elements, contiguous, in f64. */
+#define VECTOR_SUM(name, T, MAP)                                                                                       \
+    INLINE double name##_vectors(int64_t n, const void *elements, int64_t stride, double parameter) {                  \
+        const T *x = elements;                                                                                         \
+        wide_f64 v0 = {0}, v1 = v0, v2 = v0, v3 = v0, v4 = v0, v5 = v0, v6 = v0, v7 = v0;                              \
+        int64_t i = 0;                                                                                                 \
+        (void)stride, (void)parameter;                                                                                 \
+        for (; i + 8 * WIDE <= n; i += 8 * WIDE) {                                                                     \
+            VECTOR_SUM_ADD(v0, T, 0, MAP);                                                                             \
+            VECTOR_SUM_ADD(v1, T, 1, MAP);                                                                             \
+            VECTOR_SUM_ADD(v2, T, 2, MAP);                                                                             \
+            VECTOR_SUM_ADD(v3, T, 3, MAP);                                                                             \
+            VECTOR_SUM_ADD(v4, T, 4, MAP);                                                                             \
+            VECTOR_SUM_ADD(v5, T, 5, MAP);                                                                             \
+            VECTOR_SUM_ADD(v6, T, 6, MAP);                                                                             \
+            VECTOR_SUM_ADD(v7, T, 7, MAP);                                                                             \
+        }                                                                                                              \
+        for (; i + WIDE <= n; i += WIDE) {                                                                             \
+            VECTOR_SUM_ADD(v0, T, 0, MAP);                                                                             \
+        }                                                                                                              \
+        double sum = wide_sum(((v0 + v1) + (v2 + v3)) + ((v4 + v5) + (v6 + v7)));                                      \
+        for (; i < n; i++) {                                                                                           \
+            sum += MAP((double)x[i]);                                                                                  \
+        }                                                                                                              \
+        return sum;                                                                                                    \
+    }
+#define VECTOR_SUM_ADD(v, T, k, MAP)                                                                                   \
+    const wide_f64 element_##k =                                                                                       \
+        __builtin_convertvector(*(const VECTOR_READ_##T *)(const void *)(x + i + k * WIDE), wide_f64);                 \
+    v += MAP(element_##k)
+#define VECTOR_READ_float read_f32
+#define VECTOR_READ_double read_f64
+
+/* The same in fours. Where they overflow the result is not finite; so it may be elsewhere, too. */
+#define FOURS_SUM(name, T, FOUR, WIDEN)                                                                                \
+    INLINE double name(int64_t n, const T *x) {                                                                        \
+        wide_f64 v0 = {0}, v1 = v0, v2 = v0, v3 = v0;                                                                  \
+        int64_t i = 0;                                                                                                 \
+        for (; i + 16 * WIDE <= n; i += 16 * WIDE) {                                                                   \
+            const wide_f32 a = FOUR(x + i), b = FOUR(x + i + 8 * WIDE);                                                \
+            v0 += __builtin_convertvector(WIDE_LOW(a), wide_f64);                                                      \
+            v1 += __builtin_convertvector(WIDE_HIGH(a), wide_f64);                                                     \
+            v2 += __builtin_convertvector(WIDE_LOW(b), wide_f64);                                                      \
+            v3 += __builtin_convertvector(WIDE_HIGH(b), wide_f64);                                                     \
+        }                                                                                                              \
+        double sum = wide_sum((v0 + v1) + (v2 + v3));                                                                  \
+        CPU_LOOP_SUM(sum)                                                                                              \
+        for (int64_t k = i; k < n; k++) {                                                                              \
+            sum += (double)WIDEN(x[k]);                                                                                \
+        }                                                                                                              \
+        return sum;                                                                                                    \
+    }
+INLINE wide_f32 four_f32(const float *x) {
+    const narrow_f32 *at = (const void *)x;
+    return (at[0] + at[1]) + (at[2] + at[3]);
+}
+/* An element of read_u32 is two halves. */
+INLINE wide_f32 four_bf16(const uint16_t *x) {
+    const wide_u32 a = ((const read_u32 *)(const void *)x)[0], b = ((const read_u32 *)(const void *)x)[1];
+    return ((wide_f32)(a << 16) + (wide_f32)(a & 0xffff0000)) + ((wide_f32)(b << 16) + (wide_f32)(b & 0xffff0000));
+}
+FOURS_SUM(fours_f32, float, four_f32, MAP_PLAIN)
+FOURS_SUM(fours_bf16, uint16_t, four_bf16, half_from_bf16)
+#if defined(__F16C__)
+INLINE wide_f32 wide_from_f16(const uint16_t *x) {
+#if defined(__AVX512F__)
+    return (wide_f32)_mm512_cvtph_ps(_mm256_loadu_si256((const void *)x));
+#else
+    return (wide_f32)_mm256_cvtph_ps(_mm_loadu_si128((const void *)x));
+#endif
+}
+INLINE wide_f32 four_f16(const uint16_t *x) {
+    return (wide_from_f16(x) + wide_from_f16(x + 2 * WIDE)) +
+           (wide_from_f16(x + 4 * WIDE) + wide_from_f16(x + 6 * WIDE));
+}
+FOURS_SUM(fours_f16, uint16_t, four_f16, half_from_f16)
+#else
+INLINE double fours_f16(int64_t n, const uint16_t *x) {
+    double sum = 0;
+    CPU_LOOP_SUM(sum)
+    for (int64_t i = 0; i < n; i++) {
+        sum += (double)half_from_f16(x[i]);
+    }
+    return sum;
+}
+#endif
 
 #define MERGE(name, A, TAKE)                                                                                           \
     static void name##_merge(int64_t n, struct cpu_accumulators *accumulators, const struct cpu_accumulators *from) {  \
@@ -130,9 +253,12 @@ enum {
 
 /* All but finish(). */
 #define STEPS(name, T, A, operation, neutral, TAKE, MAP)                                                               \
+    STREAMS(name, T, A, A, operation, neutral, TAKE, MAP)                                                              \
+    STEPS_ROW(name, T, A, operation, neutral, TAKE, MAP, name##_streams)
+#define STEPS_ROW(name, T, A, operation, neutral, TAKE, MAP, contiguous)                                               \
     START(name, A, neutral)                                                                                            \
     COLUMNS(name, T, A, A, TAKE, MAP)                                                                                  \
-    ROW(name, T, A, A, operation, neutral, TAKE, MAP)                                                                  \
+    ROW(name, T, A, A, operation, neutral, TAKE, MAP, contiguous)                                                      \
     MERGE(name, A, TAKE)
 
 #define TAKE_SUM(v, x) ((v) + (x))
@@ -141,7 +267,6 @@ enum {
 #define TAKE_AND(v, x) ((v) & (x))
 #define TAKE_MAX(v, x) ((x) > (v) ? (x) : (v))
 #define TAKE_MIN(v, x) ((x) < (v) ? (x) : (v))
-#define MAP_PLAIN(x) (x)
 
 /* The reduction of halves is that of f32, on converted blocks. */
 #define HALF_STEPS(name, half, base)                                                                                   \
@@ -279,7 +404,7 @@ static void sum_f64_merge(int64_t n, struct cpu_accumulators *accumulators, cons
 }
 
 /* A sum of MAP(x), in f64 with its error. */
-#define SUM_F64(name, MAP)                                                                                             \
+#define SUM_F64(name, MAP, contiguous)                                                                                 \
     INLINE void name##_step(int64_t n, const double *x, int64_t stride, double *value, double *extra,                  \
                             double parameter) {                                                                        \
         (void)parameter;                                                                                               \
@@ -302,6 +427,8 @@ static void sum_f64_merge(int64_t n, struct cpu_accumulators *accumulators, cons
         }                                                                                                              \
     }                                                                                                                  \
     STREAMS(name, double, double, double, +, 0, TAKE_SUM, MAP)                                                         \
+    SUM_F64_ROW(name, contiguous)
+#define SUM_F64_ROW(name, contiguous)                                                                                  \
     static void name##_row(int64_t n, const void *x, int64_t stride, int64_t position,                                 \
                            struct cpu_accumulators *accumulators) {                                                    \
         VALUES(double);                                                                                                \
@@ -311,7 +438,7 @@ static void sum_f64_merge(int64_t n, struct cpu_accumulators *accumulators, cons
         for (int64_t i = 0; i < n; i += SUM_BLOCK) {                                                                   \
             const int64_t block = n - i < SUM_BLOCK ? n - i : SUM_BLOCK;                                               \
             const double *from = (const double *)x + i * stride;                                                       \
-            sum_f64_add(stride == 1 ? name##_streams(block, from, 1, parameter)                                        \
+            sum_f64_add(stride == 1 ? contiguous(block, from, 1, parameter)                                            \
                                     : name##_streams(block, from, stride, parameter),                                  \
                         value, extra);                                                                                 \
         }                                                                                                              \
@@ -334,12 +461,79 @@ static void sum_f64_merge(int64_t n, struct cpu_accumulators *accumulators, cons
 #define FLOAT_SUMS(name, MAP, result)                                                                                  \
     STEPS(name##_f32, float, double, +, 0, TAKE_SUM, MAP)                                                              \
     NARROW_FLOATS(name, name, result)                                                                                  \
-    SUM_F64(name##_f64, MAP)                                                                                           \
+    FLOAT_SUMS_F64(name, MAP, result, name##_f64_streams)
+#define FLOAT_SUMS_F64(name, MAP, result, contiguous)                                                                  \
+    SUM_F64(name##_f64, MAP, contiguous)                                                                               \
     SUM_F64_FINISH(name##_f64, result)                                                                                 \
     SUM_F64_TABLE(name##_f64, name##_f64)
-FLOAT_SUMS(sum, MAP_PLAIN, v)
 
-NARROW_FLOATS(mean, sum, (v / (double)count))
+VECTOR_SUM(sum_f32, float, MAP_PLAIN)
+INLINE double sum_f32_contiguous(int64_t n, const void *x, int64_t stride, double parameter) {
+    const double sum = fours_f32(n, x);
+    return __builtin_isfinite(sum) ? sum : sum_f32_vectors(n, x, stride, parameter);
+}
+STREAMS(sum_f32, float, double, double, +, 0, TAKE_SUM, MAP_PLAIN)
+START(sum_f32, double, 0)
+COLUMNS(sum_f32_exact, float, double, double, TAKE_SUM, MAP_PLAIN)
+ROW(sum_f32, float, double, double, +, 0, TAKE_SUM, MAP_PLAIN, sum_f32_contiguous)
+MERGE(sum_f32, double, TAKE_SUM)
+
+static void sum_f32_columns(int64_t n, const void *elements, int64_t stride, int64_t steps, int64_t step,
+                            int64_t position, struct cpu_accumulators *accumulators) {
+    VALUES(double);
+    float four[CPU_REDUCE_WIDTH];
+    const float *x = elements;
+    for (; stride == 1 && steps >= 4; steps -= 4, x += 4 * step) {
+        const float *x1 = x + step, *x2 = x1 + step, *x3 = x2 + step;
+        float zero = 0; /* NaN if some sum is not finite */
+        CPU_LOOP_SUM(zero)
+        for (int64_t i = 0; i < n; i++) {
+            const float sum = (x[i] + x1[i]) + (x2[i] + x3[i]);
+            four[i] = sum;
+            zero += sum * 0;
+        }
+        if (zero != 0) {
+            sum_f32_exact_columns(n, x, 1, 4, step, position, accumulators);
+            continue;
+        }
+        CPU_LOOP
+        for (int64_t i = 0; i < n; i++) {
+            value[i] += (double)four[i];
+        }
+    }
+    sum_f32_exact_columns(n, x, stride, steps, step, position, accumulators);
+}
+
+#define HALF_SUM(half)                                                                                                 \
+    HALF_STEPS(sum_##half##_exact, half, sum_f32)                                                                      \
+    static void sum_##half##_row(int64_t n, const void *x, int64_t stride, int64_t position,                           \
+                                 struct cpu_accumulators *accumulators) {                                              \
+        VALUES(double);                                                                                                \
+        const double sum = stride == 1 ? fours_##half(n, x) : (double)NAN;                                             \
+        if (__builtin_isfinite(sum)) {                                                                                 \
+            *value += sum;                                                                                             \
+        } else {                                                                                                       \
+            sum_##half##_exact_row(n, x, stride, position, accumulators);                                              \
+        }                                                                                                              \
+    }
+HALF_SUM(f16)
+HALF_SUM(bf16)
+
+/* A reduction of sums of f32 or halves, `result` of an accumulator v. */
+#define OF_SUM(name, result)                                                                                           \
+    FINISH(name##_f32, double, float, (float)(result))                                                                 \
+    TABLE(name##_f32, sum_f32, name##_f32)                                                                             \
+    OF_HALF_SUM(name##_f16, f16, formula_odd(result))                                                                  \
+    OF_HALF_SUM(name##_bf16, bf16, formula_odd(result))
+#define OF_HALF_SUM(name, half, result)                                                                                \
+    FINISH(name, double, uint16_t, half_to_##half(result))                                                             \
+    static const struct cpu_reduction name = {sum_f32_start, sum_##half##_row, sum_##half##_exact_columns,             \
+                                              sum_f32_merge, name##_finish};
+OF_SUM(sum, v)
+OF_SUM(mean, (v / (double)count))
+
+VECTOR_SUM(sum_f64, double, MAP_PLAIN)
+FLOAT_SUMS_F64(sum, MAP_PLAIN, v, sum_f64_vectors)
 SUM_F64_FINISH(mean_f64, v / (double)count)
 SUM_F64_TABLE(mean_f64, sum_f64)
 
@@ -351,7 +545,12 @@ SUM_F64_TABLE(mean_f64, sum_f64)
 #define MAP_POWER(x) pow(__builtin_fabs(x), parameter)
 FLOAT_SUMS(norm_0, MAP_NONZERO, v)
 FLOAT_SUMS(norm_1, MAP_ABS, v)
-FLOAT_SUMS(norm_2, MAP_SQUARE, sqrt(v))
+VECTOR_SUM(norm_2_f32, float, MAP_SQUARE)
+VECTOR_SUM(norm_2_f64, double, MAP_SQUARE)
+STREAMS(norm_2_f32, float, double, double, +, 0, TAKE_SUM, MAP_SQUARE)
+STEPS_ROW(norm_2_f32, float, double, +, 0, TAKE_SUM, MAP_SQUARE, norm_2_f32_vectors)
+NARROW_FLOATS(norm_2, norm_2, sqrt(v))
+FLOAT_SUMS_F64(norm_2, MAP_SQUARE, sqrt(v), norm_2_f64_vectors)
 FLOAT_SUMS(norm_power, MAP_POWER, pow(v, 1 / parameter))
 
 /* ---- variance: means and sums of squared distances from them, merged after Chan, Golub and LeVeque ---- */
@@ -562,24 +761,92 @@ CPU_INTEGERS(INTEGER_EXTREMES)
             nan |= (N)(a != a);                                                                                        \
         }                                                                                                              \
         return nan ? (T)__builtin_nan("") : v0;                                                                        \
+    }                                                                                                                  \
+    static __attribute__((noinline)) T name##_strided(int64_t n, const T *x, int64_t stride) {                         \
+        return name##_streams(n, x, stride);                                                                           \
     }
-#define FLOAT_EXTREME(name, T, N, operation, neutral, TAKE, MAP)                                                       \
+/* Of a row without a stride, in vectors. */
+#if defined(__AVX512F__)
+#define EXTREME_VECTOR_ps __m512
+#define EXTREME_VECTOR_pd __m512d
+#define EXTREME_CALL(name, suffix) _mm512_##name##_##suffix
+#define EXTREME_OF(operation, suffix, TAKE, v) _mm512_reduce_##operation##_##suffix(v)
+#define EXTREME_NAN_ps(v) (_mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q) != 0)
+#define EXTREME_NAN_pd(v) (_mm512_cmp_pd_mask(v, v, _CMP_UNORD_Q) != 0)
+#elif defined(__AVX__)
+#define EXTREME_VECTOR_ps __m256
+#define EXTREME_VECTOR_pd __m256d
+#define EXTREME_CALL(name, suffix) _mm256_##name##_##suffix
+#define EXTREME_OF(operation, suffix, TAKE, v) EXTREME_OF_##suffix(TAKE, v)
+#define EXTREME_OF_pd(TAKE, v) TAKE(TAKE((v)[0], (v)[1]), TAKE((v)[2], (v)[3]))
+#define EXTREME_OF_ps(TAKE, v)                                                                                         \
+    TAKE(TAKE(TAKE((v)[0], (v)[1]), TAKE((v)[2], (v)[3])), TAKE(TAKE((v)[4], (v)[5]), TAKE((v)[6], (v)[7])))
+#define EXTREME_NAN_ps(v) (_mm256_movemask_ps(_mm256_cmp_ps(v, v, _CMP_UNORD_Q)) != 0)
+#define EXTREME_NAN_pd(v) (_mm256_movemask_pd(_mm256_cmp_pd(v, v, _CMP_UNORD_Q)) != 0)
+#endif
+#if defined(__AVX__)
+/* Intel's max and min give their second operand where one is a NaN, as TAKE does. Sums are NaN if an element is: an addition is faster than a
+ * comparison. They may be NaN because of infinities, too: then the streams know. */
+#define EXTREME_VECTORS(name, T, suffix, operation, neutral, TAKE)                                                     \
+    INLINE T name##_vectors(int64_t n, const T *x) {                                                                   \
+        enum { LANES = sizeof(EXTREME_VECTOR_##suffix) / sizeof(T) };                                                  \
+        EXTREME_VECTOR_##suffix v[4], s[4];                                                                            \
+        for (int k = 0; k < 4; k++) {                                                                                  \
+            v[k] = EXTREME_CALL(set1, suffix)(neutral);                                                                \
+            s[k] = EXTREME_CALL(set1, suffix)(0);                                                                      \
+        }                                                                                                              \
+        int64_t i = 0;                                                                                                 \
+        for (; i + 4 * LANES <= n; i += 4 * LANES) {                                                                   \
+            for (int k = 0; k < 4; k++) {                                                                              \
+                const EXTREME_VECTOR_##suffix a = EXTREME_CALL(loadu, suffix)(x + i + k * LANES);                      \
+                v[k] = EXTREME_CALL(operation, suffix)(a, v[k]);                                                       \
+                s[k] = EXTREME_CALL(add, suffix)(a, s[k]);                                                             \
+            }                                                                                                          \
+        }                                                                                                              \
+        for (int k = 1; k < 4; k++) {                                                                                  \
+            v[0] = EXTREME_CALL(operation, suffix)(v[0], v[k]);                                                        \
+            s[0] = EXTREME_CALL(add, suffix)(s[0], s[k]);                                                              \
+        }                                                                                                              \
+        T best = EXTREME_OF(operation, suffix, TAKE, v[0]);                                                            \
+        bool nan = EXTREME_NAN_##suffix(s[0]);                                                                         \
+        for (; i < n; i++) {                                                                                           \
+            best = TAKE(best, x[i]);                                                                                   \
+            nan |= x[i] != x[i];                                                                                       \
+        }                                                                                                              \
+        return nan ? name##_strided(n, x, 1) : best;                                                                   \
+    }
+#else
+#define EXTREME_VECTORS(name, T, suffix, operation, neutral, TAKE)                                                     \
+    INLINE T name##_vectors(int64_t n, const T *x) {                                                                   \
+        return name##_streams(n, x, 1);                                                                                \
+    }
+#endif
+#define EXTREME_STREAMS(name, T, suffix, operation, neutral, TAKE)                                                     \
+    INLINE T name##_vectors(int64_t n, const T *x) {                                                                   \
+        return name##_streams(n, x, 1);                                                                                \
+    }
+
+#define FLOAT_EXTREME(name, T, N, suffix, operation, neutral, TAKE, MAP, CONTIGUOUS)                                   \
     FLOAT_STREAMS(name, T, N, operation, neutral, TAKE, MAP)                                                           \
+    CONTIGUOUS(name, T, suffix, operation, neutral, TAKE)                                                              \
+    INLINE T name##_of_row(int64_t n, const T *x, int64_t stride) {                                                    \
+        return stride == 1 ? name##_vectors(n, x) : name##_strided(n, x, stride);                                      \
+    }                                                                                                                  \
     START(name, T, neutral)                                                                                            \
     COLUMNS(name, T, T, T, TAKE##_NAN, MAP)                                                                            \
     static void name##_row(int64_t n, const void *x, int64_t stride, int64_t position,                                 \
                            struct cpu_accumulators *accumulators) {                                                    \
         VALUES(T);                                                                                                     \
         (void)position;                                                                                                \
-        T v = stride == 1 ? name##_streams(n, x, 1) : name##_streams(n, x, stride);                                    \
+        const T v = name##_of_row(n, x, stride);                                                                       \
         *value = TAKE##_NAN(*value, v);                                                                                \
     }                                                                                                                  \
     MERGE(name, T, TAKE##_NAN)                                                                                         \
     FINISH(name, T, T, v)                                                                                              \
     TABLE(name, name, name)
-#define FLOAT_EXTREMES(name, operation, INFINITY_, TAKE, MAP32, MAP64)                                                 \
-    FLOAT_EXTREME(name##_f32, float, uint32_t, operation, INFINITY_##f(), TAKE, MAP32)                                 \
-    FLOAT_EXTREME(name##_f64, double, uint64_t, operation, INFINITY_(), TAKE, MAP64)                                   \
+#define FLOAT_EXTREMES(name, operation, INFINITY_, TAKE, MAP32, MAP64, CONTIGUOUS)                                     \
+    FLOAT_EXTREME(name##_f32, float, uint32_t, ps, operation, INFINITY_##f(), TAKE, MAP32, CONTIGUOUS)                 \
+    FLOAT_EXTREME(name##_f64, double, uint64_t, pd, operation, INFINITY_(), TAKE, MAP64, CONTIGUOUS)                   \
     HALF_REDUCTION(name##_f16, f16, name##_f32, float, v)                                                              \
     HALF_REDUCTION(name##_bf16, bf16, name##_f32, float, v)
 #define MAP_ABS32(x) __builtin_fabsf(x)
@@ -587,10 +854,10 @@ CPU_INTEGERS(INTEGER_EXTREMES)
 #define ZEROf() 0.0f
 #define LOWEST() (-__builtin_inf())
 #define LOWESTf() (-__builtin_inff())
-FLOAT_EXTREMES(max, max, LOWEST, TAKE_MAX, MAP_PLAIN, MAP_PLAIN)
-FLOAT_EXTREMES(min, min, __builtin_inf, TAKE_MIN, MAP_PLAIN, MAP_PLAIN)
-FLOAT_EXTREMES(norm_max, max, ZERO, TAKE_MAX, MAP_ABS32, MAP_ABS)
-FLOAT_EXTREMES(norm_min, min, __builtin_inf, TAKE_MIN, MAP_ABS32, MAP_ABS)
+FLOAT_EXTREMES(max, max, LOWEST, TAKE_MAX, MAP_PLAIN, MAP_PLAIN, EXTREME_VECTORS)
+FLOAT_EXTREMES(min, min, __builtin_inf, TAKE_MIN, MAP_PLAIN, MAP_PLAIN, EXTREME_VECTORS)
+FLOAT_EXTREMES(norm_max, max, ZERO, TAKE_MAX, MAP_ABS32, MAP_ABS, EXTREME_STREAMS)
+FLOAT_EXTREMES(norm_min, min, __builtin_inf, TAKE_MIN, MAP_ABS32, MAP_ABS, EXTREME_STREAMS)
 
 /* ---- positions of extremes: of a block first the extreme, then, if it is better than all before, where it is ---- */
 
@@ -696,8 +963,8 @@ CPU_INTEGERS(INTEGER_POSITIONS)
 #define LESS_NAN(x, v) (((x) < (v)) | (((x) != (x)) & ((v) == (v))))
 #define EQUAL_NAN(x, v) (((x) == (v)) | (((x) != (x)) & ((v) != (v))))
 #define FLOAT_POSITIONS(name, T)                                                                                       \
-    POSITION(argmax_##name, T, GREATER_NAN, EQUAL_NAN, max_##name##_streams(n, e, stride))                             \
-    POSITION(argmin_##name, T, LESS_NAN, EQUAL_NAN, min_##name##_streams(n, e, stride))
+    POSITION(argmax_##name, T, GREATER_NAN, EQUAL_NAN, max_##name##_of_row(n, e, stride))                              \
+    POSITION(argmin_##name, T, LESS_NAN, EQUAL_NAN, min_##name##_of_row(n, e, stride))
 FLOAT_POSITIONS(f32, float)
 FLOAT_POSITIONS(f64, double)
 #define HALF_POSITIONS(name, half, base)                                                                               \
