@@ -510,14 +510,10 @@ static int convolution_run(struct cpu *cpu, const struct launch *launch, struct 
     return STATUS_OK;
 }
 
-/* oneDNN is not needed, but looked for once. */
 static int convolution_needs(struct device *device, enum dtype dtype, struct fault *fault) {
     struct cpu *cpu = (struct cpu *)device;
     (void)dtype;
-    if (!cpu->dnnl_sought) {
-        cpu->dnnl_sought = true;
-        cpu->dnnl = dnnl_load();
-    }
+    cpu_seeks_dnnl(cpu);
     return cpu_needs_blas(cpu, fault);
 }
 

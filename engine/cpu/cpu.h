@@ -59,6 +59,8 @@ bool cpu_converts_tiles(const struct device *device, unsigned opcode, enum dtype
 
 /* Of op_kernel.needs: OpenBLAS is there, and the device knows its rates with it; in matmul.c. */
 int cpu_needs_blas(struct cpu *cpu, struct fault *fault);
+/* Loads oneDNN at the first call, if it is there: it is not needed. On the owner thread. */
+void cpu_seeks_dnnl(struct cpu *cpu);
 
 /* What the device does in a nanosecond, in rates.c; by the owner thread. First usual figures, then measured ones where they are
  * wanted: cpu_rates_measure() takes some 2 ms, once, and cpu_rates_of_blas() some 4 ms when BLAS has just been loaded. */

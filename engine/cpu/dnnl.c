@@ -21,6 +21,7 @@
     X(memory_desc_get_size)                                                                                            \
     X(memory_create)                                                                                                   \
     X(memory_destroy)                                                                                                  \
+    X(matmul_desc_init)                                                                                                \
     X(dilated_convolution_forward_desc_init)                                                                           \
     X(dilated_convolution_backward_data_desc_init)                                                                     \
     X(dilated_convolution_backward_weights_desc_init)                                                                  \
@@ -53,8 +54,22 @@ struct kept {
     uint64_t last_use; /* dnnl->uses, then */
 };
 
+/* A product's primitive; there is one place for each of some remainders of a hash of m, n and k. */
+struct product {
+    int64_t m, n, k;
+    bool add;
+    unsigned users;
+    dnnl_primitive_t primitive; /* NULL: there is none */
+    dnnl_memory_desc_t a, b, c, scratchpad;
+    size_t scratch;
+};
+enum { PRODUCTS = 256 };
+
 struct dnnl {
     pthread_mutex_t lock;
+    bool has_products;
+    pthread_key_t scratch;             /* of a thread's products: struct scratch */
+    struct product *product[PRODUCTS]; /* under the lock; NULL: none yet */
     unsigned n_kept, room;
     struct kept *kept; /* [room], of which n_kept are taken; under the lock */
     uint64_t uses;
@@ -66,6 +81,9 @@ struct dnnl {
     DNNL_FUNCTIONS(DNNL_MEMBER)
 #undef DNNL_MEMBER
 };
+
+static void products_init(struct dnnl *dnnl);
+static void products_finish(struct dnnl *dnnl);
 
 struct dnnl *dnnl_load(void) {
     void *library = dlopen(CPU_DNNL, RTLD_NOW | RTLD_LOCAL); /* never unloaded: OpenMP may have threads */
@@ -87,6 +105,7 @@ struct dnnl *dnnl_load(void) {
         dnnl->room = KEPT;
         if (dnnl->kept && dnnl->engine_create(&dnnl->engine, dnnl_cpu, 0) == dnnl_success) {
             pthread_mutex_init(&dnnl->lock, NULL);
+            products_init(dnnl);
             return dnnl;
         }
         free(dnnl->kept);
@@ -410,6 +429,7 @@ void dnnl_unload(struct dnnl *dnnl) {
     for (unsigned i = 0; i < dnnl->n_kept; i++) {
         convolution_destroy(dnnl->kept[i].made);
     }
+    products_finish(dnnl);
     dnnl->engine_destroy(dnnl->engine);
     pthread_mutex_destroy(&dnnl->lock);
     free(dnnl->kept);
@@ -522,4 +542,186 @@ bool dnnl_convolution_run(const struct dnnl_convolution *this, void *x, void *pr
     }
     this->dnnl->stream_destroy(call.stream);
     return right;
+}
+
+/* ---- products ---- */
+
+static bool product_describe(struct product *this, const struct dnnl *dnnl, dnnl_primitive_attr_t attributes,
+                             dnnl_primitive_desc_t *desc) {
+    dnnl_matmul_desc_t product;
+    dnnl_dims_t a = {this->m, this->k}, b = {this->k, this->n}, c = {this->m, this->n};
+    return dnnl->memory_desc_init_by_tag(&this->a, 2, a, dnnl_bf16, dnnl_ab) == dnnl_success &&
+           dnnl->memory_desc_init_by_tag(&this->b, 2, b, dnnl_bf16, dnnl_ab) == dnnl_success &&
+           dnnl->memory_desc_init_by_tag(&this->c, 2, c, dnnl_f32, dnnl_ab) == dnnl_success &&
+           dnnl->matmul_desc_init(&product, &this->a, &this->b, NULL, &this->c) == dnnl_success &&
+           dnnl->primitive_desc_create(desc, &product, attributes, dnnl->engine, NULL) == dnnl_success;
+}
+
+static bool product_attributes(const struct product *this, const struct dnnl *dnnl, dnnl_primitive_attr_t attributes) {
+    dnnl_post_ops_t sum = NULL;
+    bool made = dnnl->primitive_attr_set_scratchpad_mode(attributes, dnnl_scratchpad_mode_user) == dnnl_success;
+    if (this->add) {
+        made = made && dnnl->post_ops_create(&sum) == dnnl_success &&
+               dnnl->post_ops_append_sum(sum, 1) == dnnl_success &&
+               dnnl->primitive_attr_set_post_ops(attributes, sum) == dnnl_success;
+    }
+    if (sum) {
+        dnnl->post_ops_destroy(sum);
+    }
+    return made;
+}
+
+/* Without a fast implementation it has no primitive. */
+static void product_create(struct product *this, const struct dnnl *dnnl) {
+    dnnl_primitive_attr_t attributes = NULL;
+    dnnl_primitive_desc_t desc = NULL;
+    dnnl->set_threads(1);
+    if (dnnl->primitive_attr_create(&attributes) != dnnl_success) {
+        return;
+    }
+    if (product_attributes(this, dnnl, attributes) && product_describe(this, dnnl, attributes, &desc)) {
+        const char *name = "";
+        dnnl->primitive_desc_query(desc, dnnl_query_impl_info_str, 0, &name);
+        this->scratchpad = *dnnl->primitive_desc_query_md(desc, dnnl_query_scratchpad_md, 0);
+        this->scratch = dnnl->memory_desc_get_size(&this->scratchpad);
+        if (!strstr(name, "bf16") || dnnl->primitive_create(&this->primitive, desc) != dnnl_success) {
+            this->primitive = NULL;
+        }
+        dnnl->primitive_desc_destroy(desc);
+    }
+    dnnl->primitive_attr_destroy(attributes);
+}
+
+static void product_destroy(struct product *this, const struct dnnl *dnnl) {
+    if (this && this->primitive) {
+        dnnl->primitive_destroy(this->primitive);
+    }
+    free(this);
+}
+
+/* NULL: there is no memory. The caller gives it back by product_release(). */
+static struct product *product_find(struct dnnl *dnnl, int64_t m, int64_t n, int64_t k, bool add) {
+    uint64_t hash = ((uint64_t)m * 31 + (uint64_t)n) * 31 + (uint64_t)k;
+    struct product **place = &dnnl->product[(hash * 2 + add) % PRODUCTS];
+    pthread_mutex_lock(&dnnl->lock);
+    struct product *found = *place;
+    if (!found || found->m != m || found->n != n || found->k != k || found->add != add) {
+        struct product *before = found;
+        found = calloc(1, sizeof *found);
+        if (found) {
+            *found = (struct product){.m = m, .n = n, .k = k, .add = add};
+            product_create(found, dnnl);
+            *place = found;
+            if (before && before->users == 0) {
+                product_destroy(before, dnnl);
+            }
+        }
+    }
+    if (found) {
+        found->users++;
+    }
+    pthread_mutex_unlock(&dnnl->lock);
+    return found;
+}
+
+static void product_release(struct dnnl *dnnl, struct product *this, bool add) {
+    uint64_t hash = ((uint64_t)this->m * 31 + (uint64_t)this->n) * 31 + (uint64_t)this->k;
+    pthread_mutex_lock(&dnnl->lock);
+    if (--this->users == 0 && dnnl->product[(hash * 2 + add) % PRODUCTS] != this) {
+        product_destroy(this, dnnl); /* another one has taken its place meanwhile */
+    }
+    pthread_mutex_unlock(&dnnl->lock);
+}
+
+/* The calling thread's memory for products, which is freed when it ends. */
+struct scratch {
+    size_t bytes;
+    _Alignas(64) char memory[];
+};
+
+static void *scratch_find(const struct dnnl *dnnl, size_t bytes) {
+    struct scratch *scratch = pthread_getspecific(dnnl->scratch);
+    if (!scratch || scratch->bytes < bytes) {
+        struct scratch *more = aligned_alloc(64, rounded(sizeof *more + bytes));
+        if (!more || pthread_setspecific(dnnl->scratch, more)) {
+            free(more);
+            return NULL;
+        }
+        free(scratch);
+        more->bytes = bytes;
+        scratch = more;
+    }
+    return scratch->memory;
+}
+
+static bool product_run(const struct product *this, const struct dnnl *dnnl, const void *a, const void *b, void *c) {
+    struct call call;
+    void *scratch = this->primitive ? scratch_find(dnnl, this->scratch) : NULL;
+    if (!scratch || !call_begin(&call, dnnl)) {
+        return false;
+    }
+    call_add(&call, DNNL_ARG_SRC, &this->a, a);
+    call_add(&call, DNNL_ARG_WEIGHTS, &this->b, b);
+    call_add(&call, DNNL_ARG_DST, &this->c, c);
+    call_add(&call, DNNL_ARG_SCRATCHPAD, &this->scratchpad, scratch);
+    bool right = call_run(&call, this->primitive);
+    dnnl->stream_destroy(call.stream);
+    return right;
+}
+
+static float from_bf16(uint16_t half) {
+    uint32_t bits = (uint32_t)half << 16;
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+static void product_plain(int64_t m, int64_t n, int64_t k, bool add, const uint16_t *a, const uint16_t *b, float *c) {
+    for (int64_t i = 0; i < m; i++) {
+        for (int64_t j = 0; j < n; j++) {
+            float sum = 0;
+            for (int64_t l = 0; l < k; l++) {
+                sum += from_bf16(a[i * k + l]) * from_bf16(b[l * n + j]);
+            }
+            c[i * n + j] = add ? c[i * n + j] + sum : sum;
+        }
+    }
+}
+
+void dnnl_product(struct dnnl *dnnl, int64_t m, int64_t n, int64_t k, bool add, const void *a, const void *b, void *c) {
+    struct product *product = product_find(dnnl, m, n, k, add);
+    bool done = product && product_run(product, dnnl, a, b, c);
+    if (product) {
+        product_release(dnnl, product, add);
+    }
+    if (!done) {
+        product_plain(m, n, k, add, a, b, c);
+    }
+}
+
+bool dnnl_has_products(const struct dnnl *dnnl) {
+    return dnnl && dnnl->has_products;
+}
+
+static void products_init(struct dnnl *dnnl) {
+    struct product some = {.m = 64, .n = 64, .k = 64};
+    if (pthread_key_create(&dnnl->scratch, free) == 0) {
+        product_create(&some, dnnl);
+        dnnl->has_products = some.primitive;
+        if (some.primitive) {
+            dnnl->primitive_destroy(some.primitive);
+        } else {
+            pthread_key_delete(dnnl->scratch);
+        }
+    }
+}
+
+static void products_finish(struct dnnl *dnnl) {
+    for (int i = 0; i < PRODUCTS; i++) {
+        product_destroy(dnnl->product[i], dnnl);
+    }
+    if (dnnl->has_products) {
+        free(pthread_getspecific(dnnl->scratch)); /* of this thread, which goes on */
+        pthread_key_delete(dnnl->scratch);
+    }
 }

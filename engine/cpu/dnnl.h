@@ -1,4 +1,5 @@
-/* oneDNN's convolutions, loaded when the first convolution is bound; without it the device gathers and multiplies by itself (convolution.c).
+/* oneDNN's convolutions and products of bf16, loaded when the first of them is bound; without it the device gathers and multiplies by itself
+ * (convolution.c), and multiplies bf16 as f32 (matmul.c).
  *
  * oneDNN would run on threads of its own, by OpenMP. It is given one, the caller: the device's team shares images out, so that a launch can
  * be stopped between them, obeys the device's number of threads, and gives the same bits whatever that is. oneDNN remembers the primitives
@@ -38,3 +39,10 @@ bool dnnl_convolution_prepare(const struct dnnl_convolution *convolution, const 
  * gradient [y's channels, x's of a group, kernel...], to which this call's part is added if `add`. */
 bool dnnl_convolution_run(const struct dnnl_convolution *convolution, void *x, void *prepared, const void *bias,
                           void *y, bool add, void *scratch);
+
+/* Whether the processor multiplies bf16 faster than f32, and oneDNN knows how. */
+bool dnnl_has_products(const struct dnnl *dnnl);
+/* c[m][n] = a[m][k] · b[k][n], or with `add` c += …; a and b are bf16, c is f32, all without gaps. Sums are in f32, along k, in an order
+ * that depends on k alone; subnormal elements and results count as zeros, as the processor's instructions have it. Any thread. Without memory
+ * for oneDNN, a plain loop. */
+void dnnl_product(struct dnnl *dnnl, int64_t m, int64_t n, int64_t k, bool add, const void *a, const void *b, void *c);

@@ -1,10 +1,12 @@
 /* Matrix products. Each batch's result is cut into a grid of rectangles for the threads. A rectangle of f32, f64 or complex numbers is "direct" if BLAS can
  * read its operands as they are. Any other rectangle is computed block by block from packed copies: matrices with odd strides or
- * with extents beyond an int; f16, bf16 and f8, in f32; integers and bool, in the device's own kernels.
+ * with extents beyond an int; f16, bf16 and f8, in f32; integers and bool, in the device's own kernels; bf16 as it is by oneDNN, where the
+ * processor has instructions for it.
  *
  * Linear is a product with one more pass over each piece, or over each block while it is still in f32, which adds the bias and applies the
  * activation. */
 #include "engine/cpu/cpu.h"
+#include "engine/cpu/dnnl.h"
 
 #include <limits.h>
 #include <math.h>
@@ -16,12 +18,16 @@ enum {
     BLOCK_COLUMNS = 512,
     BLOCK_DEPTH = 384,
     BLOCK_DEPTH_MOST = 4096, /* of blocks with few rows and columns */
-    DIRECT_SIDE = 2048,      /* most rows and columns of a rectangle that goes to BLAS as it is */
+    /* Of blocks of bf16. One depth for all, as sums are rounded at each block's end: so results are the same for any grid. */
+    BF16_DEPTH = 512,
+    BF16_SIDE = 8,      /* fewer rows or columns are not worth oneDNN's packing */
+    DIRECT_SIDE = 2048, /* most rows and columns of a rectangle that goes to BLAS as it is */
     /* The least depth of its pieces: on most processors OpenBLAS packs blocks that are about so deep. */
     DIRECT_DEPTH = 320,
     DIRECT_DEPTH_F64 = 256,
     STRIP_LEAST = 1 << 18, /* elements of a rectangle from which on it is cut into strips */
-    STRIP_ROWS = 48, /* a strip's rows are a multiple of this, and of what BLAS takes at a time: so sums come out the same */
+    STRIP_ROWS =
+        48, /* a strip's rows are a multiple of this, and of what BLAS takes at a time: so sums come out the same */
     INTEGER_DEPTH = 64,    /* of a piece in the device's own kernels */
     VECTOR_SIDE = 1 << 14, /* most columns or rows of a rectangle with one row or column */
     RECTANGLE_WORK = 1024, /* what a rectangle costs besides its arithmetic, as bytes of memory traffic */
@@ -41,12 +47,13 @@ struct matrix {
 struct job {
     struct cpu_job base;
     const struct operand *a, *b, *c;
-    enum dtype dtype, packed; /* of the result, and of packed blocks of the operands */
-    int64_t size, packed_size;
+    enum dtype dtype, packed, summed; /* of the result, of packed blocks of the operands, and of blocks of sums */
+    int64_t size, packed_size, summed_size;
+    bool bf16;                     /* blocks are multiplied by oneDNN */
     cpu_product_function *product; /* NULL: BLAS */
     cpu_row_function *finish;      /* the last pass of linear; NULL: there is none */
     const struct operand *bias;    /* NULL: none */
-    enum dtype finished; /* of the last pass: integers have their own dtype, since relu is not modular */
+    enum dtype finished;           /* of the last pass: integers have their own dtype, since relu is not modular */
     int64_t m, n, k;
     int64_t batches;
     int64_t grid_rows, grid_columns;
@@ -201,12 +208,16 @@ static struct matrix pack(const struct job *job, const struct operand *operand, 
 /* Adds the product of packed blocks to a packed c; `first`: c counts as zero. */
 static void block_multiply(const struct job *job, const struct matrix *a, const struct matrix *b,
                            const struct matrix *c, bool first) {
+    if (job->bf16) {
+        dnnl_product(job->base.cpu->dnnl, a->rows, b->columns, a->columns, !first, a->data, b->data, c->data);
+        return;
+    }
     if (!job->product) {
         blas_multiply(&job->base.cpu->blas, job->packed, a, b, c, !first);
         return;
     }
     if (first) {
-        memset(c->data, 0, (size_t)(c->rows * c->columns * job->packed_size));
+        memset(c->data, 0, (size_t)(c->rows * c->columns * job->summed_size));
     }
     job->product(a->rows, b->columns, a->columns, a->data, b->data, c->data, c->row_stride);
 }
@@ -250,7 +261,10 @@ static void finish(const struct job *job, const struct matrix *c, int64_t column
 }
 
 /* The depth of blocks of operands whose product has so many rows and columns. */
-static int64_t block_depth(int64_t rows, int64_t columns) {
+static int64_t block_depth(const struct job *job, int64_t rows, int64_t columns) {
+    if (job->bf16) {
+        return BF16_DEPTH;
+    }
     int64_t deepest = least((int64_t)BLOCK_ROWS * BLOCK_DEPTH / rows, (int64_t)BLOCK_DEPTH * BLOCK_COLUMNS / columns);
     return least(deepest, BLOCK_DEPTH_MOST);
 }
@@ -260,7 +274,7 @@ static int64_t block_depth(int64_t rows, int64_t columns) {
 static void multiply_packed(const struct job *job, const struct matrix *a, const struct matrix *b,
                             const struct matrix *c, int64_t begin, int64_t end, char *blocks) {
     struct matrix result = {blocks + job->c_block, c->rows, c->columns, c->columns, 1};
-    int64_t deepest = block_depth(c->rows, c->columns);
+    int64_t deepest = block_depth(job, c->rows, c->columns);
     for (int64_t l = begin; l < end; l += deepest) {
         int64_t depth = least(deepest, end - l);
         struct matrix left = matrix_part(a, 0, c->rows, l, depth, operand_size(job->a));
@@ -273,11 +287,11 @@ static void multiply_packed(const struct job *job, const struct matrix *a, const
 
 static void finish_packed(const struct job *job, const struct matrix *c, int64_t first_column, char *c_block) {
     struct matrix result = {c_block, c->rows, c->columns, c->columns, 1};
-    bool wide = job->finish && job->finished == job->packed;
+    bool wide = job->finish && job->finished == job->summed;
     if (wide) {
         finish(job, &result, first_column);
     }
-    convert(job->base.cpu, job->packed, &result, job->dtype, c);
+    convert(job->base.cpu, job->summed, &result, job->dtype, c);
     if (job->finish && !wide) {
         finish(job, c, first_column);
     }
@@ -430,7 +444,15 @@ static void job_type(struct job *job) {
     };
     size_t offset = types[job->dtype].product;
     job->packed = types[job->dtype].packed;
+    job->summed = job->packed;
+    job->bf16 = job->dtype == DTYPE_BF16 && job->a->dtype == DTYPE_BF16 && job->b->dtype == DTYPE_BF16 &&
+                job->m >= BF16_SIDE && job->n >= BF16_SIDE && job->k >= BF16_SIDE &&
+                dnnl_has_products(job->base.cpu->dnnl);
+    if (job->bf16) {
+        job->packed = DTYPE_BF16;
+    }
     job->packed_size = (int64_t)dtype_size(job->packed);
+    job->summed_size = (int64_t)dtype_size(job->summed);
     if (offset) {
         memcpy(&job->product, (const char *)job->base.cpu->kernels + offset, sizeof job->product);
     }
@@ -439,7 +461,7 @@ static void job_type(struct job *job) {
 static void job_linear(struct job *job, const struct launch *launch) {
     bool integers = dtype_kind(job->dtype) == DTYPE_KIND_INT;
     job->bias = launch->n_inputs == 3 ? &launch->inputs[2] : NULL;
-    job->finished = integers ? job->dtype : job->packed;
+    job->finished = integers ? job->dtype : job->summed;
     struct linear_attributes attributes;
     linear_attributes_read(&launch->attributes, &attributes);
     if (job->bias || attributes.activation != OP_ACTIVATION_NONE) {
@@ -496,7 +518,7 @@ static void job_fill(struct job *job, struct cpu_job **begun) {
 static bool job_is_direct(const struct job *job) {
     struct matrix a = batch_matrix(job->a, 0), b = batch_matrix(job->b, 0);
     struct layout layout;
-    return job->packed == (enum dtype)job->a->dtype && !job->product && layout_find(&a, &layout) &&
+    return !job->bf16 && job->packed == (enum dtype)job->a->dtype && !job->product && layout_find(&a, &layout) &&
            layout_find(&b, &layout) && job->n <= INT_MAX;
 }
 
@@ -506,12 +528,15 @@ static int64_t rounded(int64_t bytes) {
 
 /* Sizes of the blocks of rectangles that have so many rows and columns, or one less: these may have deeper blocks. */
 static void job_blocks(struct job *job, int64_t height, int64_t width) {
-    int64_t depth = least(job->k, block_depth(height > 1 ? height - 1 : 1, width > 1 ? width - 1 : 1));
-    int64_t a = least((int64_t)BLOCK_ROWS * BLOCK_DEPTH, height * depth);
-    int64_t b = least((int64_t)BLOCK_DEPTH * BLOCK_COLUMNS, depth * width);
+    int64_t depth = least(job->k, block_depth(job, height > 1 ? height - 1 : 1, width > 1 ? width - 1 : 1));
+    int64_t a = height * depth, b = depth * width;
+    if (!job->bf16) {
+        a = least((int64_t)BLOCK_ROWS * BLOCK_DEPTH, a);
+        b = least((int64_t)BLOCK_DEPTH * BLOCK_COLUMNS, b);
+    }
     job->b_block = rounded(a * job->packed_size);
     job->c_block = job->b_block + rounded(b * job->packed_size);
-    job->blocks = job->c_block + rounded(height * width * job->packed_size);
+    job->blocks = job->c_block + rounded(height * width * job->summed_size);
 }
 
 static int64_t divided_up(int64_t n, int64_t by) {
@@ -544,7 +569,7 @@ static void job_divide(struct job *job, unsigned threads) {
     int64_t height = (job->m + job->grid_rows - 1) / job->grid_rows;
     int64_t width = (job->n + job->grid_columns - 1) / job->grid_columns;
     int64_t direct_depth = job->size >= 8 ? DIRECT_DEPTH_F64 : DIRECT_DEPTH;
-    int64_t least_depth = job->direct ? direct_depth : job->product ? INTEGER_DEPTH : block_depth(height, width);
+    int64_t least_depth = job->direct ? direct_depth : job->product ? INTEGER_DEPTH : block_depth(job, height, width);
     job->depth = piece_work / (height * width * (job->product ? 8 : 1) + (height + width) * 16);
     job->depth = job->depth > least_depth ? job->depth / least_depth * least_depth : least_depth; /* whole blocks */
     job->steps = job->k / job->depth + (job->k % job->depth > job->depth / 2); /* a small rest goes with the last one */
@@ -632,11 +657,22 @@ int cpu_needs_blas(struct cpu *cpu, struct fault *fault) {
     return code;
 }
 
+void cpu_seeks_dnnl(struct cpu *cpu) {
+    if (!cpu->dnnl_sought) {
+        cpu->dnnl_sought = true;
+        cpu->dnnl = dnnl_load();
+    }
+}
+
 /* Products of floats and complex numbers need OpenBLAS. */
 static int matmul_needs(struct device *device, enum dtype dtype, struct fault *fault) {
+    if (dtype == DTYPE_BF16) {
+        cpu_seeks_dnnl((struct cpu *)device);
+    }
     return dtype_kind(dtype) >= DTYPE_KIND_FLOAT ? cpu_needs_blas((struct cpu *)device, fault) : STATUS_OK;
 }
 
-#define PRODUCT {{.needs = matmul_needs, .accepts = matmul_accepts, .workspace = matmul_workspace}, matmul_run}
+#define PRODUCT                                                                                                        \
+    { {.needs = matmul_needs, .accepts = matmul_accepts, .workspace = matmul_workspace}, matmul_run }
 const struct cpu_kernel cpu_kernel_matmul = PRODUCT;
 const struct cpu_kernel cpu_kernel_linear = PRODUCT;
