@@ -121,3 +121,5 @@ const struct cpu_kernel cpu_kernel_bce_with_logits = ELEMENT_LOSS;
 const struct cpu_kernel cpu_kernel_bce_with_logits_grad = ELEMENT_LOSS;
 const struct cpu_kernel cpu_kernel_kl_div = ELEMENT_LOSS;
 const struct cpu_kernel cpu_kernel_kl_div_grad = ELEMENT_LOSS;
+const struct cpu_kernel cpu_kernel_bce_with_logits_target_grad = ELEMENT_LOSS;
+const struct cpu_kernel cpu_kernel_kl_div_target_grad = ELEMENT_LOSS;

@@ -6,8 +6,14 @@
 #include "engine/device/launch.h"
 
 /* The kernels: an operation, or a variant of one, with its numbers of inputs, which are x, the target, weight and pos_weight.
- * X(name, inputs): loss_NAME_f32() and loss_NAME_back_f32(), and those of f64. */
-#define LOSS_WAYS(X) X(mse, 2) X(l1, 2) X(huber, 2) X(bce, 2) X(bce_weight, 3) X(bce_both, 4) X(kl, 2) X(kl_log, 2)
+ * X(name, inputs): loss_NAME_f32() and loss_NAME_back_f32(), and those of f64. Of the ways with `target` the latter are gradients by
+ * the target, in the order of the losses' ways from bce on. */
+#define LOSS_WAYS(X)                                                                                                   \
+    X(mse, 2)                                                                                                          \
+    X(l1, 2)                                                                                                           \
+    X(huber, 2)                                                                                                        \
+    X(bce, 2) X(bce_weight, 3) X(bce_both, 4) X(kl, 2) X(kl_log, 2) X(bce_target, 2) X(bce_weight_target, 3)           \
+        X(bce_both_target, 4) X(kl_target, 2) X(kl_log_target, 2)
 enum loss_way {
 #define LOSS_WAY(name, inputs) LOSS_WAY_##name,
     LOSS_WAYS(LOSS_WAY)
@@ -33,7 +39,8 @@ static inline struct element_loss element_loss_make(const struct launch *launch)
     reduced_attributes_read(&launch->attributes, &given);
     loss.back = launch->opcode == OP_MSE_LOSS_GRAD || launch->opcode == OP_L1_LOSS_GRAD ||
                 launch->opcode == OP_HUBER_LOSS_GRAD || launch->opcode == OP_BCE_WITH_LOGITS_GRAD ||
-                launch->opcode == OP_KL_DIV_GRAD;
+                launch->opcode == OP_KL_DIV_GRAD || launch->opcode == OP_BCE_WITH_LOGITS_TARGET_GRAD ||
+                launch->opcode == OP_KL_DIV_TARGET_GRAD;
     loss.reduction = given.reduction;
     loss.gradient = loss.back ? &launch->inputs[0] : NULL;
     loss.x = &launch->inputs[loss.back ? 1 : 0];
@@ -59,12 +66,15 @@ static inline struct element_loss element_loss_make(const struct launch *launch)
         break;
     case OP_KL_DIV:
     case OP_KL_DIV_GRAD:
+    case OP_KL_DIV_TARGET_GRAD:
         loss.way = launch->attributes.ints[1] ? LOSS_WAY_kl_log : LOSS_WAY_kl;
         break;
     default:
         loss.way = loss.n_inputs == 4 ? LOSS_WAY_bce_both : loss.n_inputs == 3 ? LOSS_WAY_bce_weight : LOSS_WAY_bce;
         break;
     }
+    if (launch->opcode == OP_BCE_WITH_LOGITS_TARGET_GRAD || launch->opcode == OP_KL_DIV_TARGET_GRAD)
+        loss.way = (enum loss_way)(loss.way + LOSS_WAY_bce_target - LOSS_WAY_bce);
     return loss;
 }
 

@@ -13,7 +13,7 @@
 
 #define LOSS_FORMULA(way, name, T, expression)                                                                         \
     LOSS_FUNCTION T loss_##way##_##name(T x, T t, T w, T p, T d) {                                                     \
-        (void)x, (void)w, (void)p, (void)d;                                                                            \
+        (void)x, (void)t, (void)w, (void)p, (void)d;                                                                   \
         return expression;                                                                                             \
     }
 /* log(1 + e^-x), without a threshold from which on it would be rounded. */
@@ -36,6 +36,16 @@
     LOSS_FORMULA(kl, name, T, (t == 0 ? 0 : t * formula_log_##name(t == 0 ? 1 : t)) - t * x)                           \
     LOSS_FORMULA(kl_back, name, T, -t)                                                                                 \
     LOSS_FORMULA(kl_log, name, T, formula_exp_##name(t) * (t - x))                                                     \
-    LOSS_FORMULA(kl_log_back, name, T, -formula_exp_##name(t))
+    LOSS_FORMULA(kl_log_back, name, T, -formula_exp_##name(t))                                                         \
+    LOSS_FORMULA(bce_target_back, name, T, -x)                                                                         \
+    LOSS_FORMULA(bce_weight_target_back, name, T, -w *x)                                                               \
+    LOSS_FORMULA(bce_both_target_back, name, T, w *((p - 1) * LOSS_SOFTPLUS(name, T) - x))                             \
+    LOSS_FORMULA(kl_target_back, name, T, t == 0 ? 0 : formula_log_##name(t == 0 ? 1 : t) + 1 - x)                     \
+    LOSS_FORMULA(kl_log_target_back, name, T, formula_exp_##name(t) * (t - x + 1))                                     \
+    LOSS_FORMULA(bce_target, name, T, loss_bce_##name(x, t, w, p, d))                                                  \
+    LOSS_FORMULA(bce_weight_target, name, T, loss_bce_weight_##name(x, t, w, p, d))                                    \
+    LOSS_FORMULA(bce_both_target, name, T, loss_bce_both_##name(x, t, w, p, d))                                        \
+    LOSS_FORMULA(kl_target, name, T, loss_kl_##name(x, t, w, p, d))                                                    \
+    LOSS_FORMULA(kl_log_target, name, T, loss_kl_log_##name(x, t, w, p, d))
 LOSS_FORMULAS(f32, float)
 LOSS_FORMULAS(f64, double)

@@ -10,7 +10,8 @@ int bind_loss(struct step *step) {
 int bind_element_loss(struct step *step) {
     struct dense dense;
     dense_begin(&dense, step);
-    bool back = step->request->opcode == OP_BCE_WITH_LOGITS_GRAD;
+    bool back =
+        step->request->opcode == OP_BCE_WITH_LOGITS_GRAD || step->request->opcode == OP_BCE_WITH_LOGITS_TARGET_GRAD;
     unsigned weights = back || step->request->opcode == OP_BCE_WITH_LOGITS ? 2u + back : dense.n_inputs;
     for (unsigned i = weights; i < dense.n_inputs; i++)
         view_broadcast(&dense.in[i], dense.in[back].rank, dense.in[back].shape);

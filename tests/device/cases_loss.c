@@ -91,15 +91,20 @@ const struct op_case op_case_nll_loss_grad = {case_loss, OP_NLL_LOSS_GRAD, FILL_
 static struct op_packed element_attributes(struct suite *suite, unsigned opcode, enum op_reduction reduction) {
     if (opcode == OP_HUBER_LOSS || opcode == OP_HUBER_LOSS_GRAD)
         return SUITE_ATTRIBUTES(huber_loss, .reduction = reduction, .delta = suite_chance(suite, 50) ? 1 : 0.75);
-    if (opcode == OP_KL_DIV || opcode == OP_KL_DIV_GRAD)
+    if (opcode == OP_KL_DIV || opcode == OP_KL_DIV_GRAD || opcode == OP_KL_DIV_TARGET_GRAD)
         return SUITE_ATTRIBUTES(kl_div, .reduction = reduction, .log_target = suite_chance(suite, 50));
     return SUITE_ATTRIBUTES(reduced, .reduction = reduction);
+}
+
+static bool takes_weights(const struct op_case *row) {
+    return row->opcode == OP_BCE_WITH_LOGITS || row->opcode == OP_BCE_WITH_LOGITS_GRAD ||
+           row->opcode == OP_BCE_WITH_LOGITS_TARGET_GRAD;
 }
 
 /* A target: of kl_div and bce_with_logits it is not negative, and now and then 0. */
 static struct sample target_random(struct suite *suite, const struct op_case *row, enum dtype dtype, int rank,
                                    const int64_t *shape) {
-    bool part = row->opcode == OP_KL_DIV || row->opcode == OP_BCE_WITH_LOGITS || row->opcode == OP_BCE_WITH_LOGITS_GRAD;
+    bool part = row->opcode == OP_KL_DIV || row->opcode == OP_KL_DIV_TARGET_GRAD || takes_weights(row);
     if (!part)
         return suite_input(suite, dtype, rank, shape, FILL_ORDINARY);
     struct values *values = values_create(dtype, rank, shape);
@@ -111,7 +116,7 @@ static struct sample target_random(struct suite *suite, const struct op_case *ro
 static void element_loss_once(struct suite *suite, const struct op_case *row, enum dtype dtype, int rank,
                               const int64_t *shape) {
     bool back = op_info(row->opcode)->inputs_min == 3;
-    bool weights = row->opcode == OP_BCE_WITH_LOGITS || row->opcode == OP_BCE_WITH_LOGITS_GRAD;
+    bool weights = takes_weights(row);
     enum op_reduction reduction = (enum op_reduction)suite_below(suite, OP_REDUCTION_COUNT);
     int64_t narrow[2][VALUES_RANK_MAX];
     int first = suite_narrower(suite, rank, shape, narrow[0]), second = suite_narrower(suite, rank, shape, narrow[1]);
@@ -153,3 +158,5 @@ ELEMENT_LOSS(bce_with_logits, BCE_WITH_LOGITS)
 ELEMENT_LOSS(bce_with_logits_grad, BCE_WITH_LOGITS_GRAD)
 ELEMENT_LOSS(kl_div, KL_DIV)
 ELEMENT_LOSS(kl_div_grad, KL_DIV_GRAD)
+ELEMENT_LOSS(bce_with_logits_target_grad, BCE_WITH_LOGITS_TARGET_GRAD)
+ELEMENT_LOSS(kl_div_target_grad, KL_DIV_TARGET_GRAD)

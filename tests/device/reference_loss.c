@@ -226,6 +226,12 @@ static long double element_loss(unsigned opcode, const struct element *v, long d
     case OP_BCE_WITH_LOGITS_GRAD:
         *size = fabsl(v->weight) * (1 + fabsl(t) + 2 * fabsl(v->positive * t));
         return v->weight * ((1 - t + v->positive * t) * sigmoid - v->positive * t);
+    case OP_BCE_WITH_LOGITS_TARGET_GRAD:
+        *size = fabsl(v->weight) * (fabsl(v->x) + (fabsl(v->positive) + 1) * softplus);
+        return v->weight * ((v->positive - 1) * softplus - v->x);
+    case OP_KL_DIV_TARGET_GRAD:
+        *size = v->log_target ? expl(t) * (fabsl(t) + fabsl(v->x) + 1) : t > 0 ? fabsl(logl(t)) + fabsl(v->x) + 1 : 0;
+        return v->log_target ? expl(t) * (t - v->x + 1) : t == 0 ? 0 : logl(t) + 1 - v->x;
     case OP_KL_DIV:
         if (v->log_target) {
             *size = expl(t) * (fabsl(t) + fabsl(v->x));
@@ -241,7 +247,8 @@ static long double element_loss(unsigned opcode, const struct element *v, long d
 
 struct values *reference_element_loss(const struct reference_request *r) {
     bool back = r->opcode == OP_MSE_LOSS_GRAD || r->opcode == OP_L1_LOSS_GRAD || r->opcode == OP_HUBER_LOSS_GRAD ||
-                r->opcode == OP_BCE_WITH_LOGITS_GRAD || r->opcode == OP_KL_DIV_GRAD;
+                r->opcode == OP_BCE_WITH_LOGITS_GRAD || r->opcode == OP_KL_DIV_GRAD ||
+                r->opcode == OP_BCE_WITH_LOGITS_TARGET_GRAD || r->opcode == OP_KL_DIV_TARGET_GRAD;
     enum op_reduction reduction = (enum op_reduction)r->attributes.ints[0];
     enum dtype dtype = dtype_of(r, 0);
     const struct values *x = r->inputs[back];

@@ -205,14 +205,18 @@ static struct op_packed class_attributes(unsigned opcode, enum op_reduction redu
     return SUITE_ATTRIBUTES(cross_entropy, .label_smoothing = 0.1, .ignore_index = -100, .reduction = reduction);
 }
 
-/* By the first input, with all others as they are. */
-static void loss(struct suite *suite, const struct forward *f, unsigned back) {
+/* By input `by`, with all others as they are. */
+static void loss_by(struct suite *suite, const struct forward *f, unsigned back, unsigned by) {
     struct values *y = result_of(suite, f, NULL), *weights = random_values(suite, y->rank, y->shape, FILL_ORDINARY);
     struct values *in[INPUTS_MOST] = {weights}, *got;
     for (unsigned i = 0; i < f->n_inputs; i++)
         in[1 + i] = f->in[i];
     run(suite, back, f->n_inputs + 1, in, &f->attributes, &got, 1);
-    check(suite, f, 0, weights, got);
+    check(suite, f, by, weights, got);
+}
+
+static void loss(struct suite *suite, const struct forward *f, unsigned back) {
+    loss_by(suite, f, back, 0);
 }
 
 Test(gradients, of_losses_of_classes) {
@@ -267,9 +271,13 @@ Test(gradients, of_losses_of_elements) {
         loss(&suite, &(struct forward){OP_HUBER_LOSS, 2, 1, huber, {x, target}}, OP_HUBER_LOSS_GRAD);
         loss(&suite, &(struct forward){OP_KL_DIV, 2, 1, kl, {x, target}}, OP_KL_DIV_GRAD);
         loss(&suite, &(struct forward){OP_KL_DIV, 2, 1, kl_log, {x, target}}, OP_KL_DIV_GRAD);
-        for (unsigned n = 2; n <= 4; n++)
-            loss(&suite, &(struct forward){OP_BCE_WITH_LOGITS, n, 1, plain, {x, target, weight, positive}},
-                 OP_BCE_WITH_LOGITS_GRAD);
+        loss_by(&suite, &(struct forward){OP_KL_DIV, 2, 1, kl, {x, target}}, OP_KL_DIV_TARGET_GRAD, 1);
+        loss_by(&suite, &(struct forward){OP_KL_DIV, 2, 1, kl_log, {x, target}}, OP_KL_DIV_TARGET_GRAD, 1);
+        for (unsigned n = 2; n <= 4; n++) {
+            struct forward f = {OP_BCE_WITH_LOGITS, n, 1, plain, {x, target, weight, positive}};
+            loss(&suite, &f, OP_BCE_WITH_LOGITS_GRAD);
+            loss_by(&suite, &f, OP_BCE_WITH_LOGITS_TARGET_GRAD, 1);
+        }
     }
     suite_close(&suite);
 }

@@ -247,6 +247,8 @@ static td_tensor *losses(td_device *device, td_tensor *x) {
     x = td_add(x, td_huber_loss_grad(sum, x, x, TD_REDUCTION_MEAN, 1));
     x = td_add(x, td_bce_with_logits_grad(sum, x, x, one, x, TD_REDUCTION_MEAN));
     x = td_add(x, td_kl_div_grad(sum, x, x, TD_REDUCTION_MEAN, 1));
+    x = td_add(x, td_bce_with_logits_target_grad(sum, x, x, one, x, TD_REDUCTION_MEAN));
+    x = td_add(x, td_kl_div_target_grad(sum, x, x, TD_REDUCTION_MEAN, 1));
     td_scaled_dot_product_attention(x, x, x, NULL, 0, 0, &y, &logsumexp);
     td_scaled_dot_product_attention_grad(y, x, x, x, y, logsumexp, x, 1, 0, &to_q, &to_k, &to_v);
     return td_add(to_q, td_add(to_k, to_v));
