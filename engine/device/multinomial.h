@@ -10,9 +10,10 @@
 
 enum { MULTINOMIAL_RUN = 64 };
 
-/* What a weight counts. */
+/* What a weight counts: so much at most that neither the sum of all nor a key overflows. */
 PHILOX_FUNCTION double multinomial_weight(double weight) {
-    return weight > 0 && weight - weight == 0 ? weight : 0;
+    const double most = 0x1p960;
+    return weight > 0 && weight - weight == 0 ? (weight < most ? weight : most) : 0;
 }
 
 /* The number of element `element` of a uniform f64 tensor. */

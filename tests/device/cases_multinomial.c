@@ -24,6 +24,13 @@ static void case_multinomial(struct suite *suite, const struct op_case *row) {
             suite_input(suite, op_case_dtype(suite, row), rank, shape, suite_chance(suite, 30) ? FILL_ANY : FILL_COUNT);
         multinomial_once(suite, &x, samples, replacement);
     }
+    for (int replacement = 0; replacement < 2; replacement++) { /* weights whose sum f64 does not hold */
+        struct values *values = values_create(DTYPE_F64, 2, (int64_t[]){3, 20});
+        for (int64_t k = 0; k < values->count; k++)
+            values->f[k] = k % 3 ? 0x1.8p1023L : k % 2 ? 0x1p-1000L : 0x1p959L;
+        struct sample x = suite_upload(suite, values);
+        multinomial_once(suite, &x, 20, replacement);
+    }
     for (int i = 0; i < SUITE_REPEAT(8); i++) { /* long rows, and rows with few weights or none */
         struct values *values = values_create(DTYPE_F32, 2, (int64_t[]){5, 1 + suite_below(suite, 2000)});
         for (int64_t k = 0; k < values->count; k++)

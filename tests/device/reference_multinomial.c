@@ -4,7 +4,7 @@
 #include "tests/device/reference.h"
 
 static long double weight_of(const struct values *weights, int64_t at) {
-    return isfinite(weights->f[at]) && weights->f[at] > 0 ? weights->f[at] : 0;
+    return isfinite(weights->f[at]) && weights->f[at] > 0 ? fminl(weights->f[at], 0x1p960L) : 0;
 }
 
 /* Numbers of a uniform tensor of f64 from 0 to below 1. */
