@@ -154,6 +154,69 @@ td_tensor *td_repeat(td_tensor *x, int64_t repeats, int axis) {
     return made_of(view, td_reshape(view, rank, shape));
 }
 
+/* The places from which element i of the result comes: the first whose sum of counts, up to and with its own, is above i. */
+static td_tensor *repeated_places(td_tensor *x, td_tensor *sums, int64_t length) {
+    td_tensor *all = td_arange(x->device, TD_I64, 0, (double)length, 1);
+    return made_of(all, all ? td_searchsorted(sums, all, 1, NULL) : NULL);
+}
+
+/* x's slices at the places, and 0 where a place is behind the last one. */
+static td_tensor *taken_or_zero(td_tensor *x, td_tensor *places, int axis) {
+    int64_t shape[TD_RANK_MAX], extent = extent_of(x, axis);
+    for (int i = 0; i < x->type.rank; i++)
+        shape[i] = i == axis ? places->type.shape[0] : 1;
+    td_tensor *last = td_full_int(x->device, TD_I64, TD_SCALAR, extent - 1);
+    td_tensor *within = last ? td_minimum(places, last) : NULL, *taken = within ? td_take(x, within, axis) : NULL;
+    td_tensor *behind = taken ? td_greater(places, last) : NULL;
+    td_tensor *mask = behind ? td_reshape(behind, x->type.rank, shape) : NULL;
+    td_tensor *result = mask ? td_masked_fill(taken, mask, 0) : NULL;
+    td_release(last);
+    td_release(within);
+    td_release(taken);
+    td_release(behind);
+    return made_of(mask, result);
+}
+
+int td_repeat_each(td_tensor *x, td_tensor *counts, int64_t length, int axis, td_tensor **result, td_tensor **total) {
+    int at = 0;
+    struct fault fault;
+    *result = NULL;
+    if (total)
+        *total = NULL;
+    if (!x || !counts) {
+        call_refuse(OP_TAKE, STATUS_INVALID_ARGUMENT, "a tensor is NULL");
+        return td_last_error()->code;
+    }
+    int code = shape_axis(axis, x->type.rank, &at, &fault);
+    if (!code && (counts->type.rank != 1 || counts->type.shape[0] != extent_of(x, at) || !counts->type.shape[0]))
+        code = fault_set(&fault, STATUS_SHAPE, "%lld elements of axis %d have not one count each",
+                         (long long)extent_of(x, at), at);
+    if (!code && (length < 0 || length > INT64_C(1) << 53))
+        code = fault_set(&fault, STATUS_INVALID_ARGUMENT, "the length is %lld", (long long)length);
+    if (code) {
+        call_refuse(OP_TAKE, (enum status)code, "%s", fault.message);
+        return td_last_error()->code;
+    }
+    td_tensor *sums = td_cumulative_sum(counts, 0, 0), *whole = sums ? made_of(sums, td_cast(sums, TD_I64)) : NULL;
+    td_tensor *places = whole ? repeated_places(x, whole, length) : NULL;
+    td_tensor *repeated = places ? taken_or_zero(x, places, at) : NULL;
+    td_tensor *last = repeated ? td_slice(whole, 0, -1, TD_NONE, 1) : NULL;
+    td_tensor *count = last ? td_reshape(last, TD_SCALAR) : NULL;
+    td_release(last);
+    td_release(places);
+    td_release(whole);
+    if (!count) {
+        td_release(repeated);
+        return td_last_error()->code;
+    }
+    *result = repeated;
+    if (total)
+        *total = count;
+    else
+        td_release(count);
+    return TD_OK;
+}
+
 /* Releases what has been made of a list, and gives the code of the failure. */
 static int unmade(td_tensor **list, int64_t made) {
     int code = td_last_error()->code;
@@ -236,6 +299,35 @@ int td_unstack(td_tensor *x, int axis, td_tensor **parts) {
     int code = none ? TD_OK : td_last_error()->code;
     td_release(none);
     return code;
+}
+
+/* ---- differences ---- */
+
+td_tensor *td_diff(td_tensor *x, int64_t n, int axis, td_tensor *prepend, td_tensor *append) {
+    td_tensor *parts[3];
+    int count = 0, at;
+    struct fault fault;
+    int code = x ? shape_axis(axis, x->type.rank, &at, &fault) : STATUS_OK;
+    if (code)
+        return call_refuse(OP_SLICE, (enum status)code, "%s", fault.message);
+    if (n < 0)
+        return call_refuse(OP_SUBTRACT, STATUS_INVALID_ARGUMENT, "%lld differences", (long long)n);
+    if (prepend)
+        parts[count++] = prepend;
+    parts[count++] = x;
+    if (append)
+        parts[count++] = append;
+    td_tensor *result =
+        count > 1 && x ? td_concat(parts, count, axis) : td_reshape(x, x ? x->type.rank : 0, x ? x->type.shape : NULL);
+    bool truths = result && result->type.dtype == DTYPE_BOOL;
+    for (int64_t i = 0; i < n && result && extent_of(result, axis) > 0; i++) {
+        td_tensor *later = td_slice(result, axis, 1, TD_NONE, 1), *earlier = td_slice(result, axis, 0, -1, 1);
+        td_tensor *next = !later || !earlier ? NULL : (truths ? td_logical_xor : td_subtract)(later, earlier);
+        td_release(later);
+        td_release(earlier);
+        result = made_of(result, next);
+    }
+    return result;
 }
 
 /* ---- diagonals ---- */
@@ -454,10 +546,27 @@ td_tensor *td_clip_grad_norm(int count, td_tensor *const *gradients, double max_
 
 /* ---- equal elements ---- */
 
+/* The places of complex numbers in lexicographic order, the real part first: by the imaginary part, and then, with equal ones in that order, by
+ * the real part. */
+static td_tensor *complex_order(td_tensor *flat) {
+    td_tensor *imaginary = td_imag(flat), *first = imaginary ? td_argsort(imaginary, 0, 0) : NULL;
+    td_tensor *real = first ? td_real(flat) : NULL, *turned = real ? td_take(real, first, 0) : NULL;
+    td_tensor *second = turned ? td_argsort(turned, 0, 0) : NULL, *order = second ? td_take(first, second, 0) : NULL;
+    td_tensor *all[] = {imaginary, first, real, turned};
+    for (int i = 0; i < 4; i++)
+        td_release(all[i]);
+    return made_of(second, order);
+}
+
+static bool is_complex(const td_tensor *x) {
+    return x && dtype_is_complex((enum dtype)x->type.dtype);
+}
+
 int td_unique(td_tensor *x, td_tensor **values, td_tensor **indices, td_tensor **inverse, td_tensor **counts,
               td_tensor **count) {
     td_tensor *all[5] = {NULL}, **wanted[5] = {values, indices, inverse, counts, count};
-    td_tensor *flat = td_reshape(x, TD_SHAPE(-1)), *order = td_argsort(flat, 0, 0);
+    td_tensor *flat = td_reshape(x, TD_SHAPE(-1)),
+              *order = is_complex(flat) ? complex_order(flat) : td_argsort(flat, 0, 0);
     td_tensor *sorted = td_take(flat, order, 0);
     int code = td_unique_runs(sorted, order, &all[0], &all[1], &all[2], &all[3], &all[4]);
     td_release(flat);
@@ -474,147 +583,4 @@ int td_unique(td_tensor *x, td_tensor **values, td_tensor **indices, td_tensor *
             td_release(all[i]);
     }
     return code;
-}
-
-/* ---- Fourier transforms ---- */
-
-typedef td_tensor *fourier_function(td_tensor *x, int64_t n, int axis, td_fft_norm norm);
-
-/* The axes to transform along, of which there are at least `least`; none: all. -1: refused. */
-static int fourier_axes(const td_tensor *x, unsigned opcode, int count, const int64_t *given, int least,
-                        int64_t *axes) {
-    struct fault fault;
-    uint32_t mask;
-    if (!call_takes_axes(opcode, count, given))
-        return -1;
-    int rank = x->type.rank, n = count ? count : rank;
-    int code = op_reduced_axes(&(struct op_ints){(unsigned)count, given}, rank, &mask, &fault);
-    if (!code && n < least)
-        code = fault_set(&fault, STATUS_INVALID_ARGUMENT, "one axis at least is needed");
-    if (code) {
-        call_refuse(opcode, (enum status)code, "%s", fault.message);
-        return -1;
-    }
-    for (int i = 0; i < n; i++)
-        axes[i] = count ? given[i] : i;
-    return n;
-}
-
-/* Along axes first … end - 1 of the list, the last one first. Takes x over. */
-static td_tensor *fourier_along(td_tensor *x, fourier_function *transform, int first, int end, const int64_t *axes,
-                                const int64_t *sizes, td_fft_norm norm) {
-    for (int i = end - 1; i >= first; i--)
-        x = made_of(x, transform(x, sizes ? sizes[i] : 0, (int)axes[i], norm));
-    return x;
-}
-
-static td_tensor *fourier_full(td_tensor *x, fourier_function *transform, unsigned opcode, int count,
-                               const int64_t *given, const int64_t *sizes, td_fft_norm norm) {
-    int64_t axes[TD_RANK_MAX];
-    if (!x)
-        return transform(NULL, 0, 0, norm);
-    int n = fourier_axes(x, opcode, count, given, 1, axes);
-    if (n < 0)
-        return NULL;
-    td_tensor *last = transform(x, sizes ? sizes[n - 1] : 0, (int)axes[n - 1], norm);
-    return fourier_along(last, transform, 0, n - 1, axes, sizes, norm);
-}
-
-td_tensor *td_fftn(td_tensor *x, int count, const int64_t *axes, const int64_t *sizes, td_fft_norm norm) {
-    return fourier_full(x, td_fft, OP_FFT, count, axes, sizes, norm);
-}
-
-td_tensor *td_ifftn(td_tensor *x, int count, const int64_t *axes, const int64_t *sizes, td_fft_norm norm) {
-    return fourier_full(x, td_ifft, OP_IFFT, count, axes, sizes, norm);
-}
-
-td_tensor *td_rfftn(td_tensor *x, int count, const int64_t *given, const int64_t *sizes, td_fft_norm norm) {
-    int64_t axes[TD_RANK_MAX];
-    int n = x ? fourier_axes(x, OP_RFFT, count, given, 1, axes) : 0;
-    if (n < 0)
-        return NULL;
-    td_tensor *last = n ? td_rfft(x, sizes ? sizes[n - 1] : 0, (int)axes[n - 1], norm) : td_rfft(x, 0, 0, norm);
-    return fourier_along(last, td_fft, 0, n - 1, axes, sizes, norm);
-}
-
-td_tensor *td_irfftn(td_tensor *x, int count, const int64_t *given, const int64_t *sizes, td_fft_norm norm) {
-    int64_t axes[TD_RANK_MAX];
-    int n = x ? fourier_axes(x, OP_IRFFT, count, given, 1, axes) : 0;
-    if (n < 0)
-        return NULL;
-    bool complex_input = x && dtype_kind((enum dtype)x->type.dtype) == DTYPE_KIND_COMPLEX;
-    if (n < 2 || !complex_input) /* it refuses real numbers, which the other transforms would take */
-        return td_irfft(x, n && sizes ? sizes[0] : 0, n ? (int)axes[0] : 0, norm);
-    td_tensor *most = td_ifft(x, sizes ? sizes[n - 2] : 0, (int)axes[n - 2], norm);
-    most = fourier_along(most, td_ifft, 0, n - 2, axes, sizes, norm);
-    return made_of(most, td_irfft(most, sizes ? sizes[n - 1] : 0, (int)axes[n - 1], norm));
-}
-
-/* The norm with which a transform in the other direction is divided by as much. */
-static td_fft_norm other_norm(td_fft_norm norm) {
-    return norm == TD_FFT_NORM_BACKWARD  ? TD_FFT_NORM_FORWARD
-           : norm == TD_FFT_NORM_FORWARD ? TD_FFT_NORM_BACKWARD
-                                         : norm;
-}
-
-td_tensor *td_hfft(td_tensor *x, int64_t n, int axis, td_fft_norm norm) {
-    td_tensor *turned = td_conj(x);
-    return made_of(turned, td_irfft(turned, n, axis, other_norm(norm)));
-}
-
-td_tensor *td_ihfft(td_tensor *x, int64_t n, int axis, td_fft_norm norm) {
-    td_tensor *half = td_rfft(x, n, axis, other_norm(norm));
-    return made_of(half, td_conj(half));
-}
-
-/* Whether frequencies of n numbers can be given; the failure is linspace's. */
-static bool frequencies_refused(int64_t n, double spacing) {
-    if (n < 1 || n > INT32_MAX)
-        call_refuse(OP_LINSPACE, STATUS_INVALID_ARGUMENT, "n is %lld, not 1 to 2^31 - 1", (long long)n);
-    else if (!(spacing != 0))
-        call_refuse(OP_LINSPACE, STATUS_INVALID_ARGUMENT, "the spacing is %g", spacing);
-    else
-        return false;
-    return true;
-}
-
-td_tensor *td_fftfreq(td_device *device, td_dtype dtype, int64_t n, double spacing) {
-    if (frequencies_refused(n, spacing))
-        return NULL;
-    int64_t positive = (n - 1) / 2, negative = n / 2;
-    double whole = (double)n * spacing;
-    td_tensor *parts[] = {
-        td_linspace(device, dtype, 0, (double)positive / whole, positive + 1, 1),
-        td_linspace(device, dtype, -(double)negative / whole, -1 / whole, negative, 1),
-    };
-    td_tensor *result = parts[0] && parts[1] ? td_concat(parts, 2, 0) : NULL;
-    td_release(parts[0]);
-    return made_of(parts[1], result);
-}
-
-td_tensor *td_rfftfreq(td_device *device, td_dtype dtype, int64_t n, double spacing) {
-    if (frequencies_refused(n, spacing))
-        return NULL;
-    return td_linspace(device, dtype, 0, (double)(n / 2) / ((double)n * spacing), n / 2 + 1, 1);
-}
-
-/* x rolled along these axes by half of each, rounded down, or by minus that. */
-static td_tensor *shifted(td_tensor *x, int count, const int64_t *given, bool back) {
-    int64_t axes[TD_RANK_MAX];
-    int n = x ? fourier_axes(x, OP_SLICE, count, given, 0, axes) : 0;
-    td_tensor *result = n > 0 ? NULL : n == 0 ? td_reshape(x, x ? x->type.rank : 0, x ? x->type.shape : NULL) : NULL;
-    for (int i = 0; i < n; i++) {
-        int64_t half = extent_of(x, (int)axes[i]) / 2;
-        td_tensor *next = td_roll(i ? result : x, back ? -half : half, (int)axes[i]);
-        result = made_of(result, next);
-    }
-    return result;
-}
-
-td_tensor *td_fftshift(td_tensor *x, int count, const int64_t *axes) {
-    return shifted(x, count, axes, false);
-}
-
-td_tensor *td_ifftshift(td_tensor *x, int count, const int64_t *axes) {
-    return shifted(x, count, axes, true);
 }

@@ -46,13 +46,20 @@ static int64_t extent_from_end(const td_tensor *x, int axis) {
     return x->type.shape[x->type.rank + axis];
 }
 
-td_tensor *td_vecdot(td_tensor *x1, td_tensor *x2, int axis) {
+static bool is_complex(const td_tensor *x) {
+    return x && dtype_is_complex((enum dtype)x->type.dtype);
+}
+
+/* The conjugate of x, which is released; real numbers stay as they are. Takes NULL. */
+static td_tensor *conjugated(td_tensor *x) {
+    return is_complex(x) ? made_of(x, td_conj(x)) : x;
+}
+
+static td_tensor *vecdot(td_tensor *x1, td_tensor *x2, int axis) {
     struct contraction c;
     td_tensor *operands[] = {x1, x2};
     uint8_t labels[TD_RANK_MAX];
     struct tensor_type batches[2], shape;
-    if (!x1 || !x2)
-        return none();
     if (axis_of_both("vecdot", x1, x2, axis))
         return NULL;
     if (extent_from_end(x1, axis) != extent_from_end(x2, axis))
@@ -77,6 +84,15 @@ td_tensor *td_vecdot(td_tensor *x1, td_tensor *x2, int axis) {
         if (k != -1 - axis)
             c.labels[c.rank++] = (uint8_t)k;
     return contract_run(&c);
+}
+
+td_tensor *td_vecdot(td_tensor *x1, td_tensor *x2, int axis) {
+    if (!x1 || !x2)
+        return none();
+    if (!is_complex(x1))
+        return vecdot(x1, x2, axis);
+    td_tensor *conjugate = td_conj(x1);
+    return made_of(conjugate, conjugate ? vecdot(conjugate, x2, axis) : NULL);
 }
 
 /* The axes that tensordot sums over: axes[i][k] is number k of operand i. */
@@ -326,7 +342,7 @@ td_tensor *td_pinv(td_tensor *x, double tolerance) {
     td_tensor *inverse = inverted(x, values, tolerance), *row = td_expand_dims(inverse, -2);
     td_release(values);
     td_release(inverse);
-    td_tensor *v = td_transpose(vh), *scaled = td_multiply(v, row), *ut = td_transpose(u);
+    td_tensor *v = conjugated(td_transpose(vh)), *scaled = td_multiply(v, row), *ut = conjugated(td_transpose(u));
     td_release(vh);
     td_release(u);
     td_release(v);

@@ -100,6 +100,19 @@ td_tensor *td_arange(td_device *device, td_dtype dtype, double start, double sto
     return enqueue(device, OP_ARANGE, 0, NULL, &packed);
 }
 
+td_tensor *td_linspace_complex(td_device *device, td_dtype dtype, double start_real, double start_imaginary,
+                               double stop_real, double stop_imaginary, int64_t count, int endpoint) {
+    if (dtype != TD_C64 && dtype != TD_C128)
+        return call_refuse(OP_LINSPACE, STATUS_DTYPE, "gives no %s of two parts: ask for c64 or c128",
+                           dtype_valid((int)dtype) ? td_dtype_name(dtype) : "such dtype");
+    td_dtype part = dtype == TD_C64 ? TD_F32 : TD_F64;
+    td_tensor *real = td_linspace(device, part, start_real, stop_real, count, endpoint);
+    td_tensor *imaginary = real ? td_linspace(device, part, start_imaginary, stop_imaginary, count, endpoint) : NULL;
+    td_tensor *result = imaginary ? td_complex(real, imaginary) : NULL;
+    td_release(real);
+    return made_of(imaginary, result);
+}
+
 td_tensor *td_slice(td_tensor *x, int axis, int64_t start, int64_t stop, int64_t step) {
     struct op_packed packed = {.n_ints = 0};
     struct fault fault;

@@ -1,6 +1,7 @@
 #include "engine/cpu/blas.h"
 
 #include <dlfcn.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 void blas_prepare(void) {
@@ -22,6 +23,28 @@ void blas_prepare(void) {
     setenv("OPENBLAS_NUM_THREADS", "1", 0);
 }
 
+static const float ones_f32[] = {1, 0}, zeros_f32[] = {0, 0}, less_f32[] = {-1, 0};
+static const double ones_f64[] = {1, 0}, zeros_f64[] = {0, 0}, less_f64[] = {-1, 0};
+
+/* The functions for the dtype of this letter; returns the name of one that is missing, in `name`, or NULL. */
+static const char *lapack_load(void *library, char letter, struct lapack *lapack, char name[static 16]) {
+    bool has_parts = letter == 'c' || letter == 'z', wide = letter == 'd' || letter == 'z';
+    lapack->transposed = has_parts ? "C" : "T";
+    lapack->one = wide ? (const void *)ones_f64 : ones_f32;
+    lapack->less = wide ? (const void *)less_f64 : less_f32;
+    lapack->nothing = wide ? (const void *)zeros_f64 : zeros_f32;
+#define LOAD(member, real_name, complex_name)                                                                          \
+    snprintf(name, 16, "%c%s", letter, has_parts ? complex_name : real_name);                                          \
+    lapack->member = (__typeof__(lapack->member))dlsym(library, name);                                                 \
+    if (!lapack->member) {                                                                                             \
+        return name;                                                                                                   \
+    }
+    LAPACK_FUNCTIONS(LOAD)
+#define LOAD_LIKE(member, type, real_name, complex_name) LOAD(member, real_name, complex_name)
+    LAPACK_FUNCTIONS_LIKE(LOAD_LIKE)
+    return NULL;
+}
+
 int blas_load(struct blas *blas, struct fault *fault) {
     if (blas->library) {
         return STATUS_OK;
@@ -36,6 +59,11 @@ int blas_load(struct blas *blas, struct fault *fault) {
     missing = blas->member ? missing : name;
     BLAS_FUNCTIONS(X)
 #undef X
+    char name[16];
+    static const char letters[] = "sdcz";
+    for (int i = 0; i < LAPACK_DTYPES && !missing; i++) {
+        missing = lapack_load(library, letters[i], &blas->lapack[i], name);
+    }
     void (*set_threads)(int) = (void (*)(int))dlsym(library, "openblas_set_num_threads");
     missing = set_threads ? missing : "openblas_set_num_threads";
     if (missing) {
@@ -46,9 +74,6 @@ int blas_load(struct blas *blas, struct fault *fault) {
     blas->library = library; /* never unloaded: it has handlers registered with the process */
     return STATUS_OK;
 }
-
-static const float ones_f32[] = {1, 0}, zeros_f32[] = {0, 0};
-static const double ones_f64[] = {1, 0}, zeros_f64[] = {0, 0};
 
 void blas_multiply_matrices(const struct blas *blas, const struct blas_product *p) {
     if (p->dtype == DTYPE_F32) {

@@ -11,8 +11,21 @@
 #include "proto/ops/dtype.h"
 #include "proto/ops/status.h"
 
-/* Functions of LAPACK, which OpenBLAS contains: Fortran's conventions, so matrices lie column by column, numbers are passed by address, and
- * the length of each string comes at the end. The same types for f32 and f64. */
+/* Functions of BLAS and LAPACK by Fortran's conventions: matrices lie column by column, numbers are passed by address, and the length of each
+ * string comes at the end. The same types for f32, f64, c64 and c128; of complex matrices the transpose is the conjugate one, and
+ * diagonals, values and the factors of herk are real. */
+typedef void lapack_gemm(const char *a_transposed, const char *b_transposed, const int *m, const int *n, const int *k,
+                         const void *alpha, const void *a, const int *lda, const void *b, const int *ldb,
+                         const void *beta, void *c, const int *ldc, size_t a_length, size_t b_length);
+typedef void lapack_trsm(const char *side, const char *part, const char *transposed, const char *diagonal, const int *m,
+                         const int *n, const void *alpha, const void *a, const int *lda, void *b, const int *ldb,
+                         size_t side_length, size_t part_length, size_t transposed_length, size_t diagonal_length);
+typedef void lapack_syrk(const char *part, const char *transposed, const int *n, const int *k, const void *alpha,
+                         const void *a, const int *lda, const void *beta, void *c, const int *ldc, size_t part_length,
+                         size_t transposed_length);
+typedef void lapack_syr2k(const char *part, const char *transposed, const int *n, const int *k, const void *alpha,
+                          const void *a, const int *lda, const void *b, const int *ldb, const void *beta, void *c,
+                          const int *ldc, size_t part_length, size_t transposed_length);
 typedef void lapack_getrf(const int *m, const int *n, void *a, const int *lda, int *pivots, int *info);
 typedef void lapack_laswp(const int *n, void *a, const int *lda, const int *first, const int *last, const int *pivots,
                           const int *step);
@@ -22,11 +35,39 @@ typedef void lapack_geqrf(const int *m, const int *n, void *a, const int *lda, v
 typedef void lapack_ormqr(const char *side, const char *transposed, const int *m, const int *n, const int *k,
                           const void *a, const int *lda, const void *tau, void *c, const int *ldc, void *work,
                           const int *lwork, int *info, size_t side_length, size_t transposed_length);
-
 typedef void lapack_latrd(const char *part, const int *n, const int *columns, void *a, const int *lda, void *e,
                           void *tau, void *w, const int *ldw, size_t part_length);
 typedef void lapack_labrd(const int *m, const int *n, const int *columns, void *a, const int *lda, void *d, void *e,
                           void *tau_q, void *tau_p, void *x, const int *ldx, void *y, const int *ldy);
+
+/* X(member, its name in the library without the letter of the dtype: of real and of complex numbers) */
+#define LAPACK_FUNCTIONS(X)                                                                                            \
+    X(gemm, "gemm_", "gemm_")                                                                                          \
+    X(trsm, "trsm_", "trsm_")                                                                                          \
+    X(syrk, "syrk_", "herk_")                                                                                          \
+    X(syr2k, "syr2k_", "her2k_")                                                                                       \
+    X(getrf, "getrf_", "getrf_")                                                                                       \
+    X(laswp, "laswp_", "laswp_")                                                                                       \
+    X(potrf, "potrf_", "potrf_")                                                                                       \
+    X(geqrf, "geqrf_", "geqrf_")                                                                                       \
+    X(ormqr, "ormqr_", "unmqr_")                                                                                       \
+    X(latrd, "latrd_", "latrd_")                                                                                       \
+    X(labrd, "labrd_", "labrd_")
+/* Those whose type is another function's. */
+#define LAPACK_FUNCTIONS_LIKE(X) X(ormlq, lapack_ormqr, "ormlq_", "unmlq_")
+
+/* The functions for one dtype. */
+struct lapack {
+#define X(member, real, complex) lapack_##member *member;
+    LAPACK_FUNCTIONS(X)
+#undef X
+#define X(member, type, real, complex) type *member;
+    LAPACK_FUNCTIONS_LIKE(X)
+#undef X
+    const char *transposed;           /* "T", of complex numbers "C" */
+    const void *one, *less, *nothing; /* 1, -1 and 0 as elements, and as their real parts */
+};
+enum { LAPACK_F32, LAPACK_F64, LAPACK_C64, LAPACK_C128, LAPACK_DTYPES };
 
 /* X(type, member, name in the library) */
 #define BLAS_FUNCTIONS(X)                                                                                              \
@@ -37,35 +78,14 @@ typedef void lapack_labrd(const int *m, const int *n, const int *columns, void *
     X(__typeof__(&cblas_cgemm), cgemm, "cblas_cgemm")                                                                  \
     X(__typeof__(&cblas_zgemm), zgemm, "cblas_zgemm")                                                                  \
     X(__typeof__(&cblas_cgemv), cgemv, "cblas_cgemv")                                                                  \
-    X(__typeof__(&cblas_zgemv), zgemv, "cblas_zgemv")                                                                  \
-    X(__typeof__(&cblas_strsm), strsm, "cblas_strsm")                                                                  \
-    X(__typeof__(&cblas_dtrsm), dtrsm, "cblas_dtrsm")                                                                  \
-    X(__typeof__(&cblas_ssyrk), ssyrk, "cblas_ssyrk")                                                                  \
-    X(__typeof__(&cblas_dsyrk), dsyrk, "cblas_dsyrk")                                                                  \
-    X(lapack_getrf *, sgetrf, "sgetrf_")                                                                               \
-    X(lapack_getrf *, dgetrf, "dgetrf_")                                                                               \
-    X(lapack_laswp *, slaswp, "slaswp_")                                                                               \
-    X(lapack_laswp *, dlaswp, "dlaswp_")                                                                               \
-    X(lapack_potrf *, spotrf, "spotrf_")                                                                               \
-    X(lapack_potrf *, dpotrf, "dpotrf_")                                                                               \
-    X(lapack_geqrf *, sgeqrf, "sgeqrf_")                                                                               \
-    X(lapack_geqrf *, dgeqrf, "dgeqrf_")                                                                               \
-    X(lapack_ormqr *, sormqr, "sormqr_")                                                                               \
-    X(lapack_ormqr *, dormqr, "dormqr_")                                                                               \
-    X(lapack_ormqr *, sormlq, "sormlq_")                                                                               \
-    X(lapack_ormqr *, dormlq, "dormlq_")                                                                               \
-    X(__typeof__(&cblas_ssyr2k), ssyr2k, "cblas_ssyr2k")                                                               \
-    X(__typeof__(&cblas_dsyr2k), dsyr2k, "cblas_dsyr2k")                                                               \
-    X(lapack_latrd *, slatrd, "slatrd_")                                                                               \
-    X(lapack_latrd *, dlatrd, "dlatrd_")                                                                               \
-    X(lapack_labrd *, slabrd, "slabrd_")                                                                               \
-    X(lapack_labrd *, dlabrd, "dlabrd_")
+    X(__typeof__(&cblas_zgemv), zgemv, "cblas_zgemv")
 
 struct blas {
     void *library;
 #define X(type, member, name) type member;
     BLAS_FUNCTIONS(X)
 #undef X
+    struct lapack lapack[LAPACK_DTYPES];
 };
 
 /* c = a · b, or c += a · b. `dtype` is f32, f64, c64 or c128. Strides are those of row-major matrices as they are stored. */

@@ -68,6 +68,17 @@ static void mark_mask(const struct job *job, int64_t begin, int64_t end, bool *m
 KEY_TYPES(MARK_RUNS)
 #undef MARK_RUNS
 
+/* Complex numbers have no keys. */
+#define MARK_COMPLEX_RUNS(name, T)                                                                                     \
+    static void mark_runs_##name(const struct job *job, int64_t begin, int64_t end, bool *marks) {                     \
+        const T *x = (const T *)(const void *)job->x;                                                                  \
+        for (int64_t i = begin; i < end; i++) {                                                                        \
+            marks[i - begin] = i == 0 || x[2 * i] != x[2 * i - 2] || x[2 * i + 1] != x[2 * i - 1];                     \
+        }                                                                                                              \
+    }
+MARK_COMPLEX_RUNS(c64, float)
+MARK_COMPLEX_RUNS(c128, double)
+
 static mark_function *const mark_runs[] = {
 #define MARK_RUNS(name, T, kind) mark_runs_##name,
     KEY_TYPES(MARK_RUNS)
@@ -233,6 +244,8 @@ static int compact_run(struct cpu *cpu, const struct launch *launch, struct cpu_
                       .launch = launch,
                       .mark = launch->opcode == OP_NONZERO         ? mark_nonzero[place / KEY_KINDS]
                               : launch->opcode == OP_MASKED_SELECT ? mark_mask
+                              : dtype == DTYPE_C64                 ? mark_runs_c64
+                              : dtype == DTYPE_C128                ? mark_runs_c128
                                                                    : mark_runs[place],
                       .x = x->data,
                       .mask = launch->opcode == OP_MASKED_SELECT ? launch->inputs[1].data : NULL,

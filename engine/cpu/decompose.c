@@ -6,6 +6,7 @@
  * number of threads and wherever a thread was left. */
 #include "engine/cpu/decompose.h"
 
+#include <complex.h>
 #include <math.h>
 
 static bool singular(const struct place *place, int64_t row) {
@@ -35,13 +36,16 @@ static bool singular(const struct place *place, int64_t row) {
     }
 TRANSPOSE(transpose_4, uint32_t)
 TRANSPOSE(transpose_8, uint64_t)
+TRANSPOSE(transpose_16, struct cpu_pair)
 
 void decompose_transpose(const struct job *job, char *z, int64_t z_stride, const char *x, int64_t x_stride,
                          int64_t rows, int64_t begin, int64_t end) {
-    if (job->wide) {
+    if (job->size == 4) {
+        transpose_4((void *)z, z_stride, (const void *)x, x_stride, rows, begin, end);
+    } else if (job->size == 8) {
         transpose_8((void *)z, z_stride, (const void *)x, x_stride, rows, begin, end);
     } else {
-        transpose_4((void *)z, z_stride, (const void *)x, x_stride, rows, begin, end);
+        transpose_16((void *)z, z_stride, (const void *)x, x_stride, rows, begin, end);
     }
 }
 
@@ -64,6 +68,9 @@ bool decompose_gather(const struct place *place, int64_t index) {
     if (job->across) { /* a's rows are the columns that are factored */
         memcpy(at(job, place->a, job->m, 0, begin), a + begin * job->m * job->size,
                (size_t)((end - begin) * job->m * job->size));
+        if (job->launch->opcode == OP_LSTSQ) {
+            conjugate(job, at(job, place->a, job->m, 0, begin), (end - begin) * job->m);
+        }
     } else {
         decompose_transpose(job, place->a, job->m, a, job->n, job->m, begin, end);
     }
@@ -107,50 +114,41 @@ bool decompose_scatter(const struct place *place, int64_t index) {
 
 /* ---- blocks ---- */
 
-static void multiply_subtract(const struct job *job, CBLAS_TRANSPOSE transposed, int64_t m, int64_t n, int64_t k,
-                              const char *a, int64_t a_rows, const char *b, int64_t b_rows, char *c, int64_t c_rows) {
-    if (job->wide) {
-        job->blas->dgemm(CblasColMajor, transposed, CblasNoTrans, (int)m, (int)n, (int)k, -1, (const void *)a,
-                         (int)a_rows, (const void *)b, (int)b_rows, 1, (void *)c, (int)c_rows);
-    } else {
-        job->blas->sgemm(CblasColMajor, transposed, CblasNoTrans, (int)m, (int)n, (int)k, -1, (const void *)a,
-                         (int)a_rows, (const void *)b, (int)b_rows, 1, (void *)c, (int)c_rows);
-    }
+/* c less op(a) · op(b) */
+static void multiply_subtract(const struct job *job, bool a_transposed, bool b_transposed, int64_t m, int64_t n,
+                              int64_t k, const char *a, const char *b, char *c, int64_t lead) {
+    const struct lapack *lapack = job->lapack;
+    const int rows = (int)m, columns = (int)n, depth = (int)k, stride = (int)lead;
+    lapack->gemm(a_transposed ? lapack->transposed : "N", b_transposed ? lapack->transposed : "N", &rows, &columns,
+                 &depth, lapack->less, a, &stride, b, &stride, lapack->one, c, &stride, 1, 1);
 }
 
-/* b becomes op(a)⁻¹ · b for a triangular matrix. */
-static void triangular(const struct job *job, CBLAS_ORDER order, CBLAS_UPLO part, CBLAS_TRANSPOSE transposed,
-                       CBLAS_DIAG diagonal, int64_t n, int64_t columns, const char *a, int64_t a_stride, char *b,
-                       int64_t b_stride) {
-    if (job->wide) {
-        job->blas->dtrsm(order, CblasLeft, part, transposed, diagonal, (int)n, (int)columns, 1, (const void *)a,
-                         (int)a_stride, (void *)b, (int)b_stride);
-    } else {
-        job->blas->strsm(order, CblasLeft, part, transposed, diagonal, (int)n, (int)columns, 1, (const void *)a,
-                         (int)a_stride, (void *)b, (int)b_stride);
-    }
+/* b, m by n, becomes op(a)⁻¹ · b for a triangular matrix, or with side "R" b · op(a)⁻¹. */
+static void triangular(const struct job *job, const char *side, bool upper, bool transposed, bool unit, int64_t m,
+                       int64_t n, const char *a, int64_t a_stride, char *b, int64_t b_stride) {
+    const struct lapack *lapack = job->lapack;
+    const int rows = (int)m, columns = (int)n, a_lead = (int)a_stride, b_lead = (int)b_stride;
+    lapack->trsm(side, upper ? "U" : "L", transposed ? lapack->transposed : "N", unit ? "U" : "N", &rows, &columns,
+                 lapack->one, a, &a_lead, b, &b_lead, 1, 1, 1, 1);
 }
 
 /* One block of columns of the elimination: the block itself, its row exchanges in the other columns, and the rest of the matrix. */
 static bool lu_block(const struct place *place, int64_t index) {
     const struct job *job = place->job;
-    const struct blas *blas = job->blas;
     int64_t j = index * job->block, b = least(job->block, job->k - j), right = job->n - j - b;
     int rows = (int)(job->m - j), columns = (int)b, lead = (int)job->m, info, *pivots = place->pivots + j;
-    (job->wide ? blas->dgetrf : blas->sgetrf)(&rows, &columns, at(job, place->a, job->m, j, j), &lead, pivots, &info);
+    job->lapack->getrf(&rows, &columns, at(job, place->a, job->m, j, j), &lead, pivots, &info);
     const int one = 1, left = (int)j, n_right = (int)right;
     if (left > 0) {
-        (job->wide ? blas->dlaswp : blas->slaswp)(&left, at(job, place->a, job->m, j, 0), &lead, &one, &columns, pivots,
-                                                  &one);
+        job->lapack->laswp(&left, at(job, place->a, job->m, j, 0), &lead, &one, &columns, pivots, &one);
     }
     if (right > 0) {
         char *top = at(job, place->a, job->m, j, j + b);
-        (job->wide ? blas->dlaswp : blas->slaswp)(&n_right, top, &lead, &one, &columns, pivots, &one);
-        triangular(job, CblasColMajor, CblasLower, CblasNoTrans, CblasUnit, b, right, at(job, place->a, job->m, j, j),
-                   job->m, top, job->m);
+        job->lapack->laswp(&n_right, top, &lead, &one, &columns, pivots, &one);
+        triangular(job, "L", false, false, true, b, right, at(job, place->a, job->m, j, j), job->m, top, job->m);
         if (job->m > j + b) {
-            multiply_subtract(job, CblasNoTrans, job->m - j - b, right, b, at(job, place->a, job->m, j + b, j), job->m,
-                              top, job->m, at(job, place->a, job->m, j + b, j + b), job->m);
+            multiply_subtract(job, false, false, job->m - j - b, right, b, at(job, place->a, job->m, j + b, j), top,
+                              at(job, place->a, job->m, j + b, j + b), job->m);
         }
     }
     for (int64_t i = 0; i < b; i++) {
@@ -164,7 +162,7 @@ static bool pivots_check(const struct place *place, int64_t index) {
     const struct job *job = place->job;
     (void)index;
     for (int64_t i = 0; i < job->k; i++) {
-        if (number(job, at(job, place->a, job->m, i, i)) == 0) {
+        if (is_zero(job, at(job, place->a, job->m, i, i))) {
             return singular(place, i);
         }
     }
@@ -177,11 +175,9 @@ static bool lu_solve(const struct place *place, int64_t index) {
     int64_t j = index * job->strip, columns = least(job->strip, job->r - j);
     char *b = at(job, place->b, job->b_rows, 0, j);
     const int width = (int)columns, lead = (int)job->b_rows, one = 1, last = (int)job->n;
-    (job->wide ? job->blas->dlaswp : job->blas->slaswp)(&width, b, &lead, &one, &last, place->pivots, &one);
-    triangular(job, CblasColMajor, CblasLower, CblasNoTrans, CblasUnit, job->n, columns, place->a, job->m, b,
-               job->b_rows);
-    triangular(job, CblasColMajor, CblasUpper, CblasNoTrans, CblasNonUnit, job->n, columns, place->a, job->m, b,
-               job->b_rows);
+    job->lapack->laswp(&width, b, &lead, &one, &last, place->pivots, &one);
+    triangular(job, "L", false, false, true, job->n, columns, place->a, job->m, b, job->b_rows);
+    triangular(job, "L", true, false, false, job->n, columns, place->a, job->m, b, job->b_rows);
     return true;
 }
 
@@ -193,9 +189,8 @@ void decompose_reflect(const struct place *place, bool transposed, int64_t block
     const int m = (int)(job->m - j), n = (int)columns, k = (int)b, lead = (int)job->m, c_lead = (int)c_rows;
     const int work = (int)decompose_reflect_work(job->n > job->r ? job->n : job->r);
     int info;
-    (job->wide ? job->blas->dormqr
-               : job->blas->sormqr)("L", transposed ? "T" : "N", &m, &n, &k, at(job, place->a, job->m, j, j), &lead,
-                                    place->tau + j * job->size, c, &c_lead, place->work, &work, &info, 1, 1);
+    job->lapack->ormqr("L", transposed ? job->lapack->transposed : "N", &m, &n, &k, at(job, place->a, job->m, j, j),
+                       &lead, place->tau + j * job->size, c, &c_lead, place->work, &work, &info, 1, 1);
 }
 
 bool decompose_qr_block(const struct place *place, int64_t index) {
@@ -203,8 +198,8 @@ bool decompose_qr_block(const struct place *place, int64_t index) {
     int64_t j = index * job->block, b = least(job->block, job->k - j), right = job->n - j - b;
     const int rows = (int)(job->m - j), columns = (int)b, lead = (int)job->m, work = BLOCK_MOST * (int)job->n;
     int info;
-    (job->wide ? job->blas->dgeqrf : job->blas->sgeqrf)(&rows, &columns, at(job, place->a, job->m, j, j), &lead,
-                                                        place->tau + j * job->size, place->work, &work, &info);
+    job->lapack->geqrf(&rows, &columns, at(job, place->a, job->m, j, j), &lead, place->tau + j * job->size, place->work,
+                       &work, &info);
     if (right > 0) {
         decompose_reflect(place, true, index, at(job, place->a, job->m, j, j + b), job->m, right);
     }
@@ -231,17 +226,27 @@ static bool qr_apply(const struct place *place, int64_t index) {
     return true;
 }
 
-/* b becomes R⁻¹ · b, or of a matrix with more columns than rows R⁻ᵀ · b. */
+/* b becomes R⁻¹ · b, or of a matrix with more columns than rows the inverse of the conjugate transpose of R, times b. */
 static bool qr_solve(const struct place *place, int64_t index) {
     const struct job *job = place->job;
     int64_t column = index * job->strip;
-    triangular(job, CblasColMajor, CblasUpper, job->across ? CblasTrans : CblasNoTrans, CblasNonUnit, job->n,
-               least(job->strip, job->r - column), place->a, job->m, at(job, place->b, job->b_rows, 0, column),
-               job->b_rows);
+    triangular(job, "L", true, job->across, false, job->n, least(job->strip, job->r - column), place->a, job->m,
+               at(job, place->b, job->b_rows, 0, column), job->b_rows);
     return true;
 }
 
 /* ---- results ---- */
+
+/* One element of a triangle: from a if the triangle has it, else 1 or 0. */
+static void triangle_write(const struct place *place, char *to, int64_t i, int64_t j, bool has, double other) {
+    const struct job *job = place->job;
+    if (has) {
+        memcpy(to, at(job, place->a, job->m, i, j), (size_t)job->size);
+    } else {
+        memset(to, 0, (size_t)job->size);
+        number_set(job, to, other);
+    }
+}
 
 /* Rows of P, L and U. */
 static bool lu_write(const struct place *place, int64_t index) {
@@ -269,35 +274,44 @@ static bool lu_write(const struct place *place, int64_t index) {
     }
     for (int64_t i = begin; i < end; i++) {
         for (int64_t j = 0; j < job->k; j++) {
-            double value = i > j ? number(job, at(job, place->a, job->m, i, j)) : i == j;
-            number_set(job, l + (i * job->k + j) * job->size, value);
+            triangle_write(place, l + (i * job->k + j) * job->size, i, j, i > j, i == j);
         }
         for (int64_t j = 0; j < job->n && i < job->k; j++) {
-            double value = i <= j ? number(job, at(job, place->a, job->m, i, j)) : 0;
-            number_set(job, u + (i * job->n + j) * job->size, value);
+            triangle_write(place, u + (i * job->n + j) * job->size, i, j, i <= j, 0);
         }
     }
     return true;
 }
 
+/* The determinant is the product of the pivots; its sign that of their signs, which of a complex number is the number divided by its
+ * magnitude. */
 static bool det_write(const struct place *place, int64_t index) {
     const struct job *job = place->job;
     const struct launch *launch = job->launch;
-    double sign = 1, product = 1, sum = 0;
+    double complex product = 1, sign = 1;
+    double sum = 0;
     (void)index;
     for (int64_t i = 0; i < job->n; i++) {
-        double pivot = number(job, at(job, place->a, job->m, i, i));
-        sign *= place->pivots[i] == (int)i + 1 ? 1 : -1;
-        product *= pivot;
-        sum += log(fabs(pivot));
-        sign *= pivot < 0 ? -1 : pivot == 0 ? 0 : 1;
+        const char *element = at(job, place->a, job->m, i, i);
+        double complex pivot = CMPLX(number(job, element), job->is_complex ? number(job, element + job->part) : 0);
+        double size = job->is_complex ? cabs(pivot) : fabs(creal(pivot)),
+               turn = place->pivots[i] == (int)i + 1 ? 1 : -1;
+        product = job->is_complex ? turn * product * pivot : CMPLX(turn * creal(product) * creal(pivot), 0);
+        sum += log(size);
+        sign = size == 0
+                   ? 0
+                   : CMPLX(turn / size * creal(sign * pivot), job->is_complex ? turn / size * cimag(sign * pivot) : 0);
     }
-    if (launch->opcode == OP_DET) {
-        number_set(job, operand_matrix(&launch->output, place->number), copysign(product, sign < 0 ? -1 : 1));
-        return true;
+    bool none = isnan(creal(product)) || isnan(cimag(product));
+    double complex result = launch->opcode == OP_DET ? product : none ? CMPLX(NAN, job->is_complex ? NAN : 0) : sign;
+    char *out = operand_matrix(&launch->output, place->number);
+    number_set(job, out, creal(result));
+    if (job->is_complex) {
+        number_set(job, out + job->part, cimag(result));
     }
-    number_set(job, operand_matrix(&launch->output, place->number), isnan(product) ? (double)NAN : sign);
-    number_set(job, operand_matrix(launch_further(launch, 1), place->number), sum);
+    if (launch->opcode == OP_SLOGDET) {
+        number_set(job, operand_matrix(launch_further(launch, 1), place->number), sum);
+    }
     return true;
 }
 
@@ -310,8 +324,7 @@ static bool qr_write_r(const struct place *place, int64_t index) {
     copy_columns(job->n, out->shape[1], index, &begin, &end);
     for (int64_t i = begin; i < end; i++) {
         for (int64_t j = 0; j < job->n; j++) {
-            double value = i <= j && i < job->k ? number(job, at(job, place->a, job->m, i, j)) : 0;
-            number_set(job, r + (i * job->n + j) * job->size, value);
+            triangle_write(place, r + (i * job->n + j) * job->size, i, j, i <= j && i < job->k, 0);
         }
     }
     return true;
@@ -336,11 +349,11 @@ static bool cholesky_copy(const struct place *place, int64_t index) {
     return true;
 }
 
-/* A lower triangle row by row is an upper one column by column. Of block j: what the blocks before contribute, its own factor, and
- * the rest of its rows or columns. */
+/* A lower triangle row by row is an upper one column by column, and its conjugate transpose there is what it is multiplied by. Of block j:
+ * what the blocks before contribute, its own factor, and the rest of its rows or columns. */
 static bool cholesky_block(const struct place *place, int64_t index) {
     const struct job *job = place->job;
-    const struct blas *blas = job->blas;
+    const struct lapack *lapack = job->lapack;
     struct cholesky_attributes attributes;
     cholesky_attributes_read(&job->launch->attributes, &attributes);
     char *out = operand_matrix(&job->launch->output, place->number);
@@ -348,39 +361,22 @@ static bool cholesky_block(const struct place *place, int64_t index) {
     bool upper = !attributes.upper; /* column by column */
     char *diagonal = at(job, out, n, j, j), *side = upper ? at(job, out, n, j, j + b) : at(job, out, n, j + b, j);
     const char *before = upper ? at(job, out, n, 0, j) : at(job, out, n, j, 0);
-    CBLAS_UPLO part = upper ? CblasUpper : CblasLower;
-    CBLAS_TRANSPOSE first = upper ? CblasTrans : CblasNoTrans, second = upper ? CblasNoTrans : CblasTrans;
     const char *far = upper ? at(job, out, n, 0, j + b) : at(job, out, n, j + b, 0);
-    const int order = (int)b, lead = (int)n;
+    const char *part = upper ? "U" : "L";
+    const int order = (int)b, lead = (int)n, depth = (int)j;
     int info;
-    if (job->wide) {
-        blas->dsyrk(CblasColMajor, part, first, order, (int)j, -1, (const void *)before, lead, 1, (void *)diagonal,
-                    lead);
-        blas->dpotrf(upper ? "U" : "L", &order, diagonal, &lead, &info, 1);
-    } else {
-        blas->ssyrk(CblasColMajor, part, first, order, (int)j, -1, (const void *)before, lead, 1, (void *)diagonal,
-                    lead);
-        blas->spotrf(upper ? "U" : "L", &order, diagonal, &lead, &info, 1);
-    }
+    lapack->syrk(part, upper ? lapack->transposed : "N", &order, &depth, lapack->less, before, &lead, lapack->one,
+                 diagonal, &lead, 1, 1);
+    lapack->potrf(part, &order, diagonal, &lead, &info, 1);
     if (info > 0) {
         return singular(place, j + info - 1);
     }
     if (rest == 0) {
         return true;
     }
-    const char *left = upper ? before : far, *right = upper ? far : before;
-    int m = upper ? order : (int)rest, columns = upper ? (int)rest : order;
-    if (job->wide) {
-        blas->dgemm(CblasColMajor, first, second, m, columns, (int)j, -1, (const void *)left, lead, (const void *)right,
-                    lead, 1, (void *)side, lead);
-        blas->dtrsm(CblasColMajor, upper ? CblasLeft : CblasRight, part, CblasTrans, CblasNonUnit, m, columns, 1,
-                    (const void *)diagonal, lead, (void *)side, lead);
-    } else {
-        blas->sgemm(CblasColMajor, first, second, m, columns, (int)j, -1, (const void *)left, lead, (const void *)right,
-                    lead, 1, (void *)side, lead);
-        blas->strsm(CblasColMajor, upper ? CblasLeft : CblasRight, part, CblasTrans, CblasNonUnit, m, columns, 1,
-                    (const void *)diagonal, lead, (void *)side, lead);
-    }
+    int64_t m = upper ? b : rest, columns = upper ? rest : b;
+    multiply_subtract(job, upper, !upper, m, columns, j, upper ? before : far, upper ? far : before, side, n);
+    triangular(job, upper ? "L" : "R", upper, true, false, m, columns, diagonal, n, side, n);
     return true;
 }
 
@@ -394,15 +390,16 @@ static bool triangular_strip(const struct place *place, int64_t index) {
     char *out = operand_matrix(&job->launch->output, place->number);
     int64_t n = job->n, j = index * job->strip, columns = least(job->strip, job->r - j);
     for (int64_t i = 0; i < n && index == 0 && !attributes.unit_diagonal; i++) {
-        if (number(job, a + i * (n + 1) * job->size) == 0) {
+        if (is_zero(job, a + i * (n + 1) * job->size)) {
             return singular(place, i);
         }
     }
     for (int64_t i = 0; i < n; i++) {
         memcpy(out + (i * job->r + j) * job->size, b + (i * job->r + j) * job->size, (size_t)(columns * job->size));
     }
-    triangular(job, CblasRowMajor, attributes.upper ? CblasUpper : CblasLower, CblasNoTrans,
-               attributes.unit_diagonal ? CblasUnit : CblasNonUnit, n, columns, a, n, out + j * job->size, job->r);
+    /* Column by column all three are transposed. */
+    triangular(job, "R", !attributes.upper, false, attributes.unit_diagonal, columns, n, a, n, out + j * job->size,
+               job->r);
     return true;
 }
 
@@ -475,8 +472,12 @@ int64_t step_extent(double each, int64_t extent, int64_t most) {
 
 static void job_init(struct job *job, struct cpu *cpu, const struct launch *launch) {
     const struct operand *a = &launch->inputs[0], *out = &launch->output;
-    *job = (struct job){.base.cpu = cpu, .launch = launch, .blas = &cpu->blas, .wide = out->dtype == DTYPE_F64};
-    job->size = job->wide ? 8 : 4;
+    enum dtype dtype = (enum dtype)a->dtype;
+    *job = (struct job){.base.cpu = cpu, .launch = launch, .is_complex = dtype_is_complex(dtype)};
+    job->wide = dtype_real(dtype) == DTYPE_F64;
+    job->size = (int64_t)dtype_size(dtype);
+    job->part = job->wide ? 8 : 4;
+    job->lapack = &cpu->blas.lapack[job->is_complex ? LAPACK_C64 + job->wide : LAPACK_F32 + job->wide];
     job->batch = a->shape[0];
     job->across = (launch->opcode == OP_LSTSQ || launch->opcode == OP_SVD || launch->opcode == OP_SVDVALS) &&
                   a->shape[1] < a->shape[2];
@@ -491,12 +492,12 @@ static void job_init(struct job *job, struct cpu *cpu, const struct launch *laun
         job->b_rows = job->m;
     }
     spectral_init(job);
-    double m = (double)job->m, n = (double)job->n;
+    double each = job->is_complex ? 4 : 1, m = (double)job->m, n = each * (double)job->n;
     job->block = step_extent(m * n, job->k, BLOCK_MOST);
     job->blocks = job->block ? divided_up(job->k, job->block) : 0;
-    job->strip =
-        step_extent(launch->opcode == OP_LSTSQ || launch->opcode == OP_SVD ? 2 * m * (double)job->block : n * n, job->r,
-                    INT_MAX / 8 * 8);
+    job->strip = step_extent(launch->opcode == OP_LSTSQ || launch->opcode == OP_SVD ? 2 * each * m * (double)job->block
+                                                                                    : n * n / each,
+                             job->r, INT_MAX / 8 * 8);
     job->strips = job->strip ? divided_up(job->r, job->strip) : 0;
     job_phases(job);
 }

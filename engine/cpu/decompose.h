@@ -48,15 +48,16 @@ struct spectral_plan {
 struct job {
     struct cpu_job base;
     const struct launch *launch;
-    const struct blas *blas;
-    bool wide; /* f64 */
-    int64_t size;
+    const struct lapack *lapack; /* the functions for the dtype of the matrices */
+    bool wide;                   /* f64 or c128 */
+    bool is_complex;
+    int64_t size, part; /* bytes of an element, and of a real number of its precision: of its parts, if it is complex */
     int64_t batch, m, n, k; /* matrices as they are factored: m by n, k = min(m, n) */
     int64_t r;              /* columns of b */
     int64_t b_rows;         /* rows of b in the workspace */
     int64_t block, blocks;  /* of the factored columns */
     int64_t strip, strips;  /* of b's columns */
-    bool across;            /* lstsq, svd: the transpose is factored */
+    bool across;            /* lstsq: the conjugate transpose is factored; svd: the transpose */
     int64_t b_at, tau_at, work_at, pivots_at, place_bytes;
     struct spectral_plan spectral;
     unsigned threads;
@@ -78,6 +79,7 @@ static inline char *at(const struct job *job, char *matrix, int64_t rows, int64_
     return matrix + (column * rows + row) * job->size;
 }
 
+/* A real number, or the real part of an element; likewise the next one. */
 static inline double number(const struct job *job, const char *element) {
     if (job->wide) {
         double value;
@@ -95,6 +97,18 @@ static inline void number_set(const struct job *job, char *element, double value
         memcpy(element, &value, sizeof value);
     } else {
         memcpy(element, &narrow, sizeof narrow);
+    }
+}
+
+static inline bool is_zero(const struct job *job, const char *element) {
+    return number(job, element) == 0 && (!job->is_complex || number(job, element + job->part) == 0);
+}
+
+/* Elements become their conjugates; of real ones nothing changes. */
+static inline void conjugate(const struct job *job, char *elements, int64_t n) {
+    for (int64_t i = 0; i < n && job->is_complex; i++) {
+        char *imaginary = elements + i * job->size + job->part;
+        number_set(job, imaginary, -number(job, imaginary));
     }
 }
 

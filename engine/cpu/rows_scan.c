@@ -103,6 +103,52 @@ HALF_SCAN(sum_bf16, bf16, sum_f32, +, STORE_BF16)
 HALF_SCAN(prod_f16, f16, prod_f32, *, STORE_F16)
 HALF_SCAN(prod_bf16, bf16, prod_f32, *, STORE_BF16)
 
+/* Products of complex numbers: the real part is in `value`, the imaginary part in `extra`. Sums are those of the parts. */
+static void prod_complex_start(int64_t n, struct cpu_accumulators *accumulators) {
+    VALUES(double);
+    EXTRA(double);
+    for (int64_t i = 0; i < n; i++) {
+        value[i] = 1;
+        extra[i] = 0;
+    }
+}
+INLINE void prod_complex_take(double *re, double *im, double x, double y) {
+    const double before = *re;
+    *re = before * x - *im * y;
+    *im = before * y + *im * x;
+}
+typedef struct {
+    float re, im;
+} pair_c64;
+typedef struct {
+    double re, im;
+} pair_c128;
+#define COMPLEX_PRODUCT(name, C, T)                                                                                    \
+    static void name##_along(const struct cpu_scan_row *row, struct cpu_accumulators *accumulators) {                  \
+        VALUES(double);                                                                                                \
+        EXTRA(double);                                                                                                 \
+        double re = *value, im = *extra;                                                                               \
+        ROW_LOOPS(                                                                                                     \
+            C, C, for (int64_t i = 0; i < n; i++) {                                                                    \
+                prod_complex_take(&re, &im, (double)x[i * sx].re, (double)x[i * sx].im);                               \
+                z[i * sz] = (C){(T)re, (T)im};                                                                         \
+            })                                                                                                         \
+        *value = re;                                                                                                   \
+        *extra = im;                                                                                                   \
+    }                                                                                                                  \
+    static void name##_down(const struct cpu_scan_row *row, struct cpu_accumulators *accumulators) {                   \
+        VALUES(double);                                                                                                \
+        EXTRA(double);                                                                                                 \
+        ROW_LOOPS(                                                                                                     \
+            C, C, CPU_LOOP for (int64_t i = 0; i < n; i++) {                                                           \
+                prod_complex_take(&value[i], &extra[i], (double)x[i * sx].re, (double)x[i * sx].im);                   \
+                z[i * sz] = (C){(T)value[i], (T)extra[i]};                                                             \
+            })                                                                                                         \
+    }                                                                                                                  \
+    SCAN_TABLE(name, prod_complex)
+COMPLEX_PRODUCT(prod_c64, pair_c64, float)
+COMPLEX_PRODUCT(prod_c128, pair_c128, double)
+
 /* The sum so far and its error (Knuth's TwoSum); where infinities and NaN make the error NaN, the sum alone is right. */
 INLINE double sum_f64_next(double x, double *sum, double *error) {
     double before = *sum, after = before + x, part = after - before;
@@ -315,7 +361,8 @@ LOGSUMEXP_TABLE(f64, logsumexp_f64, double, double)
 
 const struct cpu_scan *const CPU_NAME(scans)[CPU_SCAN_COUNT][DTYPE_COUNT] = {
     [CPU_SCAN_SUM] = {[DTYPE_I64] = &sum_i64, [DTYPE_U64] = &sum_i64, FLOATS(sum)},
-    [CPU_SCAN_PROD] = {[DTYPE_I64] = &prod_i64, [DTYPE_U64] = &prod_i64, FLOATS(prod)},
+    [CPU_SCAN_PROD] = {[DTYPE_I64] = &prod_i64, [DTYPE_U64] = &prod_i64, FLOATS(prod), [DTYPE_C64] = &prod_c64,
+                       [DTYPE_C128] = &prod_c128},
     [CPU_SCAN_MAX] = ALL_DTYPES(max),
     [CPU_SCAN_MIN] = ALL_DTYPES(min),
     [CPU_SCAN_LOGSUMEXP] = {[DTYPE_F16] = &logsumexp_f16_scan, [DTYPE_BF16] = &logsumexp_bf16_scan,

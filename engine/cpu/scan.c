@@ -11,6 +11,13 @@ enum {
     LINE_WORK = 64,      /* the cost of a line besides its elements */
 };
 
+union element {
+    float f32;
+    double f64;
+    uint16_t half;
+    uint64_t bits[2];
+};
+
 struct job {
     struct cpu_job base;
     const struct cpu_scan *scan;
@@ -24,7 +31,7 @@ struct job {
     int64_t block_width, columns, lines;              /* blocks of lines side by side, and how often they come */
     bool initial;                                     /* the result begins with an element of its own */
     bool down, positions;
-    uint64_t neutral; /* that element's bytes */
+    union element neutral; /* that element */
 };
 
 /* Where a block begins. */
@@ -195,17 +202,12 @@ static void job_cut(struct job *job, unsigned parts) {
     job->columns = (job->width + job->block_width - 1) / job->block_width;
 }
 
-static uint64_t scan_neutral(unsigned opcode, enum dtype dtype) {
-    union {
-        float f32;
-        double f64;
-        uint16_t half;
-        uint64_t bits;
-    } one = {.bits = 1};
+static union element scan_neutral(unsigned opcode, enum dtype dtype) {
+    union element one = {.bits = {0}};
     if (opcode != OP_CUMULATIVE_PROD) {
-        return 0;
+        return one;
     }
-    switch (dtype) {
+    switch (dtype_real(dtype)) { /* in memory a complex number begins with its real part */
     case DTYPE_F16:
         one.half = 0x3c00;
         break;
@@ -219,9 +221,9 @@ static uint64_t scan_neutral(unsigned opcode, enum dtype dtype) {
         one.f64 = 1;
         break;
     default:
-        break;
+        one.bits[0] = 1;
     }
-    return one.bits;
+    return one;
 }
 
 static int scan_run(struct cpu *cpu, const struct launch *launch, struct cpu_job **begun, struct fault *fault) {

@@ -9,6 +9,12 @@
 #include <string.h>
 
 typedef struct cpu_pair pair;
+typedef struct {
+    float re, im;
+} complex64;
+typedef struct {
+    double re, im;
+} complex128;
 
 enum {
     BLOCK = 512,        /* values that are converted at a time */
@@ -86,6 +92,8 @@ ADD(uint32_t)
 ADD(uint64_t)
 ADD(float)
 ADD(double)
+POINTS(add, complex64, ((complex64){to->re + from->re, to->im + from->im}))
+POINTS(add, complex128, ((complex128){to->re + from->re, to->im + from->im}))
 SET(uint8_t)
 SET(uint16_t)
 SET(uint32_t)
@@ -99,6 +107,9 @@ static points_function *points_find(unsigned opcode, enum dtype dtype) {
     int place = size == 1 ? 0 : size == 2 ? 1 : size == 4 ? 2 : size == 8 ? 3 : 4;
     if (opcode == OP_SCATTER) {
         return set[place];
+    }
+    if (dtype_is_complex(dtype)) {
+        return dtype == DTYPE_C64 ? add_complex64 : add_complex128;
     }
     return dtype_kind(dtype) != DTYPE_KIND_FLOAT ? add[place] : dtype == DTYPE_F64 ? add_double : add_float;
 }

@@ -75,8 +75,12 @@ static bool gather_symmetric(const struct place *place, int64_t index) {
     }
     if (upper) {
         memcpy(at(job, place->a, n, 0, begin), a + begin * n * job->size, (size_t)((end - begin) * n * job->size));
+        conjugate(job, at(job, place->a, n, 0, begin), (end - begin) * n);
     } else {
         decompose_transpose(job, place->a, n, a, n, n, begin, end);
+    }
+    for (int64_t j = begin; j < end && job->is_complex; j++) { /* the diagonal is real */
+        number_set(job, at(job, place->a, n, j, j) + job->part, 0);
     }
     return true;
 }
@@ -111,8 +115,9 @@ static bool write_nan(const struct place *place) {
     for (unsigned i = 0; i <= job->launch->further; i++) {
         const struct operand *out = i == 0 ? &job->launch->output : launch_further(job->launch, i);
         char *to = operand_matrix(out, place->number);
-        for (int64_t k = 0; k < out->shape[1] * out->shape[2]; k++) {
-            number_set(job, to + k * job->size, (double)NAN);
+        int64_t parts = dtype_is_complex((enum dtype)out->dtype) ? 2 : 1;
+        for (int64_t k = 0; k < out->shape[1] * out->shape[2] * parts; k++) {
+            number_set(job, to + k * job->part, (double)NAN);
         }
     }
     return false;
@@ -129,8 +134,9 @@ static bool measure(const struct place *place, int64_t index) {
     for (int64_t j = begin; j < end; j++) {
         int64_t from = is_svd(job) ? 0 : j;
         const char *column = at(job, place->a, job->m, from, j);
-        state->most = job->wide ? greatest_f64((const void *)column, job->m - from, state->most)
-                                : greatest_f32((const void *)column, job->m - from, state->most);
+        int64_t parts = (job->m - from) * (job->is_complex ? 2 : 1);
+        state->most = job->wide ? greatest_f64((const void *)column, parts, state->most)
+                                : greatest_f32((const void *)column, parts, state->most);
         if (isnan(state->most)) {
             return write_nan(place);
         }
@@ -149,10 +155,11 @@ static bool scale(const struct place *place, int64_t index) {
     for (int64_t j = begin; j < end && state->exponent != 0; j++) {
         int64_t from = is_svd(job) ? 0 : j;
         char *column = at(job, place->a, job->m, from, j);
+        int64_t parts = (job->m - from) * (job->is_complex ? 2 : 1);
         if (job->wide) {
-            scale_f64((void *)column, job->m - from, -state->exponent);
+            scale_f64((void *)column, parts, -state->exponent);
         } else {
-            scale_f32((void *)column, job->m - from, -state->exponent);
+            scale_f32((void *)column, parts, -state->exponent);
         }
     }
     return true;
@@ -176,7 +183,8 @@ static char *panel_values(const struct place *place, int64_t offset, int64_t col
     return (char *)part(place, offset) + column * place->job->size;
 }
 
-/* One panel: LAPACK's ?latrd, and the rest of the matrix less v · wᵀ + w · vᵀ. */
+/* One panel: LAPACK's ?latrd, and the rest of the matrix less v · wᵀ + w · vᵀ, of complex numbers
+ * conjugate transposes. The diagonals are real. */
 static bool reduce_symmetric(const struct place *place, int64_t index) {
     const struct job *job = place->job;
     const struct spectral_plan *plan = &job->spectral;
@@ -184,61 +192,51 @@ static bool reduce_symmetric(const struct place *place, int64_t index) {
     int64_t j = index * plan->panel, b = least(plan->panel, job->n - j), rest = job->n - j - b;
     char *w = part(place, plan->panel_at[0]), *e = part(place, plan->scratch_at);
     const int n = (int)(job->n - j), columns = (int)b, lead = (int)job->n;
-    (job->wide ? job->blas->dlatrd : job->blas->slatrd)("L", &n, &columns, square(place, j, j), &lead, e,
-                                                        panel_values(place, plan->tau_at[0], j), w, &lead, 1);
+    job->lapack->latrd("L", &n, &columns, square(place, j, j), &lead, e, panel_values(place, plan->tau_at[0], j), w,
+                       &lead, 1);
     if (rest > 0) {
         const char *v = square(place, j + b, j), *w_rest = w + b * job->size;
         char *c = square(place, j + b, j + b);
-        if (job->wide) {
-            job->blas->dsyr2k(CblasColMajor, CblasLower, CblasNoTrans, (int)rest, columns, -1, (const void *)v, lead,
-                              (const void *)w_rest, lead, 1, (void *)c, lead);
-        } else {
-            job->blas->ssyr2k(CblasColMajor, CblasLower, CblasNoTrans, (int)rest, columns, -1, (const void *)v, lead,
-                              (const void *)w_rest, lead, 1, (void *)c, lead);
-        }
+        const int left = (int)rest;
+        job->lapack->syr2k("L", "N", &left, &columns, job->lapack->less, v, &lead, w_rest, &lead, job->lapack->one, c,
+                           &lead, 1, 1);
     }
     for (int64_t i = j; i < j + b; i++) {
         values[i] = number(job, square(place, i, i));
         if (i + 1 < job->n) {
-            beside[i] = number(job, e + (i - j) * job->size);
+            beside[i] = number(job, e + (i - j) * job->part);
         }
     }
     return true;
 }
 
-static void subtract_product(const struct job *job, CBLAS_TRANSPOSE b_transposed, int64_t n, int64_t k, const char *a,
+static void subtract_product(const struct job *job, const char *b_transposed, int64_t n, int64_t k, const char *a,
                              const char *b, char *c) {
-    int lead = (int)job->n, extent = (int)n;
-    if (job->wide) {
-        job->blas->dgemm(CblasColMajor, CblasNoTrans, b_transposed, extent, extent, (int)k, -1, (const void *)a, lead,
-                         (const void *)b, lead, 1, (void *)c, lead);
-    } else {
-        job->blas->sgemm(CblasColMajor, CblasNoTrans, b_transposed, extent, extent, (int)k, -1, (const void *)a, lead,
-                         (const void *)b, lead, 1, (void *)c, lead);
-    }
+    const int lead = (int)job->n, extent = (int)n, depth = (int)k;
+    job->lapack->gemm("N", b_transposed, &extent, &extent, &depth, job->lapack->less, a, &lead, b, &lead,
+                      job->lapack->one, c, &lead, 1, 1);
 }
 
-/* One panel: LAPACK's ?labrd, and the rest of the matrix less v · yᵀ + x · uᵀ. */
+/* One panel: LAPACK's ?labrd, and the rest of the matrix less v · yᵀ + x · uᵀ, of complex numbers v · yᴴ. */
 static bool reduce_general(const struct place *place, int64_t index) {
     const struct job *job = place->job;
     const struct spectral_plan *plan = &job->spectral;
     double *values = part(place, plan->values_at), *beside = part(place, plan->beside_at);
     int64_t j = index * plan->panel, b = least(plan->panel, job->n - j), rest = job->n - j - b;
     char *x = part(place, plan->panel_at[0]), *y = part(place, plan->panel_at[1]);
-    char *d = part(place, plan->scratch_at), *e = d + PANEL_MOST * job->size;
+    char *d = part(place, plan->scratch_at), *e = d + PANEL_MOST * job->part;
     const int n = (int)(job->n - j), columns = (int)b, lead = (int)job->n;
-    (job->wide ? job->blas->dlabrd : job->blas->slabrd)(
-        &n, &n, &columns, square(place, j, j), &lead, d, e, panel_values(place, plan->tau_at[LEFT], j),
-        panel_values(place, plan->tau_at[RIGHT], j), x, &lead, y, &lead);
+    job->lapack->labrd(&n, &n, &columns, square(place, j, j), &lead, d, e, panel_values(place, plan->tau_at[LEFT], j),
+                       panel_values(place, plan->tau_at[RIGHT], j), x, &lead, y, &lead);
     if (rest > 0) {
         char *c = square(place, j + b, j + b);
-        subtract_product(job, CblasTrans, rest, b, square(place, j + b, j), y + b * job->size, c);
-        subtract_product(job, CblasNoTrans, rest, b, x + b * job->size, square(place, j, j + b), c);
+        subtract_product(job, job->lapack->transposed, rest, b, square(place, j + b, j), y + b * job->size, c);
+        subtract_product(job, "N", rest, b, x + b * job->size, square(place, j, j + b), c);
     }
     for (int64_t i = 0; i < b; i++) {
-        values[j + i] = number(job, d + i * job->size);
+        values[j + i] = number(job, d + i * job->part);
         if (j + i + 1 < job->n) {
-            beside[j + i] = number(job, e + i * job->size);
+            beside[j + i] = number(job, e + i * job->part);
         }
     }
     return true;
@@ -272,11 +270,11 @@ static bool make_vectors(const struct place *place, int64_t index, int side, int
     const char *tau = panel_values(place, plan->tau_at[side], j);
     char *c = at(job, place->b, job->n, first, first);
     if (side == RIGHT) {
-        (job->wide ? job->blas->dormlq : job->blas->sormlq)("L", "T", &n, &n, &k, square(place, j, first), &lead, tau,
-                                                            c, &lead, place->work, &work, &info, 1, 1);
+        job->lapack->ormlq("L", job->lapack->transposed, &n, &n, &k, square(place, j, first), &lead, tau, c, &lead,
+                           place->work, &work, &info, 1, 1);
     } else {
-        (job->wide ? job->blas->dormqr : job->blas->sormqr)("L", "N", &n, &n, &k, square(place, first, j), &lead, tau,
-                                                            c, &lead, place->work, &work, &info, 1, 1);
+        job->lapack->ormqr("L", "N", &n, &n, &k, square(place, first, j), &lead, tau, c, &lead, place->work, &work,
+                           &info, 1, 1);
     }
     return true;
 }
@@ -383,7 +381,7 @@ static bool collect_sweeps(const struct place *place) {
         struct diagonals b = active_part(place);
         char *rotations[2] = {NULL, NULL};
         for (int side = 0; side < 2 && plan->vectors; side++) {
-            rotations[side] = (char *)part(place, plan->rotations_at[side]) + 2 * state->rotations * job->size;
+            rotations[side] = (char *)part(place, plan->rotations_at[side]) + 2 * state->rotations * job->part;
             struct cpu_sweep *sweep = (struct cpu_sweep *)part(place, plan->sweeps_at[side]) + state->collected;
             *sweep = (struct cpu_sweep){state->upwards ? state->high : state->low, b.n - 1, b.step, rotations[side]};
         }
@@ -488,14 +486,14 @@ static bool write_values(const struct place *place, int64_t index) {
     }
     for (int64_t i = 0; i < job->n; i++) {
         double value = values[order[i]];
-        number_set(job, to + i * job->size, ldexp(is_svd(job) ? fabs(value) : value, state_of(place)->exponent));
+        number_set(job, to + i * job->part, ldexp(is_svd(job) ? fabs(value) : value, state_of(place)->exponent));
     }
     return true;
 }
 
 /* Vectors `begin` to `end` - 1 in their order: element i of number q goes to to[i · row + q · column]. The sign of a negative singular value
- * becomes that of its right vector. */
-#define UNPACK(name, T)                                                                                                \
+ * becomes that of its right vector, of which the results have the conjugate. An element has so many PARTS. */
+#define UNPACK(name, T, PARTS)                                                                                         \
     static void name(const struct place *place, int side, T *to, int64_t row, int64_t column, int64_t begin,           \
                      int64_t end) {                                                                                    \
         const struct job *job = place->job;                                                                            \
@@ -507,23 +505,28 @@ static bool write_values(const struct place *place, int64_t index) {
             int64_t first = block * rows, count = least(rows, n - first);                                              \
             for (int64_t q = begin; q < end; q++) {                                                                    \
                 const T *vector = from + order[q] * pitch;                                                             \
-                T sign = side == RIGHT && values[order[q]] < 0 ? -1 : 1;                                               \
+                T sign = side == RIGHT && values[order[q]] < 0 ? -1 : 1, other = side == RIGHT ? -sign : sign;         \
                 for (int64_t i = 0; i < count; i++) {                                                                  \
-                    to[(first + i) * row + q * column] = sign * vector[i];                                             \
+                    T *element = to + ((first + i) * row + q * column) * (PARTS);                                      \
+                    element[0] = sign * vector[i * (PARTS)];                                                           \
+                    element[(PARTS)-1] = (PARTS) == 1 ? element[0] : other * vector[i * (PARTS) + (PARTS)-1];          \
                 }                                                                                                      \
             }                                                                                                          \
         }                                                                                                              \
     }
-UNPACK(unpack_f32, float)
-UNPACK(unpack_f64, double)
+UNPACK(unpack_f32, float, 1)
+UNPACK(unpack_f64, double, 1)
+UNPACK(unpack_c64, float, 2)
+UNPACK(unpack_c128, double, 2)
 
 static void unpack(const struct place *place, int64_t index, int side, char *to, int64_t row, int64_t column) {
+    const struct job *job = place->job;
     int64_t begin, end;
-    copy_columns(place->job->n, place->job->n, index, &begin, &end);
-    if (place->job->wide) {
-        unpack_f64(place, side, (void *)to, row, column, begin, end);
+    copy_columns(job->n, job->n, index, &begin, &end);
+    if (job->wide) {
+        (job->is_complex ? unpack_c128 : unpack_f64)(place, side, (void *)to, row, column, begin, end);
     } else {
-        unpack_f32(place, side, (void *)to, row, column, begin, end);
+        (job->is_complex ? unpack_c64 : unpack_f32)(place, side, (void *)to, row, column, begin, end);
     }
 }
 
@@ -532,7 +535,7 @@ static bool write_eigenvectors(const struct place *place, int64_t index) {
     return true;
 }
 
-/* The vectors of the lesser extent: Vᵀ, or of what was factored across U. */
+/* The vectors of the lesser extent: Vᴴ, or of what was factored across U. */
 static bool write_right(const struct place *place, int64_t index) {
     const struct job *job = place->job;
     char *u = operand_matrix(&job->launch->output, place->number);

@@ -14,6 +14,7 @@ struct compact_arguments {
     const char *x;
     const uint8_t *mask;
     struct key_type type;
+    uint32_t parts; /* bytes of each part of complex numbers, which have no keys; else 0 */
     int64_t n, chunks;
     unsigned long long *counts; /* [chunks] */
     int64_t *count;             /* the number of all */
@@ -29,6 +30,16 @@ __device__ __forceinline__ bool compact_is_nan(const struct compact_arguments &p
     return p.type.kind == KEY_FLOAT && key == (sign | (sign - 1));
 }
 
+/* Whether two complex numbers are equal. */
+__device__ __forceinline__ bool compact_same(const struct compact_arguments &p, int64_t a, int64_t b) {
+    if (p.parts == sizeof(double)) {
+        const double *x = (const double *)p.x;
+        return x[2 * a] == x[2 * b] && x[2 * a + 1] == x[2 * b + 1];
+    }
+    const float *x = (const float *)p.x;
+    return x[2 * a] == x[2 * b] && x[2 * a + 1] == x[2 * b + 1];
+}
+
 __device__ __forceinline__ bool compact_chooses(const struct compact_arguments &p, int64_t at) {
     if (p.mode == COMPACT_MASK) {
         return p.mask[at] != 0;
@@ -36,6 +47,9 @@ __device__ __forceinline__ bool compact_chooses(const struct compact_arguments &
     if (p.mode == COMPACT_NONZERO) {
         const uint64_t bits = key_bits(p.x, at, p.type.size), sign = (uint64_t)1 << (8 * p.type.size - 1);
         return (p.type.kind == KEY_FLOAT ? bits & ~sign : bits) != 0;
+    }
+    if (p.parts) {
+        return at == 0 || !compact_same(p, at, at - 1);
     }
     const uint64_t key = key_read(p.type, p.x, at);
     return at == 0 || compact_is_nan(p, key) || key != key_read(p.type, p.x, at - 1);
@@ -97,11 +111,12 @@ __global__ void __launch_bounds__(SPACE_THREADS)
 
 /* Where the run that begins at an element ends. */
 __device__ __forceinline__ int64_t compact_run_end(const struct compact_arguments &p, int64_t begin) {
-    const uint64_t key = key_read(p.type, p.x, begin);
-    int64_t low = begin + 1, high = compact_is_nan(p, key) ? low : p.n;
+    const uint64_t key = p.parts ? 0 : key_read(p.type, p.x, begin);
+    const bool nan = p.parts ? !compact_same(p, begin, begin) : compact_is_nan(p, key);
+    int64_t low = begin + 1, high = nan ? low : p.n;
     while (low < high) {
         const int64_t middle = (low + high) / 2;
-        if (key_read(p.type, p.x, middle) == key) {
+        if (p.parts ? compact_same(p, begin, middle) : key_read(p.type, p.x, middle) == key) {
             low = middle + 1;
         } else {
             high = middle;
@@ -120,11 +135,11 @@ __device__ __forceinline__ void compact_write(const struct compact_arguments &p,
         }
         return;
     }
-    if (p.type.size == 16) { /* of no key: masked_select alone has such elements */
+    if (p.type.size == 16) {
         ((ulonglong2 *)p.values)[place] = ((const ulonglong2 *)p.x)[at];
-        return;
+    } else {
+        key_copy(p.values, place, key_bits(p.x, at, p.type.size), p.type.size);
     }
-    key_copy(p.values, place, key_bits(p.x, at, p.type.size), p.type.size);
     if (p.mode == COMPACT_RUNS) {
         p.indices[place] = p.positions[at];
         p.run_counts[place] = compact_run_end(p, at) - at;
@@ -191,6 +206,7 @@ static struct compact_arguments compact_make(const struct launch *launch) {
                                                           : COMPACT_RUNS;
     arguments.x = (const char *)x->data;
     arguments.type = key_type_of((enum dtype)x->dtype);
+    arguments.parts = dtype_is_complex((enum dtype)x->dtype) ? arguments.type.size / 2 : 0;
     arguments.n = operand_elements(x);
     arguments.rank = x->rank;
     for (int i = 0; i < x->rank; i++) {

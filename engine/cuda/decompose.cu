@@ -24,7 +24,7 @@ __device__ __forceinline__ void singular(const struct decompose_arguments &p, in
     report_singular(p.report, p.n, number, row);
 }
 
-/* The row of the element of largest magnitude in column k from row k on, the first one of equals. */
+/* The row of the element of largest magnitude (of complex numbers |re| + |im|) in column k from row k on, the first one of equals. */
 template <typename T> __device__ __forceinline__ int64_t block_pivot(const struct place<T> &own, int64_t k) {
     __shared__ double most[SPACE_THREADS];
     __shared__ int64_t rows[SPACE_THREADS];
@@ -32,7 +32,7 @@ template <typename T> __device__ __forceinline__ int64_t block_pivot(const struc
     int64_t row = k;
 #pragma unroll 1
     for (int64_t i = k + threadIdx.x; i < own.m; i += SPACE_THREADS) {
-        const double value = fabs((double)own.a[i * own.n + k]);
+        const double value = size_of(own.a[i * own.n + k]);
         if (value > best) {
             best = value;
             row = i;
@@ -105,7 +105,7 @@ template <typename T> __device__ double eliminate(const struct place<T> &own) {
     return sign;
 }
 
-/* b becomes the solution for a triangle of a; `transposed`: of the triangle's transpose. Each row's elements are taken in order. */
+/* b becomes the solution for a triangle of a; `transposed`: of the triangle's conjugate transpose. Each row's elements are taken in order. */
 template <typename T>
 __device__ void substitute(const T *a, int64_t stride, int64_t n, bool upper, bool unit, bool transposed, T *b,
                            int64_t r) {
@@ -115,13 +115,13 @@ __device__ void substitute(const T *a, int64_t stride, int64_t n, bool upper, bo
         const int64_t k = backward ? n - 1 - step : step, rest = n - 1 - step;
 #pragma unroll 1
         for (int64_t j = threadIdx.x; j < r && !unit; j += SPACE_THREADS) {
-            b[k * r + j] /= a[k * stride + k];
+            b[k * r + j] /= transposed ? conjugate_of(a[k * stride + k]) : a[k * stride + k];
         }
         __syncthreads();
 #pragma unroll 1
         for (int64_t e = threadIdx.x; e < rest * r; e += SPACE_THREADS) {
             const int64_t i = backward ? e / r : k + 1 + e / r, j = e % r;
-            const T factor = transposed ? a[k * stride + i] : a[i * stride + k];
+            const T factor = transposed ? conjugate_of(a[k * stride + i]) : a[i * stride + k];
             b[i * r + j] -= factor * b[k * r + j];
         }
         __syncthreads();
@@ -191,12 +191,12 @@ template <typename T> __device__ void decompose_cholesky(const struct decompose_
     const int64_t along = p.upper ? 1 : n, down = p.upper ? n : 1;
 #pragma unroll 1
     for (int64_t k = 0; k < n; k++) {
-        const T pivot = out[k * n + k];
-        if (!(pivot > (T)0)) {
+        const double pivot = real_of(out[k * n + k]);
+        if (!(pivot > 0)) {
             singular(p, number, k);
             return;
         }
-        const T root = (T)sqrt((double)pivot);
+        const T root = (T)sqrt(pivot);
         __syncthreads();
 #pragma unroll 1
         for (int64_t i = k + threadIdx.x; i < n; i += SPACE_THREADS) {
@@ -208,7 +208,8 @@ template <typename T> __device__ void decompose_cholesky(const struct decompose_
         for (int64_t e = threadIdx.x; e < rest * rest; e += SPACE_THREADS) {
             const int64_t i = k + 1 + e / rest, j = k + 1 + e % rest;
             if (p.upper ? j >= i : j <= i) {
-                out[i * n + j] -= out[k * down + i * along] * out[k * down + j * along];
+                const T first = out[k * down + i * along], second = out[k * down + j * along];
+                out[i * n + j] -= p.upper ? conjugate_of(first) * second : first * conjugate_of(second);
             }
         }
         __syncthreads();
@@ -254,24 +255,28 @@ __device__ void decompose_lu(const struct decompose_arguments &p, const struct p
 
 template <typename T>
 __device__ void decompose_det(const struct decompose_arguments &p, const struct place<T> &own, int64_t number) {
-    double sign = eliminate(own);
+    typedef typename element_of<T>::wide W;
+    typedef typename element_of<T>::part R;
+    W product = (W)eliminate(own), sign = product;
     if (threadIdx.x != 0) {
         return;
     }
-    double product = 1, sum = 0;
+    double sum = 0;
 #pragma unroll 1
     for (int64_t i = 0; i < p.n; i++) {
-        const double pivot = (double)own.a[i * p.n + i];
+        const W pivot = (W)own.a[i * p.n + i];
+        const double size =
+            element_of<T>::is_complex ? hypot(real_of(pivot), imaginary_of(pivot)) : fabs(real_of(pivot));
         product *= pivot;
-        sum += log(fabs(pivot));
-        sign *= pivot < 0 ? -1 : pivot == 0 ? 0 : 1;
+        sum += log(size);
+        sign *= size == 0 ? (W)0 : pivot / (W)size;
     }
     if (p.opcode == OP_DET) {
-        ((T *)p.out[0])[number] = (T)copysign(product, sign < 0 ? -1.0 : 1.0);
+        ((T *)p.out[0])[number] = (T)product;
         return;
     }
     ((T *)p.out[0])[number] = (T)(product != product ? product : sign);
-    ((T *)p.out[1])[number] = (T)sum;
+    ((R *)p.out[1])[number] = (R)sum;
 }
 
 template <typename T>
@@ -282,7 +287,7 @@ __device__ void decompose_qr(const struct decompose_arguments &p, const struct p
     prepare_b(p, own, number);
 #pragma unroll 1
     for (int64_t k = steps; k-- > 0;) {
-        reflect(own, k, own.b, p.r, k);
+        reflect(own, k, false, own.b, p.r, k);
     }
     write_b(p, own, number);
 #pragma unroll 1
@@ -303,12 +308,12 @@ __device__ void decompose_lstsq(const struct decompose_arguments &p, const struc
         substitute(own.a, p.n, p.n, true, false, true, own.b, p.r);
 #pragma unroll 1
         for (int64_t k = p.n; k-- > 0;) {
-            reflect(own, k, own.b, p.r, 0);
+            reflect(own, k, false, own.b, p.r, 0);
         }
     } else {
 #pragma unroll 1
         for (int64_t k = 0; k < p.n; k++) {
-            reflect(own, k, own.b, p.r, 0);
+            reflect(own, k, true, own.b, p.r, 0);
         }
         substitute(own.a, p.n, p.n, true, false, false, own.b, p.r);
     }
@@ -346,7 +351,7 @@ __global__ void __launch_bounds__(SPACE_THREADS)
             const T *a = (const T *)p.a + number * p.m * p.n;
 #pragma unroll 1
             for (int64_t e = threadIdx.x; e < p.m * p.n; e += SPACE_THREADS) {
-                own.a[e] = p.across ? a[e % p.n * p.m + e / p.n] : a[e];
+                own.a[e] = p.across ? conjugate_of(a[e % p.n * p.m + e / p.n]) : a[e];
             }
             __syncthreads();
             if constexpr (OPCODE == OP_LU) {
@@ -371,7 +376,7 @@ __global__ void __launch_bounds__(SPACE_THREADS)
 
 static void decompose_plan(const struct launch *launch, struct decompose_arguments *p) {
     const struct operand *a = &launch->inputs[0], *out = &launch->output;
-    const int64_t size = (int64_t)dtype_size((enum dtype)out->dtype);
+    const int64_t size = (int64_t)dtype_size((enum dtype)a->dtype);
     p->opcode = launch->opcode;
     p->batch = a->shape[0];
     p->across = launch->opcode == OP_LSTSQ && a->shape[1] < a->shape[2];
@@ -404,13 +409,15 @@ static uint64_t decompose_workspace(struct device *device, const struct launch *
 
 struct decompose_entry {
     int opcode;
-    const void *kernels[2]; /* f32, f64 */
+    const void *kernels[DECOMPOSE_DTYPES];
 };
 
 #define ENTRY(opcode, kernel)                                                                                          \
     {                                                                                                                  \
         opcode, {                                                                                                      \
-            (const void *)decompose_kernel<float, kernel>, (const void *)decompose_kernel<double, kernel>              \
+            (const void *)decompose_kernel<float, kernel>, (const void *)decompose_kernel<double, kernel>,             \
+                (const void *)decompose_kernel<complex_number<float>, kernel>,                                         \
+                (const void *)decompose_kernel<complex_number<double>, kernel>                                         \
         }                                                                                                              \
     }
 static const struct decompose_entry decompose_entries[] = {
@@ -465,8 +472,8 @@ static int decompose_run(struct cuda *cuda, struct cuda_stream *stream, const st
     }
     for (const struct decompose_entry &entry : decompose_entries) {
         if (entry.opcode == launch->opcode) {
-            return space_start(entry.kernels[launch->output.dtype == DTYPE_F64], space_blocks(cuda, p.batch), &p, fault,
-                               stream->stream);
+            return space_start(entry.kernels[decompose_dtype(launch->inputs[0].dtype)], space_blocks(cuda, p.batch), &p,
+                               fault, stream->stream);
         }
     }
     return fault_set(fault, STATUS_INTERNAL, "%s has no kernel", op_info(launch->opcode)->name);

@@ -6,6 +6,100 @@
 
 namespace {
 
+/* A complex number, with the operators of a real one. */
+template <class R> struct complex_number {
+    R re, im;
+    complex_number() = default;
+    template <class V> __host__ __device__ explicit complex_number(V real) : re((R)real), im(0) {
+    }
+    __host__ __device__ complex_number(R real, R imaginary) : re(real), im(imaginary) {
+    }
+    template <class V>
+    __host__ __device__ explicit complex_number(const complex_number<V> &other) : re((R)other.re), im((R)other.im) {
+    }
+    __device__ __forceinline__ complex_number operator*(const complex_number &b) const {
+        return complex_number(re * b.re - im * b.im, re * b.im + im * b.re);
+    }
+    /* After Smith: by the larger part first, so that squares do not overflow. */
+    __device__ __forceinline__ complex_number operator/(const complex_number &b) const {
+        const bool across = fabs(b.re) < fabs(b.im);
+        const R large = across ? b.im : b.re, small = across ? b.re : b.im;
+        const R ratio = large == 0 ? 0 : small / large, divisor = large + small * ratio;
+        return complex_number((across ? re * ratio + im : re + im * ratio) / divisor,
+                              (across ? im * ratio - re : im - re * ratio) / divisor);
+    }
+    __device__ __forceinline__ complex_number operator-(const complex_number &b) const {
+        return complex_number(re - b.re, im - b.im);
+    }
+    __device__ __forceinline__ complex_number operator+(const complex_number &b) const {
+        return complex_number(re + b.re, im + b.im);
+    }
+    __device__ __forceinline__ complex_number &operator*=(const complex_number &b) {
+        return *this = *this * b;
+    }
+    __device__ __forceinline__ complex_number &operator/=(const complex_number &b) {
+        return *this = *this / b;
+    }
+    __device__ __forceinline__ complex_number &operator-=(const complex_number &b) {
+        return *this = *this - b;
+    }
+    __device__ __forceinline__ complex_number &operator+=(const complex_number &b) {
+        return *this = *this + b;
+    }
+    __device__ __forceinline__ bool operator==(const complex_number &b) const {
+        return re == b.re && im == b.im;
+    }
+    __device__ __forceinline__ bool operator!=(const complex_number &b) const {
+        return !(*this == b);
+    }
+};
+
+/* Of the elements of matrices: the real type of their precision, and the type of theirs in f64. */
+template <class T> struct element_of {
+    typedef T part;
+    typedef double wide;
+    enum { is_complex = false };
+};
+template <class R> struct element_of<complex_number<R>> {
+    typedef R part;
+    typedef complex_number<double> wide;
+    enum { is_complex = true };
+};
+
+template <class T> __device__ __forceinline__ double real_of(T x) {
+    return (double)x;
+}
+template <class R> __device__ __forceinline__ double real_of(const complex_number<R> &x) {
+    return (double)x.re;
+}
+template <class T> __device__ __forceinline__ double imaginary_of(T) {
+    return 0;
+}
+template <class R> __device__ __forceinline__ double imaginary_of(const complex_number<R> &x) {
+    return (double)x.im;
+}
+template <class T> __device__ __forceinline__ T conjugate_of(T x) {
+    return x;
+}
+template <class R> __device__ __forceinline__ complex_number<R> conjugate_of(const complex_number<R> &x) {
+    return complex_number<R>(x.re, -x.im);
+}
+/* |re| + |im|, and the square of the magnitude. */
+template <class T> __device__ __forceinline__ double size_of(const T &x) {
+    return fabs(real_of(x)) + fabs(imaginary_of(x));
+}
+template <class T> __device__ __forceinline__ double square_of(const T &x) {
+    return real_of(x) * real_of(x) + imaginary_of(x) * imaginary_of(x);
+}
+/* An element of two parts; of a real one the second one is 0. */
+template <class T> __device__ __forceinline__ T element_make(double re, double im) {
+    if constexpr (element_of<T>::is_complex) {
+        return T((typename element_of<T>::part)re, (typename element_of<T>::part)im);
+    } else {
+        return (T)re;
+    }
+}
+
 /* What all threads of a block work on. */
 template <typename T> struct place {
     T *a, *b, *tau;
@@ -40,16 +134,17 @@ __device__ __forceinline__ double block_sum(double value) {
     return sum;
 }
 
-/* x's columns become (I - tau v vᵀ) · x, for v in column k of a below its diagonal, where it is 1. */
+/* x's columns become (I - tau v vᴴ) · x, or with `inverse` that with the conjugate of tau, for v in column k of a below its diagonal, where it
+ * is 1. */
 template <typename T>
-__device__ void reflect(const struct place<T> &own, int64_t k, T *x, int64_t columns, int64_t first) {
-    const T tau = own.tau[k];
+__device__ void reflect(const struct place<T> &own, int64_t k, bool inverse, T *x, int64_t columns, int64_t first) {
+    const T tau = inverse ? conjugate_of(own.tau[k]) : own.tau[k];
 #pragma unroll 1
     for (int64_t j = first + threadIdx.x; j < columns; j += SPACE_THREADS) {
         T product = x[k * columns + j];
 #pragma unroll 1
         for (int64_t i = k + 1; i < own.m; i++) {
-            product += own.a[i * own.n + k] * x[i * columns + j];
+            product += conjugate_of(own.a[i * own.n + k]) * x[i * columns + j];
         }
         product *= tau;
         x[k * columns + j] -= product;
@@ -61,29 +156,32 @@ __device__ void reflect(const struct place<T> &own, int64_t k, T *x, int64_t col
     __syncthreads();
 }
 
-/* R and, below it, the vectors of the reflections in the place of a. */
+/* R, whose diagonal is real, and, below it, the vectors of the reflections in the place of a. */
 template <typename T> __device__ void triangulate(const struct place<T> &own) {
+    typedef typename element_of<T>::wide W;
     const int64_t steps = own.m < own.n ? own.m : own.n;
 #pragma unroll 1
     for (int64_t k = 0; k < steps; k++) {
         double below = 0;
 #pragma unroll 1
         for (int64_t i = k + 1 + threadIdx.x; i < own.m; i += SPACE_THREADS) {
-            below += (double)own.a[i * own.n + k] * (double)own.a[i * own.n + k];
+            below += square_of(own.a[i * own.n + k]);
         }
         below = block_sum(below);
-        const double alpha = (double)own.a[k * own.n + k];
-        const double beta = below == 0 ? alpha : -copysign(sqrt(alpha * alpha + below), alpha);
+        const W alpha = (W)own.a[k * own.n + k];
+        const double re = real_of(alpha), im = imaginary_of(alpha);
+        const bool turns = below != 0 || im != 0;
+        const double beta = turns ? -copysign(sqrt(re * re + im * im + below), re) : re;
         __syncthreads();
 #pragma unroll 1
-        for (int64_t i = k + 1 + threadIdx.x; i < own.m && below != 0; i += SPACE_THREADS) {
-            own.a[i * own.n + k] = (T)((double)own.a[i * own.n + k] / (alpha - beta));
+        for (int64_t i = k + 1 + threadIdx.x; i < own.m && turns; i += SPACE_THREADS) {
+            own.a[i * own.n + k] = (T)((W)own.a[i * own.n + k] / (alpha - (W)beta));
         }
         if (threadIdx.x == 0) {
-            own.tau[k] = (T)(below == 0 ? 0 : (beta - alpha) / beta);
+            own.tau[k] = turns ? element_make<T>((beta - re) / beta, -im / beta) : (T)0;
         }
         __syncthreads();
-        reflect(own, k, own.a, own.n, k + 1);
+        reflect(own, k, true, own.a, own.n, k + 1);
         if (threadIdx.x == 0) {
             own.a[k * own.n + k] = (T)beta;
         }
@@ -92,6 +190,12 @@ template <typename T> __device__ void triangulate(const struct place<T> &own) {
 }
 
 } // namespace
+
+/* The place of a dtype in tables of kernels. */
+enum { DECOMPOSE_DTYPES = 4 };
+static inline int decompose_dtype(unsigned dtype) {
+    return dtype == DTYPE_F32 ? 0 : dtype == DTYPE_F64 ? 1 : dtype == DTYPE_C64 ? 2 : 3;
+}
 
 static inline int64_t rounded(int64_t bytes) {
     return (bytes + 63) & ~INT64_C(63);

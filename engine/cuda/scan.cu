@@ -183,6 +183,28 @@ struct product_float {
     }
 };
 
+/* Of complex numbers. */
+struct product_complex {
+    typedef formula_c128 A;
+    static __device__ A neutral() {
+        return formula_make_c128(1, 0);
+    }
+    static __device__ A load(const struct scan_plan &p, int64_t at, int64_t) {
+        return p.in_dtype == DTYPE_C64 ? formula_c64_to_c128(((const formula_c64 *)p.in)[at])
+                                       : ((const formula_c128 *)p.in)[at];
+    }
+    static __device__ A merge(const A &a, const A &b) {
+        return formula_multiply_c128(a, b);
+    }
+    static __device__ void store(const struct scan_plan &p, int64_t at, const A &a) {
+        if (p.out_dtype == DTYPE_C64) {
+            ((formula_c64 *)p.out)[at] = formula_c128_to_c64(a);
+        } else {
+            ((formula_c128 *)p.out)[at] = a;
+        }
+    }
+};
+
 /* Extremes. The least of x is found as the greatest of ~x or -x, which turns the order around and is exact. `flip` has the highest bit of
  * u64, without which its numbers have the order of i64. */
 template <class C> struct extreme_found {
@@ -434,6 +456,7 @@ struct scan_kernels {
 const struct scan_kernels sums_of_integers = SCAN_KERNELS(sum_integer), sums_of_floats = SCAN_KERNELS(sum_float);
 const struct scan_kernels products_of_integers = SCAN_KERNELS(product_integer);
 const struct scan_kernels products_of_floats = SCAN_KERNELS(product_float);
+const struct scan_kernels products_of_complex = SCAN_KERNELS(product_complex);
 const struct scan_kernels extremes_of_integers = SCAN_KERNELS(extreme_integer);
 const struct scan_kernels extremes_of_floats = SCAN_KERNELS(extreme_float);
 const struct scan_kernels exponentials = SCAN_KERNELS(logsumexp);
@@ -446,7 +469,9 @@ static const struct scan_kernels *scan_kernels_of(unsigned opcode, enum dtype co
     case OP_CUMULATIVE_SUM:
         return floats ? &sums_of_floats : &sums_of_integers;
     case OP_CUMULATIVE_PROD:
-        return floats ? &products_of_floats : &products_of_integers;
+        return dtype_is_complex(computed) ? &products_of_complex
+               : floats                   ? &products_of_floats
+                                          : &products_of_integers;
     case OP_LOGCUMSUMEXP:
         return &exponentials;
     default:
@@ -456,7 +481,7 @@ static const struct scan_kernels *scan_kernels_of(unsigned opcode, enum dtype co
 
 static bool scan_walk(cuda_kernel_seen *seen, void *context) {
     const struct scan_kernels *const all[] = {
-        &sums_of_integers,     &sums_of_floats,     &products_of_integers, &products_of_floats,
+        &sums_of_integers,     &sums_of_floats,     &products_of_integers, &products_of_floats, &products_of_complex,
         &extremes_of_integers, &extremes_of_floats, &exponentials,
     };
     for (const struct scan_kernels *kernels : all) {
@@ -565,8 +590,9 @@ static bool scan_has(unsigned opcode, enum dtype dtype) {
     bool floating = dtype_kind(dtype) == DTYPE_KIND_FLOAT && !dtype_is_f8(dtype);
     switch (opcode) {
     case OP_CUMULATIVE_SUM:
-    case OP_CUMULATIVE_PROD:
         return floating || dtype == DTYPE_I64 || dtype == DTYPE_U64;
+    case OP_CUMULATIVE_PROD:
+        return floating || dtype == DTYPE_I64 || dtype == DTYPE_U64 || dtype_is_complex(dtype);
     case OP_LOGCUMSUMEXP:
         return floating;
     default:

@@ -52,6 +52,16 @@ __global__ void __launch_bounds__(SPACE_THREADS) scatter_kernel(const __grid_con
     }
 }
 
+template <typename C> __device__ __forceinline__ C scatter_sum(C a, C b) {
+    return a + b;
+}
+__device__ __forceinline__ formula_c64 scatter_sum(formula_c64 a, formula_c64 b) {
+    return formula_add_c64(a, b);
+}
+__device__ __forceinline__ formula_c128 scatter_sum(formula_c128 a, formula_c128 b) {
+    return formula_add_c128(a, b);
+}
+
 template <typename T>
 __global__ void __launch_bounds__(SPACE_THREADS)
     scatter_add_kernel(const __grid_constant__ struct scatter_arguments p) {
@@ -62,7 +72,7 @@ __global__ void __launch_bounds__(SPACE_THREADS)
             T *to = (T *)p.out + at.target(p);
             auto sum = number_widen(*to);
             for (int64_t place = at.place; place < p.k.extent && at.same(place); place++) {
-                sum += number_widen(((const T *)p.values)[at.from(p, place)]);
+                sum = scatter_sum(sum, number_widen(((const T *)p.values)[at.from(p, place)]));
             }
             *to = number_store<T>::from(sum);
         }
@@ -105,6 +115,8 @@ static scatter_function *scatter_find(unsigned opcode, enum dtype dtype) {
            : dtype == DTYPE_BF16 ? scatter_add_kernel<__nv_bfloat16>
            : dtype == DTYPE_F32  ? scatter_add_kernel<float>
            : dtype == DTYPE_F64  ? scatter_add_kernel<double>
+           : dtype == DTYPE_C64  ? scatter_add_kernel<formula_c64>
+           : dtype == DTYPE_C128 ? scatter_add_kernel<formula_c128>
                                  : add_functions[place];
 }
 
@@ -116,7 +128,7 @@ static bool scatter_walk(cuda_kernel_seen *seen, void *context) {
     for (scatter_function *kernel : add_functions) {
         more = more && seen(context, false, (const void *)kernel);
     }
-    for (enum dtype dtype : {DTYPE_F16, DTYPE_BF16, DTYPE_F32, DTYPE_F64}) {
+    for (enum dtype dtype : {DTYPE_F16, DTYPE_BF16, DTYPE_F32, DTYPE_F64, DTYPE_C64, DTYPE_C128}) {
         more = more && seen(context, false, (const void *)scatter_find(OP_SCATTER_ADD, dtype));
     }
     return more;

@@ -4,7 +4,8 @@
  * multiprocessor, unless cuSOLVER is there (solver.h).
  *
  * Symmetric matrices: rotations from both sides (Golub, Van Loan: "Matrix Computations", 8.5). Others: rotations from one side, until all rows
- * are orthogonal (Hestenes, 1958): then their lengths are the singular values. The matrix is scaled by a power of two first. */
+ * are orthogonal (Hestenes, 1958): then their lengths are the singular values. Of complex matrices one row of a pair is first multiplied by a
+ * number of magnitude 1, so that the element to be removed, or the product of the rows, is real. The matrix is scaled by a power of two first. */
 #include "engine/cuda/decompose.cuh"
 #include "engine/cuda/solver.h"
 
@@ -19,13 +20,13 @@ struct spectral_arguments {
     const char *a;
     char *values, *left, *right; /* eigenvectors are `left` */
     char *workspace;
-    int64_t batch, m, n;   /* m >= n: of a matrix, or of its transpose if that is `across` */
-    int64_t columns;       /* left vectors that are wanted */
-    int64_t place;         /* bytes of a matrix's part of the workspace, and where in it there are: */
-    int64_t vectors_at;    /* right vectors, row by row, */
-    int64_t rotations_at;  /* rotations of a round, or squares of rows' lengths, f64, */
-    int64_t order_at;      /* the place of each value in the result, */
-    int64_t basis_at;      /* what completes the left vectors: reflections' vectors, their factors, and the identity */
+    int64_t batch, m, n;  /* m >= n: of a matrix, or of its transpose if that is `across` */
+    int64_t columns;      /* left vectors that are wanted */
+    int64_t place;        /* bytes of a matrix's part of the workspace, and where in it there are: */
+    int64_t vectors_at;   /* right vectors, row by row, */
+    int64_t rotations_at; /* rotations of a round, or squares of rows' lengths, f64, */
+    int64_t order_at;     /* the place of each value in the result, */
+    int64_t basis_at;     /* what completes the left vectors: reflections' vectors, their factors, and the identity */
     int64_t factors_at, identity_at;
     bool upper, across;
 };
@@ -71,18 +72,61 @@ __device__ __forceinline__ double tangent(double a, double b, double between) {
 }
 
 template <typename T> __device__ __forceinline__ double epsilon() {
-    return sizeof(T) == 8 ? 0x1p-53 : 0x1p-24;
+    return sizeof(typename element_of<T>::part) == 8 ? 0x1p-53 : 0x1p-24;
 }
 
-/* Rows p and q become c · p - s · q and s · p + c · q, by `lanes` threads. */
+/* A rotation. `turn` is a number of magnitude 1 that the second of two rows is multiplied by first, so that what is to become 0 is real; of real
+ * rows it is 1. */
+template <typename T> struct turned_rotation {
+    typename element_of<T>::part c, s;
+    T turn;
+};
+
+template <typename R> __device__ __forceinline__ R turned(R, R y) {
+    return y;
+}
+template <typename R>
+__device__ __forceinline__ complex_number<R> turned(const complex_number<R> &turn, const complex_number<R> &y) {
+    return turn * y;
+}
+template <typename R> __device__ __forceinline__ R times(R c, R x) {
+    return c * x;
+}
+template <typename R> __device__ __forceinline__ complex_number<R> times(R c, const complex_number<R> &x) {
+    return complex_number<R>(c * x.re, c * x.im);
+}
+
+/* Rows p and q become c · p - s · turn · q and s · p + c · turn · q, by `lanes` threads. */
 template <typename T>
-__device__ __forceinline__ void rotate_rows(T *p, T *q, int64_t n, T c, T s, int64_t lane, int64_t lanes) {
+__device__ __forceinline__ void rotate_rows(T *p, T *q, int64_t n, const struct turned_rotation<T> &r, int64_t lane,
+                                            int64_t lanes) {
 #pragma unroll 1
     for (int64_t i = lane; i < n; i += lanes) {
-        const T x = p[i], y = q[i];
-        p[i] = c * x - s * y;
-        q[i] = s * x + c * y;
+        const T x = p[i], y = turned(r.turn, q[i]);
+        p[i] = times(r.c, x) - times(r.s, y);
+        q[i] = times(r.s, x) + times(r.c, y);
     }
+}
+
+/* `between` with a magnitude of `size`, divided by that; of real numbers nothing is turned. */
+template <typename T> __device__ __forceinline__ T turn_of(const typename element_of<T>::wide &between, double size) {
+    if constexpr (element_of<T>::is_complex) {
+        return element_make<T>(between.re / size, between.im / size);
+    } else {
+        return (T)1;
+    }
+}
+
+/* What a rotation is made of: the magnitude of complex numbers, and real ones as they are. */
+__device__ __forceinline__ double length_of(double x) {
+    return x;
+}
+__device__ __forceinline__ double length_of(const complex_number<double> &x) {
+    return hypot(x.re, x.im);
+}
+
+__device__ __forceinline__ complex_number<double> warp_sum(const complex_number<double> &x) {
+    return complex_number<double>(warp_sum(x.re), warp_sum(x.im));
 }
 
 template <typename T> __device__ void set_identity(T *x, int64_t rows, int64_t columns) {
@@ -96,16 +140,22 @@ template <typename T> __device__ void fill_nan(char *out, int64_t number, int64_
     T *to = (T *)out + number * elements;
 #pragma unroll 1
     for (int64_t e = threadIdx.x; e < elements && out; e += SPACE_THREADS) {
-        to[e] = (T)nan("");
+        to[e] = element_make<T>(nan(""), nan(""));
     }
 }
 
 /* ---- symmetric matrices ---- */
 
-/* Four numbers for each pair of a round: cosine, sine, and the new elements of the diagonal. */
+/* For each pair of a round: cosine, sine, the new elements of the diagonal, and by what the second row is turned. */
 struct pair_rotation {
-    double c, s, p, q;
+    double c, s, p, q, re, im;
 };
+
+template <typename T>
+__device__ __forceinline__ struct turned_rotation<T> rotation_of(const struct pair_rotation &r, bool conjugate) {
+    typedef typename element_of<T>::part R;
+    return {(R)r.c, (R)r.s, element_make<T>(r.re, conjugate ? -r.im : r.im)};
+}
 
 /* One round. Returns whether a thread has rotated. */
 template <typename T>
@@ -115,12 +165,15 @@ __device__ bool rotate_round(T *a, T *vectors, struct pair_rotation *rotations, 
 #pragma unroll 1
     for (int64_t i = threadIdx.x; i < pairs; i += SPACE_THREADS) {
         int64_t p, q;
-        struct pair_rotation own = {1, 0, 0, 0};
+        struct pair_rotation own = {1, 0, 0, 0, 1, 0};
         if (pair_rows(i, round, n, &p, &q)) {
-            const double between = (double)a[p * n + q];
-            own.p = (double)a[p * n + p];
-            own.q = (double)a[q * n + q];
+            const typename element_of<T>::wide element = (typename element_of<T>::wide)a[p * n + q];
+            const double between = length_of(element);
+            own.p = real_of(a[p * n + p]);
+            own.q = real_of(a[q * n + q]);
             if (fabs(between) > epsilon<T>() / 4) {
+                own.re = element_of<T>::is_complex ? real_of(element) / between : 1;
+                own.im = imaginary_of(element) / between;
                 const double t = tangent(own.p, own.q, between);
                 own.c = 1 / sqrt(t * t + 1);
                 own.s = t * own.c;
@@ -139,10 +192,10 @@ __device__ bool rotate_round(T *a, T *vectors, struct pair_rotation *rotations, 
         if (!pair_rows(i, round, n, &p, &q) || rotations[i].s == 0) {
             continue;
         }
-        const T c = (T)rotations[i].c, s = (T)rotations[i].s;
-        rotate_rows(a + p * n + k, a + q * n + k, 1, c, s, 0, 1);
+        const struct turned_rotation<T> own = rotation_of<T>(rotations[i], false);
+        rotate_rows(a + p * n + k, a + q * n + k, 1, own, 0, 1);
         if (vectors) {
-            rotate_rows(vectors + p * n + k, vectors + q * n + k, 1, c, s, 0, 1);
+            rotate_rows(vectors + p * n + k, vectors + q * n + k, 1, own, 0, 1);
         }
     }
     __syncthreads();
@@ -153,7 +206,7 @@ __device__ bool rotate_round(T *a, T *vectors, struct pair_rotation *rotations, 
         if (!pair_rows(i, round, n, &p, &q) || rotations[i].s == 0) {
             continue;
         }
-        rotate_rows(a + k * n + p, a + k * n + q, 1, (T)rotations[i].c, (T)rotations[i].s, 0, 1);
+        rotate_rows(a + k * n + p, a + k * n + q, 1, rotation_of<T>(rotations[i], true), 0, 1);
     }
     __syncthreads();
 #pragma unroll 1
@@ -185,6 +238,25 @@ template <typename T> __device__ bool diagonalise(T *a, T *vectors, struct pair_
     return false;
 }
 
+/* Element i, j of the symmetric or Hermitian matrix of which one triangle is read, and of its diagonal the real parts. */
+template <typename T>
+__device__ __forceinline__ T symmetric_element(const struct spectral_arguments &p, const T *from, int64_t i,
+                                               int64_t j) {
+    const bool read = p.upper ? j >= i : j <= i;
+    const T element = read ? from[i * p.n + j] : conjugate_of(from[j * p.n + i]);
+    return i == j ? (T)real_of(element) : element;
+}
+
+/* The greater of `most` and the parts' magnitudes; NaN if one is. */
+template <typename T> __device__ __forceinline__ double greater_part(double most, const T &x) {
+    const double re = fabs(real_of(x)), im = fabs(imaginary_of(x)), value = im > re || isnan(im) ? im : re;
+    return value > most || isnan(value) ? value : most;
+}
+
+template <typename T> __device__ __forceinline__ T scaled(const T &x, int exponent) {
+    return element_make<T>(ldexp(real_of(x), exponent), ldexp(imaginary_of(x), exponent));
+}
+
 /* One triangle of the operand, as the whole matrix, scaled; the exponent goes to *exponent. False: an element is not finite. */
 template <typename T>
 __device__ bool take_symmetric(const struct spectral_arguments &p, const T *from, T *a, int *exponent) {
@@ -192,9 +264,7 @@ __device__ bool take_symmetric(const struct spectral_arguments &p, const T *from
     double most = 0;
 #pragma unroll 1
     for (int64_t e = threadIdx.x; e < n * n; e += SPACE_THREADS) {
-        const int64_t i = e / n, j = e % n;
-        const double value = fabs((double)((p.upper ? j >= i : j <= i) ? from[e] : from[j * n + i]));
-        most = value > most || isnan(value) ? value : most;
+        most = greater_part(most, symmetric_element(p, from, e / n, e % n));
     }
     most = block_greatest(most);
     *exponent = 0;
@@ -204,8 +274,7 @@ __device__ bool take_symmetric(const struct spectral_arguments &p, const T *from
     frexp(most, exponent);
 #pragma unroll 1
     for (int64_t e = threadIdx.x; e < n * n; e += SPACE_THREADS) {
-        const int64_t i = e / n, j = e % n;
-        a[e] = (T)ldexp((double)((p.upper ? j >= i : j <= i) ? from[e] : from[j * n + i]), -*exponent);
+        a[e] = scaled(symmetric_element(p, from, e / n, e % n), -*exponent);
     }
     __syncthreads();
     return true;
@@ -213,6 +282,7 @@ __device__ bool take_symmetric(const struct spectral_arguments &p, const T *from
 
 template <typename T, bool VECTORS>
 __device__ void eigen_matrix(const struct spectral_arguments &p, char *memory, int64_t number) {
+    typedef typename element_of<T>::part R;
     const int64_t n = p.n;
     T *a = (T *)memory, *vectors = VECTORS ? (T *)(memory + p.vectors_at) : nullptr;
     struct pair_rotation *rotations = (struct pair_rotation *)(memory + p.rotations_at);
@@ -227,28 +297,28 @@ __device__ void eigen_matrix(const struct spectral_arguments &p, char *memory, i
         found = diagonalise(a, vectors, rotations, n);
     }
     if (!found) {
-        fill_nan<T>(p.values, number, n);
+        fill_nan<R>(p.values, number, n);
         fill_nan<T>(p.left, number, n * n);
         return;
     }
 #pragma unroll 1
     for (int64_t i = threadIdx.x; i < n; i += SPACE_THREADS) {
-        const T own = a[i * n + i];
+        const double own = real_of(a[i * n + i]);
         int64_t rank = 0;
 #pragma unroll 1
         for (int64_t j = 0; j < n; j++) {
-            const T other = a[j * n + j];
+            const double other = real_of(a[j * n + j]);
             rank += other < own || (other == own && j < i);
         }
         order[i] = rank;
-        ((T *)p.values)[number * n + rank] = (T)ldexp((double)own, exponent);
+        ((R *)p.values)[number * n + rank] = (R)ldexp(own, exponent);
     }
     __syncthreads();
     if (VECTORS) {
         T *out = (T *)p.left + number * n * n;
 #pragma unroll 1
         for (int64_t e = threadIdx.x; e < n * n; e += SPACE_THREADS) {
-            out[e % n * n + order[e / n]] = vectors[e];
+            out[e % n * n + order[e / n]] = conjugate_of(vectors[e]);
         }
     }
 }
@@ -261,8 +331,7 @@ __device__ bool take_rows(const struct spectral_arguments &p, const T *from, T *
     double most = 0;
 #pragma unroll 1
     for (int64_t e = threadIdx.x; e < p.m * p.n; e += SPACE_THREADS) {
-        const double value = fabs((double)from[e]);
-        most = value > most || isnan(value) ? value : most;
+        most = greater_part(most, from[e]);
     }
     most = block_greatest(most);
     *exponent = 0;
@@ -272,7 +341,7 @@ __device__ bool take_rows(const struct spectral_arguments &p, const T *from, T *
     frexp(most, exponent);
 #pragma unroll 1
     for (int64_t e = threadIdx.x; e < p.m * p.n; e += SPACE_THREADS) {
-        rows[p.across ? e : e % p.n * p.m + e / p.n] = (T)ldexp((double)from[e], -*exponent);
+        rows[p.across ? e : e % p.n * p.m + e / p.n] = scaled(from[e], -*exponent);
     }
     __syncthreads();
     return true;
@@ -283,14 +352,15 @@ template <typename T> __device__ double negligible_square(const T *rows, int64_t
     double sum = 0;
 #pragma unroll 1
     for (int64_t e = threadIdx.x; e < count; e += SPACE_THREADS) {
-        sum += (double)rows[e] * (double)rows[e];
+        sum += square_of(rows[e]);
     }
     return block_sum(sum) * epsilon<T>() * epsilon<T>() / 16;
 }
 
 /* Makes all rows orthogonal that count. False: the sweeps did not end. */
-template <typename T>
-__device__ bool orthogonalise(T *rows, T *vectors, int64_t m, int64_t n, double least_square) {
+template <typename T> __device__ bool orthogonalise(T *rows, T *vectors, int64_t m, int64_t n, double least_square) {
+    typedef typename element_of<T>::part R;
+    typedef typename element_of<T>::wide W;
     const double limit = epsilon<T>() * fmax(8.0, sqrt((double)m));
     const int64_t lane = threadIdx.x % WARP;
 #pragma unroll 1
@@ -299,29 +369,33 @@ __device__ bool orthogonalise(T *rows, T *vectors, int64_t m, int64_t n, double 
 #pragma unroll 1
         for (int64_t round = 0; round < n + n % 2 - 1; round++) {
 #pragma unroll 1
-            for (int64_t i = threadIdx.x / WARP; i < (n + 1) / 2; i += SPACE_THREADS / WARP) { /* a warp for each pair */
+            for (int64_t i = threadIdx.x / WARP; i < (n + 1) / 2;
+                 i += SPACE_THREADS / WARP) { /* a warp for each pair */
                 int64_t p, q;
                 if (!pair_rows(i, round, n, &p, &q)) {
                     continue;
                 }
                 T *x = rows + p * m, *y = rows + q * m;
-                double a = 0, b = 0, between = 0;
+                double a = 0, b = 0;
+                W product = (W)0;
 #pragma unroll 1
                 for (int64_t k = lane; k < m; k += WARP) {
-                    a += (double)x[k] * (double)x[k];
-                    b += (double)y[k] * (double)y[k];
-                    between += (double)x[k] * (double)y[k];
+                    a += square_of(x[k]);
+                    b += square_of(y[k]);
+                    product += (W)x[k] * conjugate_of((W)y[k]);
                 }
                 a = warp_sum(a);
                 b = warp_sum(b);
-                between = warp_sum(between);
+                product = warp_sum(product);
+                const double between = length_of(product);
                 if (!(fmin(a, b) > least_square) || !(fabs(between) > limit * sqrt(a) * sqrt(b))) {
                     continue;
                 }
                 const double t = tangent(a, b, between), c = 1 / sqrt(t * t + 1);
-                rotate_rows(x, y, m, (T)c, (T)(t * c), lane, WARP);
+                const struct turned_rotation<T> own = { (R) c, (R)(t *c), turn_of<T>(product, between) };
+                rotate_rows(x, y, m, own, lane, WARP);
                 if (vectors) {
-                    rotate_rows(vectors + p * n, vectors + q * n, n, (T)c, (T)(t * c), lane, WARP);
+                    rotate_rows(vectors + p * n, vectors + q * n, n, own, lane, WARP);
                 }
                 rotated = true;
             }
@@ -339,14 +413,16 @@ __device__ bool orthogonalise(T *rows, T *vectors, int64_t m, int64_t n, double 
 template <typename T>
 __device__ void write_left(const struct spectral_arguments &p, char *memory, const T *rows, const double *squares,
                            const int64_t *order, int64_t good, T *out, int64_t row, int64_t column) {
-    const struct place<T> own = {(T *)(memory + p.basis_at), (T *)(memory + p.identity_at), (T *)(memory + p.factors_at),
-                                 nullptr,                    p.m,                           good,
-                                 p.columns};
+    const struct place<T> own = {
+        (T *)(memory + p.basis_at), (T *)(memory + p.identity_at), (T *)(memory + p.factors_at),
+            nullptr, p.m, good, p.columns
+    };
 #pragma unroll 1
     for (int64_t e = threadIdx.x; e < p.m * p.n; e += SPACE_THREADS) {
         const int64_t k = e / p.m, i = e % p.m;
         if (order[k] < good) {
-            const T element = (T)((double)rows[e] / sqrt(squares[k]));
+            const double length = sqrt(squares[k]);
+            const T element = element_make<T>(real_of(rows[e]) / length, imaginary_of(rows[e]) / length);
             own.a[i * good + order[k]] = element;
             out[i * row + order[k] * column] = element;
         }
@@ -359,7 +435,7 @@ __device__ void write_left(const struct spectral_arguments &p, char *memory, con
     triangulate(own);
 #pragma unroll 1
     for (int64_t k = good; k-- > 0;) {
-        reflect(own, k, own.b, p.columns, good);
+        reflect(own, k, false, own.b, p.columns, good);
     }
 #pragma unroll 1
     for (int64_t e = threadIdx.x; e < p.m * (p.columns - good); e += SPACE_THREADS) {
@@ -370,6 +446,7 @@ __device__ void write_left(const struct spectral_arguments &p, char *memory, con
 
 template <typename T, bool VECTORS>
 __device__ void singular_matrix(const struct spectral_arguments &p, char *memory, int64_t number) {
+    typedef typename element_of<T>::part R;
     const int64_t m = p.m, n = p.n;
     T *rows = (T *)memory, *vectors = VECTORS ? (T *)(memory + p.vectors_at) : nullptr;
     double *squares = (double *)(memory + p.rotations_at);
@@ -385,7 +462,7 @@ __device__ void singular_matrix(const struct spectral_arguments &p, char *memory
         found = orthogonalise(rows, vectors, m, n, least_square);
     }
     if (!found) {
-        fill_nan<T>(p.values, number, n);
+        fill_nan<R>(p.values, number, n);
         fill_nan<T>(p.left, number, m * p.columns);
         fill_nan<T>(p.right, number, n * n);
         return;
@@ -395,7 +472,7 @@ __device__ void singular_matrix(const struct spectral_arguments &p, char *memory
         double sum = 0;
 #pragma unroll 1
         for (int64_t i = threadIdx.x % WARP; i < m; i += WARP) {
-            sum += (double)rows[k * m + i] * (double)rows[k * m + i];
+            sum += square_of(rows[k * m + i]);
         }
         sum = warp_sum(sum);
         if (threadIdx.x % WARP == 0) {
@@ -413,7 +490,7 @@ __device__ void singular_matrix(const struct spectral_arguments &p, char *memory
         }
         order[k] = rank;
         counted += squares[k] > least_square;
-        ((T *)p.values)[number * n + rank] = (T)ldexp(sqrt(squares[k]), exponent);
+        ((R *)p.values)[number * n + rank] = (R)ldexp(sqrt(squares[k]), exponent);
     }
     const int64_t good = (int64_t)block_sum(counted); /* after it, all threads see the order */
     if (VECTORS) {
@@ -421,7 +498,7 @@ __device__ void singular_matrix(const struct spectral_arguments &p, char *memory
 #pragma unroll 1
         for (int64_t e = threadIdx.x; e < n * n; e += SPACE_THREADS) {
             const int64_t rank = order[e / n], i = e % n;
-            right[p.across ? i * n + rank : rank * n + i] = vectors[e];
+            right[p.across ? i * n + rank : rank * n + i] = conjugate_of(vectors[e]);
         }
         write_left(p, memory, rows, squares, order, good, left, p.across ? (int64_t)1 : p.columns,
                    p.across ? m : (int64_t)1);
@@ -452,12 +529,13 @@ static bool is_symmetric(const struct launch *launch) {
 
 static void spectral_plan(const struct launch *launch, struct spectral_arguments *p) {
     const struct operand *a = &launch->inputs[0];
-    const int64_t size = (int64_t)dtype_size((enum dtype)launch->output.dtype);
+    const int64_t size = (int64_t)dtype_size((enum dtype)a->dtype);
     p->batch = a->shape[0];
     p->across = a->shape[1] < a->shape[2];
     p->m = a->shape[p->across ? 2 : 1];
     p->n = a->shape[p->across ? 1 : 2];
-    p->columns = launch->opcode == OP_SVD ? (p->across ? launch_further(launch, 2)->shape[1] : launch->output.shape[2]) : 0;
+    p->columns =
+        launch->opcode == OP_SVD ? (p->across ? launch_further(launch, 2)->shape[1] : launch->output.shape[2]) : 0;
     p->vectors_at = rounded(p->m * p->n * size);
     p->rotations_at = p->vectors_at + rounded(p->n * p->n * size);
     p->order_at = p->rotations_at + rounded((p->n + 1) / 2 * (int64_t)sizeof(struct pair_rotation));
@@ -478,18 +556,25 @@ static uint64_t spectral_workspace(struct device *device, const struct launch *l
     return library > own ? library : own;
 }
 
-/* [whether it is eigh][with vectors][f32, f64] */
-static const void *const spectral_kernels[2][2][2] = {
-    {{(const void *)spectral_kernel<float, false, false>, (const void *)spectral_kernel<double, false, false>},
-     {(const void *)spectral_kernel<float, true, false>, (const void *)spectral_kernel<double, true, false>}},
-    {{(const void *)spectral_kernel<float, false, true>, (const void *)spectral_kernel<double, false, true>},
-     {(const void *)spectral_kernel<float, true, true>, (const void *)spectral_kernel<double, true, true>}},
+#define KERNELS(vectors, symmetric)                                                                                    \
+    {                                                                                                                  \
+        (const void *)spectral_kernel<float, vectors, symmetric>,                                                      \
+            (const void *)spectral_kernel<double, vectors, symmetric>,                                                 \
+            (const void *)spectral_kernel<complex_number<float>, vectors, symmetric>,                                  \
+            (const void *)spectral_kernel<complex_number<double>, vectors, symmetric>                                  \
+    }
+/* [whether it is eigh][with vectors] */
+static const void *const spectral_kernels[2][2][DECOMPOSE_DTYPES] = {
+    {KERNELS(false, false), KERNELS(true, false)},
+    {KERNELS(false, true), KERNELS(true, true)},
 };
 
 static bool spectral_walk(cuda_kernel_seen *seen, void *context) {
     bool more = true;
-    for (int i = 0; i < 8; i++) {
-        more = more && seen(context, false, spectral_kernels[i / 4][i / 2 % 2][i % 2]);
+    for (int i = 0; i < 4 * DECOMPOSE_DTYPES; i++) {
+        more =
+            more && seen(context, false,
+                         spectral_kernels[i / (2 * DECOMPOSE_DTYPES)][i / DECOMPOSE_DTYPES % 2][i % DECOMPOSE_DTYPES]);
     }
     return more; /* cuSOLVER's are of decompose.cu's walk */
 }
@@ -522,7 +607,7 @@ static int spectral_run(struct cuda *cuda, struct cuda_stream *stream, const str
         p.right = p.across ? u : vh;
     }
     const bool vectors = launch->opcode == OP_EIGH || launch->opcode == OP_SVD;
-    return space_start(spectral_kernels[is_symmetric(launch)][vectors][launch->output.dtype == DTYPE_F64],
+    return space_start(spectral_kernels[is_symmetric(launch)][vectors][decompose_dtype(launch->inputs[0].dtype)],
                        space_blocks(cuda, p.batch), &p, fault, stream->stream);
 }
 

@@ -115,7 +115,7 @@ void device_note_dtypes(struct device *device) {
             device->dtypes[opcode] = 0;
         else
             device->dtypes[opcode] = kernel->dtypes ? kernel->dtypes(device, opcode) : UINT32_MAX;
-        for (enum dtype dtype = DTYPE_C64; dtype <= DTYPE_C128 && device_adds_parts(opcode); dtype++)
+        for (enum dtype dtype = DTYPE_C64; dtype <= DTYPE_C128 && device_takes_parts(opcode); dtype++)
             device->dtypes[opcode] |= (device->dtypes[opcode] >> dtype_real(dtype) & 1) << dtype;
     }
 }

@@ -132,10 +132,10 @@ struct device_vtable {
  * STATUS_UNSUPPORTED for a kind that takes no kernels. */
 int device_find_kernels(const char *kind, const struct device_kernels **kernels, struct fault *fault);
 
-/* Whether the operation adds complex numbers up by their parts: the engine binds it as an operation on real numbers
- * (engine/program/bind_family.c), so that a device which has it for those has it for complex ones. */
-static inline bool device_adds_parts(unsigned opcode) {
-    return opcode == OP_SUM || opcode == OP_MEAN || opcode == OP_CUMULATIVE_SUM;
+/* Whether the operation adds complex numbers up by their parts, or takes their magnitudes: the engine binds it as an operation on real numbers
+ * (engine/program/bind_axes.c), so that a device which has it for those has it for complex ones. */
+static inline bool device_takes_parts(unsigned opcode) {
+    return opcode == OP_SUM || opcode == OP_MEAN || opcode == OP_CUMULATIVE_SUM || opcode == OP_VECTOR_NORM;
 }
 
 /* Fills device->dtypes. device_open() calls it; code that opens a device in another way has to. */

@@ -34,6 +34,13 @@ FORMULA_FUNCTION formula_c128 formula_c64_to_c128(formula_c64 a) {
     return formula_make_c128((double)a.re, (double)a.im);
 }
 
+FORMULA_FUNCTION formula_c64 formula_complex_f32(float re, float im) {
+    return formula_make_c64(re, im);
+}
+FORMULA_FUNCTION formula_c128 formula_complex_f64(double re, double im) {
+    return formula_make_c128(re, im);
+}
+
 /* X(name, type of a number, type of its parts, dtype of its parts) */
 #define FORMULA_COMPLEX(X)                                                                                             \
     X(c64, formula_c64, float, f32)                                                                                    \
@@ -66,6 +73,7 @@ FORMULA_FUNCTION formula_c128 formula_c64_to_c128(formula_c64 a) {
     FORMULA_COMPLEX_2(multiply, name, C, a.re *b.re - a.im * b.im, a.re * b.im + a.im * b.re)                          \
     FORMULA_COMPLEX_1(negative, name, C, -a.re, -a.im)                                                                 \
     FORMULA_COMPLEX_1(positive, name, C, a.re, a.im)                                                                   \
+    FORMULA_COMPLEX_1(round, name, C, FORMULA_PLAIN_##R(rint)(a.re), FORMULA_PLAIN_##R(rint)(a.im))                    \
     FORMULA_COMPLEX_1(square, name, C, a.re *a.re - a.im * a.im, a.re * a.im + a.im * a.re)                            \
     FORMULA_COMPLEX_TEST(isfinite, name, C, (a.re - a.re == 0) & (a.im - a.im == 0))                                   \
     FORMULA_COMPLEX_TEST(isnan, name, C, (a.re != a.re) | (a.im != a.im))                                              \
@@ -198,6 +206,8 @@ FORMULA_FUNCTION formula_c128 formula_sqrt_c128(formula_c128 a) {
                     : formula_make_c128(root * back, copysign(other, a.im));
 }
 
+#include "engine/device/formula_circular.h"
+
 #define FORMULA_COMPLEX_NARROW(operation)                                                                              \
     FORMULA_FUNCTION formula_c64 formula_##operation##_c64(formula_c64 a) {                                            \
         return formula_c128_to_c64(formula_##operation##_c128(formula_c64_to_c128(a)));                                \
@@ -207,6 +217,22 @@ FORMULA_COMPLEX_NARROW(log)
 FORMULA_COMPLEX_NARROW(sqrt)
 FORMULA_COMPLEX_NARROW(sign)
 FORMULA_COMPLEX_NARROW(reciprocal)
+FORMULA_COMPLEX_NARROW(sinh)
+FORMULA_COMPLEX_NARROW(cosh)
+FORMULA_COMPLEX_NARROW(tanh)
+FORMULA_COMPLEX_NARROW(asinh)
+FORMULA_COMPLEX_NARROW(acosh)
+FORMULA_COMPLEX_NARROW(atanh)
+FORMULA_COMPLEX_NARROW(sin)
+FORMULA_COMPLEX_NARROW(cos)
+FORMULA_COMPLEX_NARROW(tan)
+FORMULA_COMPLEX_NARROW(asin)
+FORMULA_COMPLEX_NARROW(acos)
+FORMULA_COMPLEX_NARROW(atan)
+FORMULA_COMPLEX_NARROW(expm1)
+FORMULA_COMPLEX_NARROW(log1p)
+FORMULA_COMPLEX_NARROW(log2)
+FORMULA_COMPLEX_NARROW(log10)
 FORMULA_FUNCTION float formula_angle_c64(formula_c64 a) {
     return (float)formula_angle_c128(formula_c64_to_c128(a));
 }

@@ -36,7 +36,8 @@ static int decompose_input(struct step *step, unsigned i, struct view *view) {
         int own = axes_of(step, 1);
         view_broadcast_batches(view, axes, out->rank - own, out->shape);
     }
-    int code = view_make_contiguous(&step->session->ledger, step->stream, view, out->dtype, step->fault);
+    enum dtype dtype = op_operand_dtype(step->request->opcode, step->types, i, out);
+    int code = view_make_contiguous(&step->session->ledger, step->stream, view, dtype, step->fault);
     view_matrices(view, axes);
     return code;
 }

@@ -58,12 +58,13 @@ void view_broadcast(struct view *view, int rank, const int64_t *shape) {
 
 /* ---- copies, as work on a stream ---- */
 
-/* One pass: COPY, or CAST where the dtypes differ. The views are copies: merging changes them. */
-int view_copy(struct ledger *ledger, struct stream *stream, struct view out, struct view in, struct fault *fault) {
+/* One pass of an operation with one input. The views are copies: merging changes them. */
+static int view_pass(unsigned opcode, struct ledger *ledger, struct stream *stream, struct view out, struct view in,
+                     struct fault *fault) {
     if (view_elements(&out) == 0)
         return STATUS_OK;
     in.as = in.dtype; /* whatever another kernel would have read it as */
-    struct plan plan = {.opcode = in.dtype == out.dtype ? OP_COPY : OP_CAST,
+    struct plan plan = {.opcode = opcode,
                         .ledger = ledger,
                         .n_inputs = 1,
                         .out = &out,
@@ -73,9 +74,14 @@ int view_copy(struct ledger *ledger, struct stream *stream, struct view out, str
     return plan_push(stream, &plan, fault);
 }
 
-/* Replaces a view by a contiguous temporary of `dtype`, charged to the ledger. */
-int view_convert(struct ledger *ledger, struct stream *stream, struct view *view, enum dtype dtype,
-                 struct fault *fault) {
+/* COPY, or CAST where the dtypes differ. */
+int view_copy(struct ledger *ledger, struct stream *stream, struct view out, struct view in, struct fault *fault) {
+    return view_pass(in.dtype == out.dtype ? OP_COPY : OP_CAST, ledger, stream, out, in, fault);
+}
+
+/* Replaces a view by a contiguous temporary of `dtype`, charged to the ledger, which the operation makes of it. */
+static int view_replace(unsigned opcode, struct ledger *ledger, struct stream *stream, struct view *view,
+                        enum dtype dtype, struct fault *fault) {
     struct view out = {.dtype = dtype, .as = dtype, .rank = view->rank, .temporary = true};
     int64_t elements = view_elements(view);
     memcpy(out.shape, view->shape, sizeof out.shape);
@@ -89,7 +95,7 @@ int view_convert(struct ledger *ledger, struct stream *stream, struct view *view
             code = plan_wait_memory(stream, out.storage, fault);
         out.data = out.storage ? out.storage->data : NULL;
         if (code == STATUS_OK)
-            code = view_copy(ledger, stream, out, *view, fault);
+            code = view_pass(opcode, ledger, stream, out, *view, fault);
         if (code != STATUS_OK) {
             storage_unref(out.storage);
             return code;
@@ -98,6 +104,15 @@ int view_convert(struct ledger *ledger, struct stream *stream, struct view *view
     view_finish(view);
     *view = out;
     return STATUS_OK;
+}
+
+int view_convert(struct ledger *ledger, struct stream *stream, struct view *view, enum dtype dtype,
+                 struct fault *fault) {
+    return view_replace(view->dtype == dtype ? OP_COPY : OP_CAST, ledger, stream, view, dtype, fault);
+}
+
+int view_magnitudes(struct ledger *ledger, struct stream *stream, struct view *view, struct fault *fault) {
+    return view_replace(OP_ABS, ledger, stream, view, dtype_real(view->dtype), fault);
 }
 
 int view_cast(struct ledger *ledger, struct stream *stream, struct view *view, enum dtype dtype, struct fault *fault) {

@@ -37,6 +37,8 @@ int view_convert(struct ledger *ledger, struct stream *stream, struct view *view
 /* Replaces a view by a temporary of `dtype` that has as many elements as the view has places in memory: axes along which it
  * is broadcast stay so. */
 int view_cast(struct ledger *ledger, struct stream *stream, struct view *view, enum dtype dtype, struct fault *fault);
+/* Replaces a view of complex numbers by a contiguous temporary of their magnitudes, which is as real as their parts. */
+int view_magnitudes(struct ledger *ledger, struct stream *stream, struct view *view, struct fault *fault);
 /* As view_convert(), unless the view is contiguous and has the dtype already. */
 int view_make_contiguous(struct ledger *ledger, struct stream *stream, struct view *view, enum dtype dtype,
                          struct fault *fault);

@@ -24,6 +24,7 @@ DTYPE_SETS = {
     "stored number": INTEGERS + FLOATS + F8,
     "stored number or complex": INTEGERS + FLOATS + F8 + COMPLEX,
     "ordered": ["bool"] + INTEGERS + FLOATS + F8,
+    "ordered or complex": ["bool"] + INTEGERS + FLOATS + F8 + COMPLEX,
     "bits": ["bool"] + INTEGERS,
     "any": ["bool"] + INTEGERS + FLOATS,
     "any or complex": ["bool"] + INTEGERS + FLOATS + COMPLEX,
@@ -36,6 +37,7 @@ DTYPE_RULES = {
     "promoted": "the dtype to which the inputs promote",
     "floating": "the dtype to which the inputs promote; f32 for integers and bool",
     "real": "the dtype to which the inputs promote; of complex numbers that of their parts: f32 for c64, f64 for c128",
+    "magnitude": "the dtype to which the inputs promote; f32 for integers and bool; of complex numbers that of their parts",
     "complex": "the complex dtype whose parts have the input's precision: c64 for f32, c128 for f64",
     "compared": "bool, computed in the dtype to which the inputs promote",
     "logical": "bool, computed in bool",
@@ -76,7 +78,7 @@ TYPES = {
 }
 FIELDS = {"number", "since", "family", "inputs", "outputs", "dtype", "dtypes", "shape", "attributes", "contract", "function",
           "prototypes", "tolerance", "work", "flop", "passes", "formula", "layouts", "derivative"}
-OUTPUT_DTYPE_RULES = ["position", "same", "computed"]
+OUTPUT_DTYPE_RULES = ["position", "same", "real", "computed"]
 INPUTS_MAX = 8192
 OUTPUTS_MAX = 16  # OP_OUTPUTS_NAMED in op.h
 ARGUMENTS_MAX = 3  # of a formula: inputs, and attributes

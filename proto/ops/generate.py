@@ -228,8 +228,8 @@ def print_others(operations, families):
 
 def result_of(operation, dtype):
     """The dtype of a formula's result."""
-    real = {"c64": "f32", "c128": "f64"} if operation.dtype == "real" else {}
-    return "bool" if operation.dtype in ("compared", "tested") else real.get(dtype, dtype)
+    other = {"real": {"c64": "f32", "c128": "f64"}, "complex": {"f32": "c64", "f64": "c128"}}.get(operation.dtype, {})
+    return "bool" if operation.dtype in ("compared", "tested") else other.get(dtype, dtype)
 
 
 def print_formulas(operations):

@@ -42,6 +42,7 @@ enum op_dtype_rule {
     OP_DTYPE_PROMOTED,
     OP_DTYPE_FLOATING,
     OP_DTYPE_REAL,
+    OP_DTYPE_MAGNITUDE,
     OP_DTYPE_COMPLEX,
     OP_DTYPE_COMPARED,
     OP_DTYPE_LOGICAL,
@@ -57,10 +58,10 @@ enum op_dtype_rule {
 /* The quantity with which an operation's arithmetic grows; op_work() counts it. */
 enum op_work {
     OP_WORK_NONE,
-    OP_WORK_RESULT,   /* elements of the result */
-    OP_WORK_INPUT,    /* elements of the first input */
-    OP_WORK_PRODUCTS, /* elements of the result, times the extent of the first input's last axis, over which it sums */
-    OP_WORK_CUBES,    /* elements of the first input, times the lesser extent of its last two axes */
+    OP_WORK_RESULT,    /* elements of the result */
+    OP_WORK_INPUT,     /* elements of the first input */
+    OP_WORK_PRODUCTS,  /* elements of the result, times the extent of the first input's last axis, over which it sums */
+    OP_WORK_CUBES,     /* elements of the first input, times the lesser extent of its last two axes */
     OP_WORK_ATTENTION, /* elements of the first input, times the number of keys */
     /* Products of a convolution: elements of what has the weight's first axis as channels, times the weight's elements for each of these.
      * The former is the result, the first input, or the second input; and then the result is the weight. */
@@ -175,9 +176,10 @@ struct op_request {
             unsigned n_ints, n_floats;
         };
     };
-    unsigned further;             /* outputs after the first, with the ids that follow */
-    uint16_t consume;             /* bit i: this operation releases input i; */
-    const uint64_t *consume_more; /* the same for the inputs from 16 on, 64 in each word; NULL: it releases none of them */
+    unsigned further; /* outputs after the first, with the ids that follow */
+    uint16_t consume; /* bit i: this operation releases input i; */
+    const uint64_t
+        *consume_more; /* the same for the inputs from 16 on, 64 in each word; NULL: it releases none of them */
     const uint64_t *inputs;
     const char *label;          /* NULL: none */
     uint32_t stream;            /* the client's number for it */
@@ -208,7 +210,7 @@ struct op_info {
     uint32_t index_inputs, bool_inputs, own_inputs;
     int ints, floats; /* counts of attributes; OP_VARIES: ints_min or floats_min single attributes, and lists */
     unsigned ints_min, floats_min;
-    unsigned dtype_at; /* OP_DTYPE_ATTRIBUTE: the place of the result's dtype among the integers */
+    unsigned dtype_at;                     /* OP_DTYPE_ATTRIBUTE: the place of the result's dtype among the integers */
     const struct op_attribute *attributes; /* [n_attributes], in the order of the wire */
     unsigned n_attributes;
 };

@@ -143,6 +143,9 @@ static const char *taken_words(uint32_t dtypes) {
     if (dtypes == OP_DTYPES_REAL) {
         return "f32 and f64";
     }
+    if (dtypes == (OP_DTYPES_REAL | OP_DTYPES_COMPLEX)) {
+        return "f32, f64 and complex numbers";
+    }
     if (!(dtypes & ~OP_DTYPES_COMPLEX)) {
         return "complex numbers";
     }
@@ -272,6 +275,9 @@ static inline __attribute__((always_inline)) int infer_dtype(const struct op_inf
     case OP_DTYPE_REAL:
         *out = dtype_real(operands);
         return STATUS_OK;
+    case OP_DTYPE_MAGNITUDE:
+        *out = dtype_real(dtype_to_float(operands));
+        return STATUS_OK;
     case OP_DTYPE_COMPLEX:
         *out = dtype_complex(operands);
         return STATUS_OK;
@@ -328,18 +334,20 @@ enum dtype op_operand_dtype(unsigned opcode, const struct tensor_type *const inp
         return dtype_promote(inputs[0]->dtype, inputs[1]->dtype);
     case OP_DTYPE_LOGICAL:
         return DTYPE_BOOL;
-    case OP_DTYPE_TESTED:
-        return dtype_to_float(own); /* of one input */
+    case OP_DTYPE_TESTED: /* of one input, as the next one */
+    case OP_DTYPE_MAGNITUDE:
+        return dtype_to_float(own);
     case OP_DTYPE_PRODUCT:
         return dtype_is_f8(own) ? own : out->dtype;
     case OP_DTYPE_NONE:
     case OP_DTYPE_ATTRIBUTE:
     case OP_DTYPE_SAME:
-    case OP_DTYPE_REAL: /* of one input, as the next one */
-    case OP_DTYPE_COMPLEX:
+    case OP_DTYPE_REAL: /* of one input */
     case OP_DTYPE_RULE:
     case OP_DTYPE_COMPUTED:
         return own;
+    case OP_DTYPE_COMPLEX:
+        return dtype_is_complex(own) ? own : dtype_real(out->dtype);
     case OP_DTYPE_POSITION: /* complex numbers have no order: all that counts is whether they are 0 */
         return dtype_is_complex(own) ? DTYPE_BOOL : own;
     }
@@ -378,6 +386,7 @@ static int infer_several(const struct op_info *info, const struct op_call *call,
         enum op_dtype_rule rule = info->further[i - 1];
         results[i].dtype = rule == OP_DTYPE_POSITION   ? DTYPE_I64
                            : rule == OP_DTYPE_SAME     ? call->inputs[0]->dtype
+                           : rule == OP_DTYPE_REAL     ? dtype_real(results[0].dtype)
                            : rule == OP_DTYPE_COMPUTED ? op_computed(results[0].dtype)
                                                        : results[0].dtype;
     }

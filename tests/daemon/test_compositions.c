@@ -200,6 +200,73 @@ Test(compositions, unique_gives_all_that_the_standard_asks_for) {
     cr_assert_null(values);
 }
 
+/* 2+i -1 2+i 2-i -1: complex numbers by their real parts, and of equal ones by their imaginary parts. */
+Test(compositions, unique_of_complex_numbers) {
+    const float parts[] = {2, 1, -1, 0, 2, 1, 2, -1, -1, -0.0F};
+    td_tensor *x = td_upload(client.device, TD_C64, TD_SHAPE(5), parts), *values, *indices, *inverse, *counts, *count;
+    cr_assert_eq(td_unique(x, &values, &indices, &inverse, &counts, &count), TD_OK, "%s", td_last_error()->message);
+    EXPECT(td_cast(count, TD_F32), 3);
+    EXPECT(td_real(values), -1, 2, 2, 0, 0);
+    EXPECT(td_imag(values), 0, -1, 1, 0, 0);
+    EXPECT(td_cast(indices, TD_F32), 1, 3, 0, 0, 0);
+    EXPECT(td_cast(inverse, TD_F32), 2, 0, 2, 1, 0);
+    EXPECT(td_cast(counts, TD_F32), 2, 1, 2, 0, 0);
+}
+
+Test(compositions, diff_takes_differences_again_and_again) {
+    td_tensor *x = td_upload(client.device, TD_F32, TD_SHAPE(2, 3), (const float[]){1, 4, 9, 2, 2, 5});
+    EXPECT(td_diff(x, 1, -1, NULL, NULL), 3, 5, 0, 3);
+    EXPECT(td_diff(x, 2, 1, NULL, NULL), 2, 3);
+    EXPECT(td_diff(x, 1, 0, NULL, NULL), 1, -2, -4);
+    EXPECT(td_diff(x, 0, 0, NULL, NULL), 1, 4, 9, 2, 2, 5);
+    EXPECT(td_diff(x, 1, 0, td_full(client.device, TD_F32, TD_SHAPE(1, 3), 1), td_slice(x, 0, 0, 1, 1)), 0, 3, 8, 1, -2,
+           -4, -1, 2, 4);
+    expect_shape(td_diff(x, 7, 1, NULL, NULL), TD_SHAPE(2, 0));
+    EXPECT(td_cast(td_diff(td_greater(x, td_full(client.device, TD_F32, TD_SCALAR, 3)), 1, 1, NULL, NULL), TD_F32), 1,
+           0, 0, 1);
+    cr_assert_null(td_diff(x, 1, 2, NULL, NULL));
+    cr_assert_null(td_diff(x, -1, 0, NULL, NULL));
+    cr_assert_null(td_diff(NULL, 1, 0, NULL, NULL));
+}
+
+Test(compositions, repeat_each_by_counts_that_the_device_has) {
+    td_tensor *x = matrix(), *counts = td_upload(client.device, TD_U8, TD_SHAPE(3), (const uint8_t[]){2, 0, 1}),
+              *result;
+    td_tensor *total;
+    cr_assert_eq(td_repeat_each(x, counts, 5, 1, &result, &total), TD_OK, "%s", td_last_error()->message);
+    EXPECT(result, 0, 0, 2, 0, 0, 3, 3, 5, 0, 0);
+    EXPECT(td_cast(total, TD_F32), 3);
+    cr_assert_eq(td_repeat_each(x, counts, 2, -1, &result, NULL), TD_OK);
+    EXPECT(result, 0, 0, 3, 3);
+    cr_assert_eq(td_repeat_each(x, counts, 2, 0, &result, &total), TD_E_SHAPE);
+    cr_assert(!result && !total);
+    cr_assert_eq(td_repeat_each(x, counts, -1, 1, &result, NULL), TD_E_INVALID_ARGUMENT);
+    cr_assert(td_repeat_each(NULL, counts, 1, 1, &result, NULL));
+    cr_assert(td_repeat_each(x, NULL, 1, 1, &result, NULL));
+}
+
+Test(compositions, linspace_of_complex_numbers) {
+    td_tensor *x = td_linspace_complex(client.device, TD_C64, 0, 1, 2, -3, 5, 1);
+    EXPECT(td_real(x), 0, 0.5F, 1, 1.5F, 2);
+    EXPECT(td_imag(x), 1, 0, -1, -2, -3);
+    EXPECT(td_cast(td_real(td_linspace_complex(client.device, TD_C128, 0, 1, 2, 3, 2, 0)), TD_F32), 0, 1);
+    cr_assert_null(td_linspace_complex(client.device, TD_F32, 0, 1, 2, 3, 2, 0));
+    cr_assert_eq(td_last_error()->code, TD_E_DTYPE);
+}
+
+/* Parts go in as they are: a product with i would make NaN of infinity. */
+Test(compositions, complex_numbers_of_any_parts) {
+    const float parts[] = {0, INFINITY, -0.0F, NAN};
+    td_tensor *x = td_upload(client.device, TD_F32, TD_SHAPE(4), parts), *z = td_complex(td_flip(x, TD_ALL_AXES), x);
+    float got[8];
+    cr_assert_eq(td_fetch(z, got, sizeof got), TD_OK, "%s", td_last_error()->message);
+    for (int i = 0; i < 4; i++) {
+        float re = parts[3 - i], im = parts[i];
+        cr_expect(isnan(re) ? isnan(got[2 * i]) : got[2 * i] == re && signbit(got[2 * i]) == signbit(re));
+        cr_expect(isnan(im) ? isnan(got[2 * i + 1]) : got[2 * i + 1] == im && signbit(got[2 * i + 1]) == signbit(im));
+    }
+}
+
 /* Numbers whose products 64 bits cannot hold are refused; none of them is computed with. */
 Test(compositions, huge_numbers_are_refused) {
     int64_t huge = INT64_C(1) << 40;

@@ -394,6 +394,25 @@ Test(einsum, norms_rank_and_inverse_by_singular_values) {
     expect_refused(td_matrix_rank(td_cast(x, TD_I32), -1), TD_E_DTYPE, "i32");
 }
 
+/* A complex matrix times its pseudoinverse is the identity, products of vectors conjugate the first, and norms are real. */
+Test(einsum, complex_matrices) {
+    td_tensor *parts[] = {td_normal(client.device, TD_F64, TD_SHAPE(5, 3), 4, 0, 1),
+                          td_normal(client.device, TD_F64, TD_SHAPE(5, 3), 5, 0, 1)};
+    td_tensor *a = td_complex(parts[0], parts[1]), *p = td_pinv(a, -1);
+    cr_expect_lt(apart(td_matmul(p, a), td_eye(client.device, TD_C128, 3, 3, 0)), 1e-12);
+    cr_expect_eq(near(td_matrix_rank(a, -1)), 3);
+    cr_expect_lt(apart(td_matrix_norm(a, TD_MATRIX_NORM_FROBENIUS, 0),
+                       td_sqrt(td_sum(td_add(td_square(parts[0]), td_square(parts[1])), TD_ALL_AXES, 0))),
+                 1e-12);
+    td_tensor *square = td_matmul(td_conj(td_transpose(a)), a), *inverse = td_matrix_power(square, -1);
+    cr_expect_lt(apart(td_matmul(square, inverse), td_eye(client.device, TD_C128, 3, 3, 0)), 1e-11);
+    td_tensor *x = td_upload(client.device, TD_C64, TD_SHAPE(2), (const float[]){1, 2, 0, -1});
+    td_tensor *y = td_upload(client.device, TD_C64, TD_SHAPE(2), (const float[]){3, 0, 2, 1});
+    EXPECT(td_real(td_vecdot(x, y, -1)), 2); /* (1 - 2i) · 3 + i · (2 + i) */
+    EXPECT(td_imag(td_vecdot(x, y, -1)), -4);
+    EXPECT(td_vector_norm(x, TD_ALL_AXES, INFINITY, 0), 2.236068F);
+}
+
 Test(einsum, null_is_passed_on) {
     td_tensor *x = client_ramp(client.device, 3, 1);
     cr_assert_null(td_full(client.device, TD_U8, TD_SHAPE(2), 300));

@@ -29,8 +29,11 @@ static struct sample regular(struct suite *suite, enum dtype dtype, int rank, co
     stored[rank - 2] = shape[rank - (across ? 1 : 2)];
     stored[rank - 1] = shape[rank - (across ? 2 : 1)];
     struct values *x = values_create(dtype, rank, stored);
-    for (int64_t k = 0; k < x->count; k++)
+    for (int64_t k = 0; k < x->count; k++) {
         x->f[k] = value_round(dtype, (long double)(suite_below(suite, 1 << 21) - (1 << 20)) / (1 << 18));
+        if (x->im)
+            x->im[k] = value_round(dtype, (long double)(suite_below(suite, 1 << 21) - (1 << 20)) / (1 << 18));
+    }
     struct sample made = suite_upload(suite, x);
     if (!across)
         return made;
@@ -51,7 +54,11 @@ static void factor_once(struct suite *suite, unsigned opcode, struct sample *x, 
     suite_free(suite, x);
 }
 
-/* What `square` says, or any extents; and, of each dtype, a matrix of some blocks. */
+/* Dtypes of matrices of some blocks. */
+static const enum dtype large_dtypes[] = {DTYPE_F32, DTYPE_F64, DTYPE_C128};
+enum { LARGE_DTYPES = sizeof large_dtypes / sizeof *large_dtypes };
+
+/* What `square` says, or any extents; and matrices of some blocks. */
 static void factor_many(struct suite *suite, const struct op_case *row, bool square, unsigned outputs,
                         struct op_packed (*attributes)(struct suite *suite)) {
     int64_t shape[VALUES_RANK_MAX];
@@ -61,9 +68,9 @@ static void factor_many(struct suite *suite, const struct op_case *row, bool squ
         struct sample x = regular(suite, op_case_dtype(suite, row), rank, shape);
         factor_once(suite, row->opcode, &x, attributes ? attributes(suite) : (struct op_packed){.n_ints = 0}, outputs);
     }
-    for (int i = 0; i < 2; i++) {
-        int64_t m = SUITE_REPEAT(SIDE_LARGE), n = square ? m : m + (i ? 31 : -m / 3);
-        struct sample x = regular(suite, i ? DTYPE_F64 : DTYPE_F32, 2, (int64_t[]){m, n});
+    for (int i = 0; i < LARGE_DTYPES; i++) {
+        int64_t m = SUITE_REPEAT(SIDE_LARGE), n = square ? m : m + (i == 1 ? 31 : -m / 3);
+        struct sample x = regular(suite, large_dtypes[i], 2, (int64_t[]){m, n});
         factor_once(suite, row->opcode, &x, attributes ? attributes(suite) : (struct op_packed){.n_ints = 0}, outputs);
     }
 }
@@ -88,19 +95,24 @@ static void case_qr(struct suite *suite, const struct op_case *row) {
     factor_many(suite, row, false, 2, any_mode);
 }
 
-/* Positive definite matrices: x · xᵀ + n. The triangle that is not read is NaN. */
+/* Positive definite matrices: x · xᴴ + n. The triangle that is not read is NaN. */
 static struct sample definite(struct suite *suite, enum dtype dtype, int rank, const int64_t *shape, bool upper) {
     struct values *x = values_create(dtype, rank, shape), *out = values_create(dtype, rank, shape);
     int64_t n = shape[rank - 1], batch = n ? x->count / (n * n) : 0;
     suite_fill(suite, x, FILL_ORDINARY);
     for (int64_t b = 0; b < batch; b++) {
-        const long double *own = x->f + b * n * n;
+        const long double *own = x->f + b * n * n, *other = x->im ? x->im + b * n * n : NULL;
         for (int64_t i = 0; i < n; i++)
             for (int64_t j = 0; j < n; j++) {
-                long double sum = i == j ? (long double)n : 0;
-                for (int64_t k = 0; k < n; k++)
-                    sum += own[i * n + k] * own[j * n + k];
-                out->f[(b * n + i) * n + j] = (upper ? j >= i : j <= i) ? value_round(dtype, sum) : (long double)NAN;
+                long double sum = i == j ? (long double)n : 0, imaginary = 0;
+                for (int64_t k = 0; k < n; k++) {
+                    sum += own[i * n + k] * own[j * n + k] + (other ? other[i * n + k] * other[j * n + k] : 0);
+                    imaginary += other ? other[i * n + k] * own[j * n + k] - own[i * n + k] * other[j * n + k] : 0;
+                }
+                bool read = upper ? j >= i : j <= i;
+                out->f[(b * n + i) * n + j] = read ? value_round(dtype, sum) : (long double)NAN;
+                if (other)
+                    out->im[(b * n + i) * n + j] = read ? value_round(dtype, i == j ? 0 : imaginary) : (long double)NAN;
             }
     }
     values_destroy(x);
@@ -149,10 +161,10 @@ static void case_equations(struct suite *suite, const struct op_case *row) {
         struct sample b = right_side(suite, op_case_dtype(suite, row), rank, shape, m);
         equations_once(suite, row->opcode, &a, &b, (struct op_packed){.n_ints = 0});
     }
-    for (int i = 0; i < 2; i++) {
-        int64_t m = SUITE_REPEAT(SIDE_LARGE), n = row->opcode == OP_SOLVE ? m : i ? m + 20 : m - 20;
-        struct sample a = regular(suite, i ? DTYPE_F64 : DTYPE_F32, 2, (int64_t[]){m, n});
-        struct sample b = suite_input(suite, i ? DTYPE_F64 : DTYPE_F32, 2, (int64_t[]){m, 7}, FILL_ORDINARY);
+    for (int i = 0; i < LARGE_DTYPES; i++) {
+        int64_t m = SUITE_REPEAT(SIDE_LARGE), n = row->opcode == OP_SOLVE ? m : i == 1 ? m + 20 : m - 20;
+        struct sample a = regular(suite, large_dtypes[i], 2, (int64_t[]){m, n});
+        struct sample b = suite_input(suite, large_dtypes[i], 2, (int64_t[]){m, 7}, FILL_ORDINARY);
         equations_once(suite, row->opcode, &a, &b, (struct op_packed){.n_ints = 0});
     }
 }
@@ -165,10 +177,13 @@ static struct sample triangle(struct suite *suite, enum dtype dtype, int rank, c
     suite_fill(suite, x, FILL_NEAR_ONE);
     for (int64_t k = 0; k < x->count; k++) {
         int64_t i = k / n % n, j = k % n;
-        if (i == j ? unit : upper ? j < i : j > i)
+        bool unread = i == j ? unit : upper ? j < i : j > i;
+        if (unread)
             x->f[k] = (long double)NAN;
         else if (i != j)
             x->f[k] = value_round(dtype, x->f[k] / (long double)n);
+        if (x->im)
+            x->im[k] = unread ? (long double)NAN : value_round(dtype, x->im[k] / (long double)n);
     }
     return suite_upload(suite, x);
 }

@@ -67,7 +67,8 @@ static void case_scan(struct suite *suite, const struct op_case *row) {
                                           row->fill == FILL_ANY && suite_chance(suite, 50) ? FILL_COUNT : row->fill);
             scan_once(suite, row, &x, suite_below(suite, 2 * rank) - rank);
         }
-        if (value_is_float(dtype))
+        /* A complex product with an infinity is NaN or infinite by the order of its steps. */
+        if (value_is_float(dtype) && !(value_is_complex(dtype) && row->opcode == OP_CUMULATIVE_PROD))
             scan_specials(suite, row, dtype);
         if (value_is_float(dtype) && row->opcode != OP_CUMULATIVE_PROD)
             scan_wide(suite, row, dtype);

@@ -47,7 +47,8 @@ static struct values *compact_runs(const struct values *x, const struct values *
     struct values *inverse = vector(DTYPE_I64, x->count), *counts = vector(DTYPE_I64, x->count);
     int64_t run = -1;
     for (int64_t k = 0; k < x->count; k++) {
-        bool first = k == 0 || (x->f ? x->f[k] != x->f[k - 1] : x->i[k] != x->i[k - 1]); /* NaN differs from NaN */
+        bool first = k == 0 || (x->f ? x->f[k] != x->f[k - 1] : x->i[k] != x->i[k - 1]) || /* NaN differs from NaN */
+                     (x->im && x->im[k] != x->im[k - 1]);
         if (first) {
             values_put(values, ++run, x, k);
             indices->i[run] = positions->i[k];

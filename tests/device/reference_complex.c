@@ -75,6 +75,10 @@ static long double real_result(unsigned opcode, long double _Complex z) {
     }
 }
 
+static long double _Complex log1p_result(long double _Complex z) {
+    return cabsl(z) < 0.5L ? 2 * catanhl(z / (2 + z)) : clogl(1 + z);
+}
+
 static long double _Complex complex_result(unsigned opcode, long double _Complex z) {
     switch (opcode) {
     case OP_NEGATIVE:
@@ -95,6 +99,40 @@ static long double _Complex complex_result(unsigned opcode, long double _Complex
         return clogl(z);
     case OP_SQRT:
         return csqrtl(z);
+    case OP_SIN:
+        return csinl(z);
+    case OP_COS:
+        return ccosl(z);
+    case OP_TAN:
+        return ctanl(z);
+    case OP_ASIN:
+        return casinl(z);
+    case OP_ACOS:
+        return cacosl(z);
+    case OP_ATAN:
+        return catanl(z);
+    case OP_SINH:
+        return csinhl(z);
+    case OP_COSH:
+        return ccoshl(z);
+    case OP_TANH:
+        return ctanhl(z);
+    case OP_ASINH:
+        return casinhl(z);
+    case OP_ACOSH:
+        return cacoshl(z);
+    case OP_ATANH:
+        return catanhl(z);
+    case OP_EXPM1:
+        return 2 * cexpl(z / 2) * csinhl(z / 2);
+    case OP_LOG1P:
+        return log1p_result(z);
+    case OP_LOG2:
+        return clogl(z) / logl(2);
+    case OP_LOG10:
+        return clogl(z) / logl(10);
+    case OP_ROUND:
+        return CMPLXL(rintl(creall(z)), rintl(cimagl(z)));
     default:
         reference_lacks(opcode);
     }

@@ -1,28 +1,33 @@
-/* Decompositions and linear equations, one matrix after another, in long double. The scale of a result is its largest magnitude times
+/* Decompositions and linear equations, one matrix after another, in complex long double. The scale of a result is its largest magnitude times
  * the condition of what was factored: errors are proportional to both. */
+#include <complex.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "tests/device/reference.h"
 
+typedef long double _Complex number;
+
 /* A matrix, row by row. */
 struct matrix {
     int64_t rows, columns;
-    long double *f;
+    number *f;
 };
 
 static struct matrix matrix_create(int64_t rows, int64_t columns) {
-    return (struct matrix){rows, columns, calloc((size_t)(rows * columns) + 1, sizeof(long double))};
+    return (struct matrix){rows, columns, calloc((size_t)(rows * columns) + 1, sizeof(number))};
 }
 
-static long double *at(const struct matrix *x, int64_t row, int64_t column) {
+static number *at(const struct matrix *x, int64_t row, int64_t column) {
     return &x->f[row * x->columns + column];
 }
 
-static struct matrix matrix_of(const struct values *x, int64_t number) {
+static struct matrix matrix_of(const struct values *x, int64_t which) {
     struct matrix out = matrix_create(x->shape[x->rank - 2], x->shape[x->rank - 1]);
-    memcpy(out.f, x->f + number * out.rows * out.columns, (size_t)(out.rows * out.columns) * sizeof *out.f);
+    int64_t count = out.rows * out.columns;
+    for (int64_t k = 0; k < count; k++)
+        out.f[k] = CMPLXL(x->f[which * count + k], x->im ? x->im[which * count + k] : 0);
     return out;
 }
 
@@ -31,6 +36,13 @@ static struct matrix transposed(const struct matrix *x) {
     for (int64_t i = 0; i < x->rows; i++)
         for (int64_t j = 0; j < x->columns; j++)
             *at(&out, j, i) = *at(x, i, j);
+    return out;
+}
+
+static struct matrix conjugate(const struct matrix *x) {
+    struct matrix out = matrix_create(x->rows, x->columns);
+    for (int64_t k = 0; k < x->rows * x->columns; k++)
+        out.f[k] = conjl(x->f[k]);
     return out;
 }
 
@@ -47,7 +59,7 @@ static long double norm(const struct matrix *x) {
     for (int64_t i = 0; i < x->rows; i++) {
         long double sum = 0;
         for (int64_t j = 0; j < x->columns; j++)
-            sum += fabsl(*at(x, i, j));
+            sum += cabsl(*at(x, i, j));
         most = fmaxl(most, sum);
     }
     return most;
@@ -57,10 +69,15 @@ static long double norm(const struct matrix *x) {
 
 static void exchange_rows(struct matrix *x, int64_t a, int64_t b) {
     for (int64_t j = 0; j < x->columns; j++) {
-        long double value = *at(x, a, j);
+        number value = *at(x, a, j);
         *at(x, a, j) = *at(x, b, j);
         *at(x, b, j) = value;
     }
+}
+
+/* By which the pivot is chosen, as in LAPACK. */
+static long double size_of(number x) {
+    return fabsl(creall(x)) + fabsl(cimagl(x));
 }
 
 /* L and U in the place of a, and the same exchanges in `order`. Returns the number of exchanges. */
@@ -69,7 +86,7 @@ static int eliminate(struct matrix *a, struct matrix *order) {
     for (int64_t k = 0; k < a->rows && k < a->columns; k++) {
         int64_t pivot = k;
         for (int64_t i = k + 1; i < a->rows; i++)
-            if (fabsl(*at(a, i, k)) > fabsl(*at(a, pivot, k)))
+            if (size_of(*at(a, i, k)) > size_of(*at(a, pivot, k)))
                 pivot = i;
         if (pivot != k) {
             exchanges++;
@@ -77,7 +94,7 @@ static int eliminate(struct matrix *a, struct matrix *order) {
             exchange_rows(order, k, pivot);
         }
         for (int64_t i = k + 1; i < a->rows && *at(a, k, k) != 0; i++) {
-            long double factor = *at(a, i, k) /= *at(a, k, k);
+            number factor = *at(a, i, k) /= *at(a, k, k);
             for (int64_t j = k + 1; j < a->columns; j++)
                 *at(a, i, j) -= factor * *at(a, k, j);
         }
@@ -91,7 +108,7 @@ static void substitute(const struct matrix *a, bool upper, bool unit, struct mat
     for (int64_t step = 0; step < n; step++) {
         int64_t i = upper ? n - 1 - step : step;
         for (int64_t c = 0; c < b->columns; c++) {
-            long double value = *at(b, i, c);
+            number value = *at(b, i, c);
             for (int64_t j = upper ? i + 1 : 0; j < (upper ? n : i); j++)
                 value -= *at(a, i, j) * *at(b, j, c);
             *at(b, i, c) = unit ? value : value / *at(a, i, i);
@@ -123,95 +140,119 @@ static long double solve(struct matrix *a, struct matrix *b) {
 
 /* ---- reflections ---- */
 
-/* x becomes (I - 2 v vᵀ / vᵀv) · x for v in column k of `reflections`, from row k on. */
-static void reflect(const struct matrix *reflections, int64_t k, struct matrix *x) {
-    long double squares = 0;
-    for (int64_t i = k; i < x->rows; i++)
-        squares += *at(reflections, i, k) * *at(reflections, i, k);
-    for (int64_t j = 0; j < x->columns && squares > 0; j++) {
-        long double product = 0;
+/* Householder's reflections, whose vectors are w in column k from row k on: I + w wᴴ · factor, and its inverse, with the conjugate factor. */
+struct reflections {
+    struct matrix vectors, factors;
+};
+
+static void reflections_free(struct reflections *reflections) {
+    free(reflections->vectors.f);
+    free(reflections->factors.f);
+}
+
+static void reflect(const struct reflections *reflections, int64_t k, bool inverse, struct matrix *x) {
+    const struct matrix *w = &reflections->vectors;
+    number given = *at(&reflections->factors, 0, k), factor = inverse ? conjl(given) : given;
+    for (int64_t j = 0; j < x->columns && factor != 0; j++) {
+        number product = 0;
         for (int64_t i = k; i < x->rows; i++)
-            product += *at(reflections, i, k) * *at(x, i, j);
+            product += conjl(*at(w, i, k)) * *at(x, i, j);
         for (int64_t i = k; i < x->rows; i++)
-            *at(x, i, j) -= 2 * product / squares * *at(reflections, i, k);
+            *at(x, i, j) += factor * product * *at(w, i, k);
     }
 }
 
-/* a becomes R, and the result has the vectors of the reflections. */
-static struct matrix triangulate(struct matrix *a) {
-    struct matrix vectors = matrix_create(a->rows, a->columns);
+/* a becomes R, whose diagonal is real: of column k, whose first element is a, the reflection makes b with |b| the column's length and the sign
+ * opposite to that of a's real part; w is the column less that, and the factor of the inverse, which makes R, 1 / (b · (a - b)). */
+static struct reflections triangulate(struct matrix *a) {
+    struct reflections out = {matrix_create(a->rows, a->columns), matrix_create(1, a->columns)};
     for (int64_t k = 0; k < a->rows && k < a->columns; k++) {
-        long double squares = 0, rest = 0;
+        long double squares = 0, rest = fabsl(cimagl(*at(a, k, k)));
         for (int64_t i = k; i < a->rows; i++) {
-            squares += *at(a, i, k) * *at(a, i, k);
-            rest += i > k ? fabsl(*at(a, i, k)) : 0;
+            squares += creall(*at(a, i, k) * conjl(*at(a, i, k)));
+            rest += i > k ? cabsl(*at(a, i, k)) : 0;
         }
         if (rest == 0) /* nothing to reflect, as in LAPACK: then the sign stays */
             continue;
+        long double b = -copysignl(sqrtl(squares), creall(*at(a, k, k)));
         for (int64_t i = k; i < a->rows; i++)
-            *at(&vectors, i, k) = *at(a, i, k);
-        *at(&vectors, k, k) += copysignl(sqrtl(squares), *at(a, k, k));
-        reflect(&vectors, k, a);
+            *at(&out.vectors, i, k) = *at(a, i, k);
+        *at(&out.vectors, k, k) -= b;
+        *at(&out.factors, 0, k) = conjl(1 / (b * *at(&out.vectors, k, k)));
+        reflect(&out, k, true, a);
     }
-    return vectors;
+    return out;
 }
 
 static int64_t least(int64_t a, int64_t b) {
     return a < b ? a : b;
 }
 
+/* Of a matrix with more columns than rows, aᴴ = Q · R: a = Rᴴ · Qᴴ, and x = Q · R⁻ᴴ · b. */
 static long double least_squares(const struct matrix *a, const struct matrix *b, struct matrix *x) {
     bool across = a->rows < a->columns;
-    struct matrix r = across ? transposed(a) : matrix_create(a->rows, a->columns);
-    if (!across)
+    struct matrix turned = transposed(a), r = conjugate(&turned);
+    if (!across) {
+        free(r.f);
+        r = matrix_create(a->rows, a->columns);
         memcpy(r.f, a->f, (size_t)(a->rows * a->columns) * sizeof *r.f);
-    struct matrix vectors = triangulate(&r), work = matrix_create(r.rows, b->columns);
+    }
+    struct reflections reflections = triangulate(&r);
+    struct matrix work = matrix_create(r.rows, b->columns);
     memcpy(work.f, b->f, (size_t)(b->rows * b->columns) * sizeof *work.f);
     int64_t n = r.columns;
     struct matrix square = matrix_create(n, n);
     memcpy(square.f, r.f, (size_t)(n * n) * sizeof *square.f);
     long double conditioned = condition(&square, true, false);
     if (across) {
-        struct matrix lower = transposed(&square);
-        substitute(&lower, false, false, &work);
+        struct matrix lower = transposed(&square), own = conjugate(&lower);
+        substitute(&own, false, false, &work);
         for (int64_t k = n; k-- > 0;)
-            reflect(&vectors, k, &work);
+            reflect(&reflections, k, false, &work);
         free(lower.f);
+        free(own.f);
     } else {
         for (int64_t k = 0; k < n; k++)
-            reflect(&vectors, k, &work);
+            reflect(&reflections, k, true, &work);
         substitute(&square, true, false, &work);
     }
     memcpy(x->f, work.f, (size_t)(x->rows * x->columns) * sizeof *x->f);
+    free(turned.f);
     free(r.f);
-    free(vectors.f);
     free(work.f);
     free(square.f);
+    reflections_free(&reflections);
     return conditioned * conditioned;
 }
 
 /* ---- requests ---- */
 
 /* Puts a matrix into `out`, which has so many elements for each. */
-static void put(struct values *out, int64_t number, const struct matrix *x, long double conditioned) {
+static void put(struct values *out, int64_t which, const struct matrix *x, long double conditioned) {
     int64_t count = x->rows * x->columns;
     long double most = 0;
     for (int64_t k = 0; k < count; k++)
-        most = fmaxl(most, fabsl(x->f[k]));
+        most = fmaxl(most, cabsl(x->f[k]));
     for (int64_t k = 0; k < count; k++) {
-        out->f[number * count + k] = value_round(out->dtype, x->f[k]);
-        out->scale[number * count + k] = conditioned * most;
+        out->f[which * count + k] = value_round(out->dtype, creall(x->f[k]));
+        if (out->im)
+            out->im[which * count + k] = value_round(out->dtype, cimagl(x->f[k]));
+        out->scale[which * count + k] = conditioned * most;
     }
 }
 
-static struct values *create(const struct values *a, int axes, int64_t rows, int64_t columns) {
+static struct values *create_of(enum dtype dtype, const struct values *a, int axes, int64_t rows, int64_t columns) {
     int64_t shape[VALUES_RANK_MAX];
     memcpy(shape, a->shape, sizeof shape);
     shape[a->rank - 2] = rows;
     shape[a->rank - 1] = columns;
-    struct values *out = values_create(a->dtype, a->rank - 2 + axes, shape);
+    struct values *out = values_create(dtype, a->rank - 2 + axes, shape);
     values_scaled(out, (double)(a->shape[a->rank - 2] + a->shape[a->rank - 1]));
     return out;
+}
+
+static struct values *create(const struct values *a, int axes, int64_t rows, int64_t columns) {
+    return create_of(a->dtype, a, axes, rows, columns);
 }
 
 /* One result of one matrix. */
@@ -225,17 +266,18 @@ static struct matrix factor(const struct reference_request *r, struct matrix *a,
         out = matrix_create(n, n);
         for (int64_t j = 0; j < n; j++)
             for (int64_t i = j; i < n; i++) {
-                long double sum = given.upper ? *at(a, j, i) : *at(a, i, j);
+                number sum = given.upper ? conjl(*at(a, j, i)) : *at(a, i, j);
                 for (int64_t l = 0; l < j; l++)
-                    sum -= *at(&out, i, l) * *at(&out, j, l);
-                *at(&out, i, j) = i == j ? sqrtl(sum) : sum / *at(&out, j, j);
+                    sum -= *at(&out, i, l) * conjl(*at(&out, j, l));
+                *at(&out, i, j) = i == j ? sqrtl(creall(sum)) : sum / creall(*at(&out, j, j));
             }
         *conditioned = condition(&out, false, false);
         *conditioned *= *conditioned;
         if (given.upper) {
-            struct matrix lower = out;
-            out = transposed(&lower);
+            struct matrix lower = out, turned = transposed(&lower);
+            out = conjugate(&turned);
             free(lower.f);
+            free(turned.f);
         }
         return out;
     }
@@ -243,19 +285,19 @@ static struct matrix factor(const struct reference_request *r, struct matrix *a,
         struct qr_attributes given;
         qr_attributes_read(&r->attributes, &given);
         int64_t width = given.mode == OP_QR_MODE_COMPLETE ? m : k;
-        struct matrix vectors = triangulate(a);
+        struct reflections reflections = triangulate(a);
         *conditioned = condition(a, true, false);
         if (r->output == 0) {
             out = identity(m, width);
             for (int64_t j = k; j-- > 0;)
-                reflect(&vectors, j, &out);
+                reflect(&reflections, j, false, &out);
         } else {
             out = matrix_create(width, n);
             for (int64_t i = 0; i < width; i++)
                 for (int64_t j = i; j < n; j++)
                     *at(&out, i, j) = *at(a, i, j);
         }
-        free(vectors.f);
+        reflections_free(&reflections);
         return out;
     }
     struct matrix order = identity(m, m);
@@ -277,13 +319,14 @@ static struct matrix factor(const struct reference_request *r, struct matrix *a,
                 *at(&out, i, j) = r->output == 1 ? (i > j ? *at(a, i, j) : i == j) : i <= j ? *at(a, i, j) : 0;
         break;
     default: { /* det, slogdet */
-        long double product = exchanges % 2 ? -1 : 1, sum = 0;
+        number product = exchanges % 2 ? -1 : 1;
+        long double sum = 0;
         for (int64_t i = 0; i < n; i++) {
             product *= *at(a, i, i);
-            sum += logl(fabsl(*at(a, i, i)));
+            sum += logl(cabsl(*at(a, i, i)));
         }
         out = matrix_create(1, 1);
-        out.f[0] = r->opcode == OP_DET ? product : r->output == 0 ? (product > 0) - (product < 0) : sum;
+        out.f[0] = r->opcode == OP_DET ? product : r->output == 1 ? sum : product == 0 ? 0 : product / cabsl(product);
         if (r->opcode == OP_SLOGDET &&
             r->output == 1) /* an error of the determinant's magnitude, beside the logarithm's own */
             *conditioned *= 1 + 1 / fmaxl(fabsl(sum), 1e-6L);
@@ -305,8 +348,9 @@ static struct values *reference_factor(const struct reference_request *r) {
     if (r->opcode == OP_QR)
         qr_attributes_read(&r->attributes, &given);
     int64_t width = given.mode == OP_QR_MODE_COMPLETE ? m : k;
+    enum dtype real = a->dtype == DTYPE_C64 ? DTYPE_F32 : a->dtype == DTYPE_C128 ? DTYPE_F64 : a->dtype;
     if (r->opcode == OP_DET || r->opcode == OP_SLOGDET)
-        out = create(a, 0, 1, 1);
+        out = create_of(r->output == 1 ? real : a->dtype, a, 0, 1, 1);
     else if (r->opcode == OP_LU)
         out = r->output == 0 ? create(a, 2, m, m) : r->output == 1 ? create(a, 2, m, k) : create(a, 2, k, n);
     else if (r->opcode == OP_QR)
@@ -315,11 +359,11 @@ static struct values *reference_factor(const struct reference_request *r) {
         out = create(a, 2, n, n);
     for (int i = 0; i < a->rank - 2; i++)
         batch *= a->shape[i];
-    for (int64_t number = 0; number < batch; number++) {
-        struct matrix x = matrix_of(a, number);
+    for (int64_t which = 0; which < batch; which++) {
+        struct matrix x = matrix_of(a, which);
         long double conditioned;
         struct matrix result = factor(r, &x, &conditioned);
-        put(out, number, &result, conditioned);
+        put(out, which, &result, conditioned);
         free(x.f);
         free(result.f);
     }
@@ -352,9 +396,10 @@ static struct values *reference_equations(const struct reference_request *r) {
     values_scaled(out, (double)(m + n));
     struct values *all_a = reference_broadcast_to(a, rank + 2, a_shape),
                   *all_b = reference_broadcast_to(b, rank + own, b_shape);
-    for (int64_t number = 0; number < batch; number++) {
-        struct matrix x = matrix_of(all_a, number), y = matrix_create(m, columns), result = matrix_create(n, columns);
-        memcpy(y.f, all_b->f + number * m * columns, (size_t)(m * columns) * sizeof *y.f);
+    for (int64_t which = 0; which < batch; which++) {
+        struct matrix x = matrix_of(all_a, which), y = matrix_create(m, columns), result = matrix_create(n, columns);
+        for (int64_t k = 0; k < m * columns; k++)
+            y.f[k] = CMPLXL(all_b->f[which * m * columns + k], all_b->im ? all_b->im[which * m * columns + k] : 0);
         long double conditioned;
         if (r->opcode == OP_LSTSQ) {
             conditioned = least_squares(&x, &y, &result);
@@ -370,7 +415,7 @@ static struct values *reference_equations(const struct reference_request *r) {
             }
             memcpy(result.f, y.f, (size_t)(n * columns) * sizeof *result.f);
         }
-        put(out, number, &result, conditioned);
+        put(out, which, &result, conditioned);
         free(x.f);
         free(y.f);
         free(result.f);

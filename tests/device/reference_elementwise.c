@@ -241,6 +241,8 @@ static long double float_unary(unsigned opcode, enum dtype dtype, long double x)
         return real_functions[opcode](x);
     switch (opcode) {
     case OP_POSITIVE:
+    case OP_REAL:
+    case OP_CONJ:
         return x;
     case OP_SQUARE:
         return dtype == DTYPE_F64 ? (long double)((double)x * (double)x) : x * x;
@@ -268,6 +270,8 @@ static long double float_unary(unsigned opcode, enum dtype dtype, long double x)
 static int64_t integer_unary(unsigned opcode, enum dtype dtype, int64_t x) {
     switch (opcode) {
     case OP_POSITIVE:
+    case OP_REAL:
+    case OP_CONJ:
     case OP_FLOOR:
     case OP_CEIL:
     case OP_TRUNC:
@@ -343,6 +347,7 @@ static enum dtype binary_operand(unsigned opcode, enum dtype a, enum dtype b) {
     case OP_BITWISE_RIGHT_SHIFT:
         return value_is_float(dtype) || dtype == DTYPE_BOOL ? DTYPE_INVALID : dtype;
     case OP_NEXTAFTER:
+    case OP_COMPLEX:
         return dtype == DTYPE_F32 || dtype == DTYPE_F64 ? dtype : DTYPE_INVALID;
     default:
         return dtype;
@@ -351,7 +356,9 @@ static enum dtype binary_operand(unsigned opcode, enum dtype a, enum dtype b) {
 
 static void binary_element(unsigned opcode, const struct values *a, const struct values *b, struct values *out,
                            int64_t k) {
-    if (a->im)
+    if (opcode == OP_COMPLEX)
+        out->f[k] = a->f[k], out->im[k] = b->f[k];
+    else if (a->im)
         reference_complex_binary(opcode, a, b, out, k);
     else if (opcode == OP_LOGICAL_AND)
         out->i[k] = a->i[k] && b->i[k];
@@ -385,7 +392,11 @@ static struct values *elementwise_binary(const struct reference_request *r) {
     if (dtype == DTYPE_INVALID || !reference_broadcast(x->rank, x->shape, y->rank, y->shape, &rank, shape))
         return NULL;
     struct values *a = presented(x, dtype, rank, shape), *b = presented(y, dtype, rank, shape);
-    struct values *out = values_create(opcode_compares(r->opcode) ? DTYPE_BOOL : dtype, rank, shape);
+    enum dtype result = opcode_compares(r->opcode) ? DTYPE_BOOL
+                        : r->opcode != OP_COMPLEX  ? dtype
+                        : dtype == DTYPE_F32       ? DTYPE_C64
+                                                   : DTYPE_C128;
+    struct values *out = values_create(result, rank, shape);
     for (int64_t k = 0; k < out->count; k++)
         binary_element(r->opcode, a, b, out, k);
     if (r->opcode == OP_LOGADDEXP) { /* its terms may cancel */

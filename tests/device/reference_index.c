@@ -156,6 +156,10 @@ static void element_add(struct values *out, int64_t to, const struct values *x, 
     }
     out->f[to] += x->f[from];
     out->scale[to] += fabsl(x->f[from]);
+    if (out->im) {
+        out->im[to] += x->im[from];
+        out->scale[to] += fabsl(x->im[from]);
+    }
 }
 
 struct values *reference_scatter(const struct reference_request *r) {
@@ -177,7 +181,7 @@ struct values *reference_scatter(const struct reference_request *r) {
     if (add && out->f) {
         values_scaled(out, (double)places[axis]);
         for (int64_t k = 0; k < out->count; k++)
-            out->scale[k] = fabsl(out->f[k]);
+            out->scale[k] = fabsl(out->f[k]) + (out->im ? fabsl(out->im[k]) : 0);
     }
     for (int64_t k = 0; k < at->count; k++) { /* row-major: ascending along the axis */
         int64_t to = values_offset(out->rank, index, strides) + (at->i[k] - index[axis]) * strides[axis];
@@ -189,6 +193,8 @@ struct values *reference_scatter(const struct reference_request *r) {
     }
     for (int64_t k = 0; add && out->f && k < out->count; k++)
         out->f[k] = value_round(dtype, out->f[k]);
+    for (int64_t k = 0; add && out->im && k < out->count; k++)
+        out->im[k] = value_round(dtype, out->im[k]);
     values_destroy(values);
     values_destroy(at);
     values_destroy(wide);

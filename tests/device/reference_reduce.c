@@ -36,8 +36,9 @@ static enum dtype reduce_dtype(unsigned opcode, enum dtype x) {
     case OP_VAR:
     case OP_STD:
     case OP_LOGSUMEXP:
-    case OP_VECTOR_NORM:
         return value_is_float(x) ? x : DTYPE_F32;
+    case OP_VECTOR_NORM:
+        return x == DTYPE_C64 ? DTYPE_F32 : x == DTYPE_C128 ? DTYPE_F64 : value_is_float(x) ? x : DTYPE_F32;
     case OP_ANY:
     case OP_ALL:
         return DTYPE_BOOL;
@@ -208,7 +209,8 @@ static void reduce_whole(const struct reduction *reduction, double given) {
     struct values *out = reduction->out, *all = values_create(DTYPE_F64, 1, (int64_t[]){out->count * n});
     for (int64_t k = 0; k < x->count; k++) {
         int64_t at = values_offset(x->rank, index, reduction->strides);
-        all->f[at * n + reduction->seen[at]++] = x->f ? x->f[k] : value_number(x->dtype, x->i[k]);
+        long double value = x->f ? x->f[k] : value_number(x->dtype, x->i[k]);
+        all->f[at * n + reduction->seen[at]++] = x->im ? hypotl(value, x->im[k]) : value;
         values_next(x->rank, x->shape, index);
     }
     for (int64_t k = 0; k < out->count; k++) {

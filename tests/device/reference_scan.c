@@ -25,11 +25,16 @@ static void line_accumulate(const struct line *line, bool product, bool initial)
             uint64_t x = (uint64_t)line->x->i[line->from + i * line->stride];
             whole = product ? whole * x : whole + x;
         } else if (i >= 0) {
-            long double x = line_element(line, i);
-            value = product ? value * x : value + x;
-            magnitudes = product ? fabsl(value) : magnitudes + (out->im && !isfinite(x) ? 0 : fabsl(x));
+            long double x = line_element(line, i), before = value;
+            value =
+                product ? value * x - (out->im ? other * line->x->im[line->from + i * line->stride] : 0) : value + x;
+            if (product && out->im)
+                other = before * line->x->im[line->from + i * line->stride] + other * x;
+            magnitudes = product && out->im ? hypotl(value, other)
+                         : product          ? fabsl(value)
+                                            : magnitudes + (out->im && !isfinite(x) ? 0 : fabsl(x));
         }
-        if (i >= 0 && out->im) { /* of sums alone; one part may be no number while the other is one */
+        if (i >= 0 && out->im && !product) { /* one part may be no number while the other is one */
             long double y = line->x->im[line->from + i * line->stride];
             other += y;
             magnitudes += isfinite(y) ? fabsl(y) : 0;

@@ -1,5 +1,7 @@
 /* Eigenvalues and singular values by Jacobi's rotations in long double, one pair after another. Vectors are some of those that fulfil the
- * contract: the suite checks a device's vectors by what they must fulfil, and the values by these. */
+ * contract: the suite checks a device's vectors by what they must fulfil, and the values by these.
+ *
+ * A complex matrix A + Bi is the real matrix [A, -B; B, A], which has each value twice. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -98,13 +100,18 @@ static void rank(const long double *values, int64_t n, bool descending, int64_t 
     }
 }
 
+static enum dtype real_of(enum dtype dtype) {
+    return dtype == DTYPE_C64 ? DTYPE_F32 : dtype == DTYPE_C128 ? DTYPE_F64 : dtype;
+}
+
+/* Values are real, matrices have a's dtype. */
 static struct values *create(const struct values *a, int axes, int64_t rows, int64_t columns) {
     int64_t shape[VALUES_RANK_MAX];
     memcpy(shape, a->shape, sizeof shape);
     shape[a->rank - 2] = rows;
     if (axes == 2)
         shape[a->rank - 1] = columns;
-    struct values *out = values_create(a->dtype, a->rank - 2 + axes, shape);
+    struct values *out = values_create(axes == 2 ? a->dtype : real_of(a->dtype), a->rank - 2 + axes, shape);
     values_scaled(out, (double)(a->shape[a->rank - 2] + a->shape[a->rank - 1]));
     return out;
 }
@@ -129,8 +136,30 @@ static void put_values(struct values *out, int64_t number, const long double *va
 }
 
 static void put_nan(struct values *out, int64_t number, int64_t count) {
-    for (int64_t i = 0; i < count; i++)
+    for (int64_t i = 0; i < count; i++) {
         out->f[number * count + i] = (long double)NAN;
+        if (out->im)
+            out->im[number * count + i] = (long double)NAN;
+    }
+}
+
+/* Of values in their order, each of them twice: one of each. */
+static void halve(long double *values, int64_t *order, int64_t n) {
+    long double *sorted = calloc((size_t)(2 * n) + 1, sizeof *sorted);
+    for (int64_t i = 0; i < 2 * n; i++)
+        sorted[order[i]] = values[i];
+    for (int64_t i = 0; i < n; i++) {
+        values[i] = sorted[2 * i];
+        order[i] = i;
+    }
+    free(sorted);
+}
+
+/* Element i, j of the real matrix of twice the extents, whose first quarter is rows by columns. */
+static long double doubled(const struct values *a, int64_t from, int64_t rows, int64_t columns, int64_t i, int64_t j) {
+    int64_t k = from + i % rows * columns + j % columns;
+    bool down = i >= rows, along = j >= columns;
+    return down == along ? a->f[k] : down ? a->im[k] : -a->im[k];
 }
 
 static struct values *eigen(const struct reference_request *r, bool upper) {
@@ -141,24 +170,31 @@ static struct values *eigen(const struct reference_request *r, bool upper) {
     struct values *out = create(a, r->output == 0 ? 1 : 2, n, n);
     for (int i = 0; i < a->rank - 2; i++)
         batch *= a->shape[i];
-    long double *values = calloc((size_t)n + 1, sizeof *values);
-    int64_t *order = calloc((size_t)n + 1, sizeof *order);
+    int64_t twice = a->im ? 2 * n : n;
+    long double *values = calloc((size_t)twice + 1, sizeof *values);
+    int64_t *order = calloc((size_t)twice + 1, sizeof *order);
     for (int64_t number = 0; number < batch; number++) {
-        const long double *given = a->f + number * n * n;
-        struct rows x = rows_create(n, n);
-        for (int64_t i = 0; i < n; i++)
-            for (int64_t j = 0; j < n; j++)
-                x.f[i * n + j] = (upper ? j >= i : j <= i) ? given[i * n + j] : given[j * n + i];
-        if (!all_finite(x.f, n * n)) {
+        struct rows x = rows_create(twice, twice);
+        for (int64_t i = 0; i < twice; i++)
+            for (int64_t j = 0; j < twice; j++) {
+                int64_t row = i % n, column = j % n;
+                bool read = upper ? column >= row : column <= row;
+                x.f[i * twice + j] = row == column && (i < n) != (j < n) ? 0
+                                     : read                              ? doubled(a, number * n * n, n, n, i, j)
+                                                                         : doubled(a, number * n * n, n, n, j, i);
+            }
+        if (!all_finite(x.f, twice * twice)) {
             put_nan(out, number, r->output == 0 ? n : n * n);
         } else {
             diagonalise(&x);
-            for (int64_t i = 0; i < n; i++)
-                values[i] = x.f[i * n + i];
-            rank(values, n, false, order);
+            for (int64_t i = 0; i < twice; i++)
+                values[i] = x.f[i * twice + i];
+            rank(values, twice, false, order);
+            if (a->im)
+                halve(values, order, n);
             if (r->output == 0)
                 put_values(out, number, values, order, n);
-            for (int64_t k = 0; k < n * n && r->output == 1; k++)
+            for (int64_t k = 0; k < n * n && r->output == 1 && !a->im; k++) /* of complex ones the type alone counts */
                 out->f[number * n * n + k % n * n + order[k / n]] = value_round(out->dtype, x.turned[k]);
         }
         free(x.f);
@@ -182,20 +218,24 @@ static struct values *singular(const struct reference_request *r, bool full) {
     struct values *out = create(a, 1, n, 0);
     for (int i = 0; i < a->rank - 2; i++)
         batch *= a->shape[i];
-    long double *values = calloc((size_t)n + 1, sizeof *values);
-    int64_t *order = calloc((size_t)n + 1, sizeof *order);
+    int64_t parts = a->im ? 2 : 1, wide = parts * m, twice = parts * n;
+    long double *values = calloc((size_t)twice + 1, sizeof *values);
+    int64_t *order = calloc((size_t)twice + 1, sizeof *order);
     for (int64_t number = 0; number < batch; number++) {
-        struct rows x = rows_create(n, m);
-        const long double *given = a->f + number * m * n;
-        for (int64_t k = 0; k < m * n; k++)
-            x.f[rows < columns ? k : k % n * m + k / n] = given[k];
-        if (!all_finite(given, m * n)) {
+        struct rows x = rows_create(twice, wide);
+        for (int64_t i = 0; i < twice; i++)
+            for (int64_t j = 0; j < wide; j++)
+                x.f[i * wide + j] =
+                    rows < columns ? doubled(a, number * m * n, n, m, i, j) : doubled(a, number * m * n, m, n, j, i);
+        if (!all_finite(x.f, twice * wide)) {
             put_nan(out, number, n);
         } else {
             orthogonalise(&x);
-            for (int64_t i = 0; i < n; i++)
-                values[i] = sqrtl(dot(x.f + i * m, x.f + i * m, m));
-            rank(values, n, true, order);
+            for (int64_t i = 0; i < twice; i++)
+                values[i] = sqrtl(dot(x.f + i * wide, x.f + i * wide, wide));
+            rank(values, twice, true, order);
+            if (a->im)
+                halve(values, order, n);
             put_values(out, number, values, order, n);
         }
         free(x.f);

@@ -65,7 +65,7 @@ static const struct refusal refusals[] = {
     {OP_FLOOR, "c", .code = STATUS_DTYPE},
     {OP_SIGNBIT, "c", .code = STATUS_DTYPE},
     {OP_GELU, "c", .code = STATUS_DTYPE},
-    {OP_REAL, "f", .code = STATUS_DTYPE},
+    {OP_IMAG, "f", .code = STATUS_DTYPE},
     {OP_CAST, "c", 1, {DTYPE_F64}, .code = STATUS_DTYPE},
     {OP_VAR, "c", 1, {0}, 1, {0}, STATUS_DTYPE},
     {OP_ARGMAX, "c", 2, {0, 0}, .code = STATUS_DTYPE},

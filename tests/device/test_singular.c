@@ -29,19 +29,20 @@ static const struct {
 };
 
 Test(singular, one_matrix_poisons_the_result_and_is_named) {
-    for (size_t i = 0; i < 2 * sizeof rows / sizeof *rows; i++) {
-        enum dtype dtype = i % 2 ? DTYPE_F64 : DTYPE_F32;
+    for (size_t i = 0; i < 4 * sizeof rows / sizeof *rows; i++) {
+        static const enum dtype dtypes[] = {DTYPE_F32, DTYPE_F64, DTYPE_C64, DTYPE_C128};
+        enum dtype dtype = dtypes[i % 4];
         struct suite suite;
         struct failure failure;
         uint64_t result, after;
         suite_open(&suite, 8);
-        struct sample x = matrices(&suite, dtype, rows[i / 2].lower);
+        struct sample x = matrices(&suite, dtype, rows[i / 4].lower);
         struct sample b = suite_sample(&suite, dtype, 2, (int64_t[]){3, 2}, FILL_NEAR_ONE);
-        struct op_request request = {.opcode = rows[i / 2].opcode,
-                                     .n_inputs = rows[i / 2].n_inputs,
+        struct op_request request = {.opcode = rows[i / 4].opcode,
+                                     .n_inputs = rows[i / 4].n_inputs,
                                      .inputs = (uint64_t[]){x.id, b.id},
-                                     .ints = rows[i / 2].ints,
-                                     .n_ints = rows[i / 2].n_ints,
+                                     .ints = rows[i / 4].ints,
+                                     .n_ints = rows[i / 4].n_ints,
                                      .label = "step"};
         cr_assert_eq(suite_submit(&suite, &request, &result), STATUS_OK, "row %zu: only the device can know", i);
         uint64_t sequence = suite.sequence;
@@ -51,7 +52,7 @@ Test(singular, one_matrix_poisons_the_result_and_is_named) {
         cr_assert_eq(suite_outcome(&suite, after, &failure), STATUS_SINGULAR, "row %zu", i);
         cr_assert(strstr(failure.message, "matrix 1 of the batch"), "row %zu: %s", i, failure.message);
         cr_assert(strstr(failure.message, "row 2"), "row %zu: %s", i, failure.message);
-        cr_assert_str_eq(failure.operation, op_info(rows[i / 2].opcode)->name);
+        cr_assert_str_eq(failure.operation, op_info(rows[i / 4].opcode)->name);
         cr_assert_str_eq(failure.label, "step");
         cr_assert_eq(failure.sequence, sequence);
         suite_check(&suite, &x);

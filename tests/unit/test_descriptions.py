@@ -90,7 +90,7 @@ class Descriptions(unittest.TestCase):
                 (GOOD + 'attributes = [{ name = "a", type = "axes", most = 3 }]\n', "one: attribute a: most is 1 to 128 entries"),
                 (GOOD + 'inputs = [{ name = "x", optional = true }, "y"]\n', "one: only the last input"),
                 (GOOD + 'function = "by hand"\n', "one: functions by hand need prototypes"),
-                (GOOD + 'outputs = ["a", { name = "b", dtype = "product" }]\n', "one: output b: dtype is position or same or computed"),
+                (GOOD + 'outputs = ["a", { name = "b", dtype = "product" }]\n', "one: output b: dtype is position or same or real or computed"),
                 (GOOD + 'outputs = [{ name = "a", dtype = "position" }]\n', "one: output a: the first output has the operation's"),
                 (GOOD + 'work = "time"\n', "one: time is nothing that work grows with: none, result, input, products, cubes, attention, convolution, convolution of x, "
                  "convolution of gradient are"),

@@ -40,9 +40,68 @@ Test(formula_complex, functions_are_those_of_the_library) {
             check("exp", x, formula_exp_c128(own), cexp(x));
             check("log", x, formula_log_c128(own), clog(x));
             check("sqrt", x, formula_sqrt_c128(own), csqrt(x));
+            check("sinh", x, formula_sinh_c128(own), csinh(x));
+            check("cosh", x, formula_cosh_c128(own), ccosh(x));
+            check("tanh", x, formula_tanh_c128(own), ctanh(x));
+            check("asinh", x, formula_asinh_c128(own), casinh(x));
+            check("acosh", x, formula_acosh_c128(own), cacosh(x));
+            check("atanh", x, formula_atanh_c128(own), catanh(x));
+            check("sin", x, formula_sin_c128(own), csin(x));
+            check("cos", x, formula_cos_c128(own), ccos(x));
+            check("tan", x, formula_tan_c128(own), ctan(x));
+            check("asin", x, formula_asin_c128(own), casin(x));
+            check("acos", x, formula_acos_c128(own), cacos(x));
+            check("atan", x, formula_atan_c128(own), catan(x));
             double length = cabs(x), angle = carg(x);
             cr_expect(near(formula_abs_c128(own), length, length), "abs(%a %+ai)", parts[i], parts[j]);
             cr_expect(near(formula_angle_c128(own), angle, fabs(angle)), "angle(%a %+ai)", parts[i], parts[j]);
+        }
+    }
+}
+
+/* The array API's special cases of functions that C's library has not for complex numbers, and ordinary numbers. */
+Test(formula_complex, exponentials_and_logarithms_near_one) {
+    static const struct {
+        double re, im, expm1_re, expm1_im;
+    } powers[] = {
+        {0, 0, 0, 0},
+        {-0.0, 0, -0.0, 0},
+        {1, INFINITY, NAN, NAN},
+        {1, NAN, NAN, NAN},
+        {INFINITY, 0, INFINITY, 0},
+        {-INFINITY, 1, -1, 0},
+        {-INFINITY, -1, -1, -0.0},
+        {INFINITY, 2, -INFINITY, INFINITY},
+        {-INFINITY, INFINITY, -1, 0},
+        {INFINITY, INFINITY, INFINITY, NAN},
+        {-INFINITY, NAN, -1, 0},
+        {INFINITY, NAN, INFINITY, NAN},
+        {NAN, 0, NAN, 0},
+        {NAN, 1, NAN, NAN},
+        {NAN, NAN, NAN, NAN},
+    };
+    for (size_t i = 0; i < sizeof powers / sizeof *powers; i++)
+        check("expm1", CMPLX(powers[i].re, powers[i].im),
+              formula_expm1_c128(formula_make_c128(powers[i].re, powers[i].im)),
+              CMPLX(powers[i].expm1_re, powers[i].expm1_im));
+    for (int i = 0; i < PARTS; i++) {
+        for (int j = 0; j < PARTS; j++) {
+            double complex x = CMPLX(parts[i], parts[j]);
+            formula_c128 own = formula_make_c128(parts[i], parts[j]);
+            bool near_one = fabs(parts[i]) < 0.6 && fabs(parts[j]) < 0.6 && parts[i] != 0;
+            check("log1p", x, formula_log1p_c128(own),
+                  parts[j] == 0 && parts[i] > -1 ? CMPLX(log1p(parts[i]), parts[j])
+                  : near_one                     ? 2 * catanh(x / (2 + x))
+                                                 : clog(CMPLX(1 + parts[i], parts[j])));
+            double complex natural = clog(x);
+            check("log2", x, formula_log2_c128(own), CMPLX(creal(natural) / log(2), cimag(natural) / log(2)));
+            check("log10", x, formula_log10_c128(own), CMPLX(creal(natural) / log(10), cimag(natural) / log(10)));
+            if (isfinite(parts[i]) && isfinite(parts[j]) && fabs(parts[i]) < 700 && parts[i] != 0 &&
+                fabs(parts[j]) < 1e3)
+                check("expm1", x, formula_expm1_c128(own),
+                      parts[j] == 0 ? CMPLX(expm1(parts[i]), parts[j]) : 2 * cexp(x / 2) * csinh(x / 2));
+            formula_c128 round = formula_round_c128(own);
+            check("round", x, round, CMPLX(rint(parts[i]), rint(parts[j])));
         }
     }
 }

@@ -13,7 +13,8 @@ Test(op_decompose, squares_keep_their_shape) {
         {OP_INV, "f32(2)", FAILS(SHAPE, "(2,) is no matrix")},
         {OP_INV, "f32()", FAILS(SHAPE, "() is no matrix")},
         {OP_INV, "i32(2,2)", FAILS(DTYPE, "i32")},
-        {OP_INV, "bf16(2,2)", FAILS(DTYPE, "takes f32 and f64, not bf16")},
+        {OP_INV, "bf16(2,2)", FAILS(DTYPE, "takes f32, f64 and complex numbers, not bf16")},
+        {OP_INV, "c64(2,2)", .result = "c64(2,2)"},
         {OP_DET, "f32(4,3,3)", .result = "f32(4)"},
         {OP_DET, "f32(3,3)", .result = "f32()"},
         {OP_DET, "f32(0,0)", .result = "f32()"},
@@ -24,6 +25,8 @@ Test(op_decompose, squares_keep_their_shape) {
         {OP_EIGVALSH, "f32(3,3)", INTS(2), FAILS(INVALID_ARGUMENT, "upper is 2")},
         {OP_SVDVALS, "f32(7,3,5)", .result = "f32(7,3)"},
         {OP_SVDVALS, "f64(5,0)", .result = "f64(0)"},
+        {OP_EIGVALSH, "c64(3,3)", INTS(1), .result = "f32(3)"},
+        {OP_SVDVALS, "c128(2,5)", .result = "f64(2)"},
         {OP_SVDVALS, "f32(5)", FAILS(SHAPE, "(5,) is no matrix")},
         {OP_SVDVALS, "i64(2,2)", FAILS(DTYPE, "i64")},
     };
@@ -34,6 +37,7 @@ Test(op_decompose, equations_broadcast_their_batches) {
     static const struct infer_case cases[] = {
         {OP_SOLVE, "f32(3,3) f32(3)", .result = "f32(3)"},
         {OP_SOLVE, "f32(3,3) f64(3,5)", .result = "f64(3,5)"},
+        {OP_SOLVE, "f32(3,3) c64(3,5)", .result = "c64(3,5)"},
         {OP_SOLVE, "f32(4,3,3) f32(3)", .result = "f32(4,3)"},
         {OP_SOLVE, "f32(4,1,3,3) f32(7,3,2)", .result = "f32(4,7,3,2)"},
         {OP_SOLVE, "f32(3,3) f32(2)", FAILS(SHAPE, "(2,) has not the rows of (3, 3)")},

@@ -34,6 +34,8 @@ static td_tensor *created(td_device *device) {
         td_full_int(device, TD_F32, TD_SHAPE(4, 4), 2),
         td_full_uint(device, TD_F32, TD_SHAPE(4, 4), 2),
         td_real(td_conj(td_full_complex(device, TD_C64, TD_SHAPE(4, 4), 1, 2))),
+        td_imag(td_complex(td_eye(device, TD_F32, 4, 4, 0), td_eye(device, TD_F32, 4, 4, 1))),
+        td_reshape(td_real(td_linspace_complex(device, TD_C64, 0, 1, 2, 3, 16, 1)), TD_SHAPE(4, 4)),
         td_add(td_imag(td_cast(td_eye(device, TD_C64, 4, 4, 0), TD_C64)),
                td_angle(td_full(device, TD_C64, TD_SHAPE(4, 4), 1))),
         td_reshape(td_arange(device, TD_F32, 0, 16, 1), TD_SHAPE(4, 4)),
@@ -90,6 +92,19 @@ static td_tensor *elementwise(td_tensor *x) {
         i = bits[k](i, i);
     x = td_softplus(td_elu(td_leaky_relu(td_cast(i, TD_F32), 0.01), 1), 1, 20);
     return td_where(td_less(x, x), td_clip(x, x, x), x);
+}
+
+/* Functions that the library makes up of several operations for what others have one operation. */
+static td_tensor *made_up(td_tensor *x) {
+    td_tensor *counts = td_cast(td_reshape(td_slice(x, 0, 0, 1, 1), TD_SHAPE(4)), TD_I64), *repeated, *total, *values;
+    x = td_add(td_diff(x, 1, 0, NULL, td_slice(x, 0, 0, 1, 1)), td_diff(td_cast(x, TD_BOOL), 0, 1, NULL, NULL));
+    if (td_repeat_each(x, counts, 4, 0, &repeated, &total))
+        return NULL;
+    td_tensor *z = td_complex(x, repeated);
+    if (td_unique(z, &values, NULL, NULL, NULL, NULL))
+        return NULL;
+    z = td_add(td_vecdot(z, z, -1), td_cast(total, TD_C64));
+    return td_add(td_real(z), td_abs(td_reshape(td_slice(values, 0, 0, 4, 1), TD_SHAPE(4, 1))));
 }
 
 static td_tensor *reduced(td_tensor *x) {
@@ -299,7 +314,7 @@ static td_tensor *many(td_device *device, td_tensor *sum) {
 static td_tensor *operations(td_device *device, float *values, size_t n) {
     td_tensor *x = td_upload(device, TD_F32, TD_SHAPE(4, 4), values);
     td_tensor *large = td_upload(device, TD_F32, TD_SHAPE((int64_t)n), values);
-    td_tensor *y = scanned(reduced(elementwise(td_add(x, created(device)))));
+    td_tensor *y = scanned(made_up(reduced(elementwise(td_add(x, created(device))))));
     y = moved(device, contracted(spectral(device, solved(device, y))));
     y = remembered(device, losses(device, normalised(convolved(y))));
     td_tensor *kept = td_keep(composed(device, optimised(device, y)));
