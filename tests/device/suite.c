@@ -62,12 +62,39 @@ void suite_open(struct suite *suite, uint64_t seed) {
     suite_open_limited(suite, seed, 0, 0);
 }
 
+static void suite_open_threads(struct suite *suite, uint64_t seed, unsigned threads) {
+    struct fault fault = {0};
+    struct device *device = NULL;
+    struct device_options options = {.threads = threads};
+    *suite = (struct suite){.seed = seed, .random = seed};
+    if (device_open("cpu", &options, &device, &fault) ||
+        engine_create(device, &(struct engine_options){0}, &suite->engine, &fault))
+        cr_assert_fail("cannot open a device with %u threads: %s", threads, fault.message);
+    suite_session(suite, 0);
+}
+
+void suite_open_with_twins(struct suite *suite, uint64_t seed) {
+    const char *given = getenv("TENSORD_TEST_SEED");
+    suite_open_threads(suite, given ? strtoull(given, NULL, 0) : seed, 1);
+    suite->twins = calloc(SUITE_TWINS, sizeof *suite->twins);
+    for (unsigned i = 0; i < SUITE_TWINS; i++)
+        suite_open_threads(&suite->twins[i], suite->seed, i + 2);
+}
+
 void suite_restart(struct suite *suite) {
+    for (int i = 0; i < SUITE_TWINS && suite->twins; i++)
+        suite_restart(&suite->twins[i]);
     session_destroy(suite->session);
     suite_session(suite, 0);
 }
 
 void suite_close(struct suite *suite) {
+    for (int i = 0; i < SUITE_TWINS && suite->twins; i++) {
+        session_destroy(suite->twins[i].session);
+        engine_destroy(suite->twins[i].engine);
+    }
+    free(suite->twins);
+    suite->twins = NULL;
     session_destroy(suite->session);
     engine_destroy(suite->engine);
     values_destroy_all();
@@ -93,7 +120,12 @@ int suite_submit(struct suite *suite, const struct op_request *request, uint64_t
         *output = filled.output = suite->next_id + 1;
         suite->next_id += 1 + filled.further;
     }
-    return session_submit(suite->session, &filled);
+    int rc = session_submit(suite->session, &filled);
+    for (int i = 0; i < SUITE_TWINS && suite->twins; i++)
+        if (session_submit(suite->twins[i].session, &filled) != rc)
+            suite_fail(suite, "%s: with %d threads it is refused, or taken, in another way",
+                       op_info(filled.opcode)->name, i + 2);
+    return rc;
 }
 
 void suite_release(struct suite *suite, uint64_t id) {
@@ -234,20 +266,27 @@ void suite_deliver(struct upload *upload, const struct values *values) {
     free(all);
 }
 
-struct sample suite_upload(struct suite *suite, struct values *values) {
-    struct sample out = {.id = ++suite->next_id, .opcode = OP_COPY, .values = values, .story = "upload"};
-    struct tensor_type type = {.dtype = values->dtype, .rank = values->rank};
+static void upload_once(const struct suite *suite, struct session *session, const struct upload_request *request,
+                        const struct values *values) {
     struct upload upload;
-    memcpy(type.shape, values->shape, sizeof values->shape);
-    struct upload_request request = {
-        .id = out.id, .type = &type, .stream = suite->stream, .sequence = ++suite->sequence};
-    int rc = session_upload(suite->session, &request, &upload);
+    int rc = session_upload(session, request, &upload);
     if (rc)
         suite_fail(suite, "upload refused with %s", status_name(rc));
     if (upload.bytes != (int64_t)values_bytes(values))
         suite_fail(suite, "upload of %" PRId64 " bytes, expected %zu", upload.bytes, values_bytes(values));
     suite_deliver(&upload, values);
     upload_finish(&upload, NULL);
+}
+
+struct sample suite_upload(struct suite *suite, struct values *values) {
+    struct sample out = {.id = ++suite->next_id, .opcode = OP_COPY, .values = values, .story = "upload"};
+    struct tensor_type type = {.dtype = values->dtype, .rank = values->rank};
+    memcpy(type.shape, values->shape, sizeof values->shape);
+    struct upload_request request = {
+        .id = out.id, .type = &type, .stream = suite->stream, .sequence = ++suite->sequence};
+    upload_once(suite, suite->session, &request, values);
+    for (int i = 0; i < SUITE_TWINS && suite->twins; i++)
+        upload_once(suite, suite->twins[i].session, &request, values);
     return out;
 }
 
@@ -361,7 +400,35 @@ void suite_read(struct suite *suite, struct fetch *fetch, uint8_t *bytes) {
     }
 }
 
+/* Whether two results have the same bits, but for those of NaN. */
+static bool same_bits(const struct values *a, const struct values *b) {
+    const long double *const parts[][2] = {{a->f, b->f}, {a->im, b->im}};
+    for (int64_t k = 0; k < a->count; k++) {
+        if (a->i && a->i[k] != b->i[k])
+            return false;
+        for (int i = 0; i < 2 && parts[i][0]; i++) {
+            long double x = parts[i][0][k], y = parts[i][1][k];
+            if (isnan(x) || isnan(y) ? !isnan(x) || !isnan(y) : x != y || signbit(x) != signbit(y))
+                return false;
+        }
+    }
+    return true;
+}
+
+static struct values *fetched(struct suite *suite, const struct sample *sample);
+
 struct values *suite_get(struct suite *suite, const struct sample *sample) {
+    struct values *got = fetched(suite, sample);
+    for (int i = 0; i < SUITE_TWINS && suite->twins; i++) {
+        struct values *twin = fetched(&suite->twins[i], sample);
+        if (!same_bits(got, twin))
+            suite_fail(suite, "%s: with %d threads the result has other bits than with one", sample->story, i + 2);
+        values_destroy(twin);
+    }
+    return got;
+}
+
+static struct values *fetched(struct suite *suite, const struct sample *sample) {
     struct suite_fetch fetch;
     struct values *got = values_create(sample->values->dtype, sample->values->rank, sample->values->shape);
     suite_fetch_start(suite, sample->id, &fetch);

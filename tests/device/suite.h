@@ -28,12 +28,16 @@ enum { SUITE_STORY_MAX = 512 };
 #endif
 int suite_repeat(int times);
 
+enum { SUITE_TWINS = 2 };
+
 struct suite {
     struct engine *engine;
     struct session *session;
     uint64_t next_id, sequence;
     uint64_t seed, random;
     uint32_t stream; /* of operations to come */
+    struct suite
+        *twins; /* NULL, or SUITE_TWINS suites, on whose devices everything runs, too; the same bits must come out */
 };
 
 /* A tensor on both sides. */
@@ -47,6 +51,8 @@ struct sample {
 void suite_open(struct suite *suite, uint64_t seed);
 /* The same with limits of the device's memory (0: as the device has) and of the session's bytes. */
 void suite_open_limited(struct suite *suite, uint64_t seed, uint64_t memory, uint64_t quota);
+/* On a CPU device with one thread, with twins that have more. */
+void suite_open_with_twins(struct suite *suite, uint64_t seed);
 void suite_close(struct suite *suite);
 /* The device alone, for tests of the engine. */
 struct engine *suite_engine(uint64_t memory);
