@@ -1,4 +1,6 @@
 /* Results whose number the data gives, and histograms. */
+#include <math.h>
+
 #include "tests/device/cases.h"
 
 static void compact_once(struct suite *suite, unsigned opcode, const struct sample *a, const struct sample *b) {
@@ -73,26 +75,31 @@ static void unique_once(struct suite *suite, struct sample *x) {
     suite_free(suite, x);
 }
 
-/* Complex numbers in the order in which they are, which were in the opposite order before. */
-static void unique_complex(struct suite *suite, struct sample *x) {
-    struct values *places = values_create(DTYPE_I64, 1, x->values->shape);
-    for (int64_t k = 0; k < places->count; k++)
-        places->i[k] = places->count - 1 - k;
-    struct sample positions = suite_upload(suite, places);
-    compact_once(suite, OP_UNIQUE_RUNS, x, &positions);
+/* Complex numbers of which equal ones are neighbours, and which were in the opposite order before. */
+static void unique_complex(struct suite *suite, enum dtype dtype, int64_t n) {
+    struct values *x = values_create(dtype, 1, &n), *places = values_create(DTYPE_I64, 1, &n);
+    int64_t run = 0;
+    for (int64_t k = 0; k < n; k++) {
+        run += suite_chance(suite, 40);
+        x->f[k] = run == 0 && suite_chance(suite, 50) ? -0.0L : (long double)(run / 2);
+        x->im[k] = suite_chance(suite, 10) ? (long double)NAN : (long double)(run % 2);
+        places->i[k] = n - 1 - k;
+    }
+    struct sample sorted = suite_upload(suite, x), positions = suite_upload(suite, places);
+    compact_once(suite, OP_UNIQUE_RUNS, &sorted, &positions);
+    suite_free(suite, &sorted);
     suite_free(suite, &positions);
-    suite_free(suite, x);
 }
 
 static void case_unique(struct suite *suite, const struct op_case *row) {
     for (int i = 0; i < SUITE_REPEAT(300); i++) {
         int64_t n = suite_chance(suite, 80) ? suite_below(suite, 60) : suite_below(suite, 3000);
         enum dtype dtype = op_case_dtype(suite, row);
-        struct sample x = suite_input(suite, dtype, 1, &n, compact_fill(suite, row));
         if (value_is_complex(dtype)) {
-            unique_complex(suite, &x);
+            unique_complex(suite, dtype, n);
             continue;
         }
+        struct sample x = suite_input(suite, dtype, 1, &n, compact_fill(suite, row));
         unique_once(suite, &x);
     }
     struct values *few = values_create(DTYPE_U8, 1, (int64_t[]){SUITE_REPEAT(9000)});
