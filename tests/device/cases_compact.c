@@ -82,7 +82,9 @@ static void unique_complex(struct suite *suite, enum dtype dtype, int64_t n) {
     for (int64_t k = 0; k < n; k++) {
         run += suite_chance(suite, 40);
         x->f[k] = run == 0 && suite_chance(suite, 50) ? -0.0L : (long double)(run / 2);
-        x->im[k] = suite_chance(suite, 10) ? (long double)NAN : (long double)(run % 2);
+        bool nan = suite_chance(suite, 10);
+        x->im[k] = nan ? (long double)NAN : (long double)(run % 2);
+        run += nan; /* equal numbers would be on both sides of it */
         places->i[k] = n - 1 - k;
     }
     struct sample sorted = suite_upload(suite, x), positions = suite_upload(suite, places);
