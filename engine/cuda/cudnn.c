@@ -45,8 +45,6 @@ typedef cudnnBackendDescriptor_t descriptor;
 
 struct cuda_cudnn {
     cudnnHandle_t handle;
-    cudaStream_t stream; /* the handle's */
-    bool streamed;
     struct cuda_plans *plans;
     const char *call; /* the last one, in words for a refusal */
 #define CUDNN_MEMBER(name) __typeof__(&cudnn##name) name;
@@ -432,12 +430,7 @@ static cudnnStatus_t pack_set(struct cuda_cudnn *cudnn, descriptor pack, const s
 static cudnnStatus_t plan_execute(struct cuda_cudnn *cudnn, const struct cudnn_plan *plan,
                                   const struct cudnn_operands *operands, cudaStream_t stream) {
     descriptor pack;
-    if (!cudnn->streamed || cudnn->stream != stream) {
-        cudnn->streamed = false;
-        CUDNN_TRY(cudnn, SetStream, cudnn->handle, stream);
-        cudnn->stream = stream;
-        cudnn->streamed = true;
-    }
+    CUDNN_TRY(cudnn, SetStream, cudnn->handle, stream); /* each time: a stream may have a former one's address */
     CUDNN_TRY(cudnn, BackendCreateDescriptor, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &pack);
     cudnnStatus_t status = pack_set(cudnn, pack, plan, operands);
     if (status == CUDNN_STATUS_SUCCESS) {

@@ -38,7 +38,7 @@ static void fail_init(void) {
     if (!text || !*text)
         return;
     fail.armed = sscanf(text, "%lu:%d", &fail.number, &code) == 2 ||
-                 sscanf(text, "%63[a-zA-Z_]:%lu:%d", fail.function, &fail.number, &code) == 3;
+                 sscanf(text, "%63[a-zA-Z_0-9]:%lu:%d", fail.function, &fail.number, &code) == 3;
     fail.code = (cudaError_t)code;
     if (!fail.armed)
         fprintf(stderr, "fakecuda: FAKECUDA_FAIL=%s is neither \"N:CODE\" nor \"FUNCTION:N:CODE\"\n", text);
