@@ -164,11 +164,13 @@ static char *solver_place(struct solver *s, char *workspace, int64_t bytes) {
     return at;
 }
 
-
-/* False: the operation is not for cuSOLVER. Its triangular systems are cuBLAS's, and its pivots are not those that lu promises among
+/* False: the launch is not for cuSOLVER. Complex matrices have own kernels alone. Its triangular systems are cuBLAS's, and its pivots are not those that lu promises among
  * elements of equal magnitude. */
 static bool solver_describe(struct solver *s, const struct launch *launch) {
     const int64_t *shape = launch->inputs[0].shape;
+    if (launch->inputs[0].dtype != DTYPE_F32 && launch->inputs[0].dtype != DTYPE_F64) {
+        return false;
+    }
     s->launch = launch;
     s->wide = launch->output.dtype == DTYPE_F64;
     s->size = s->wide ? 8 : 4;
