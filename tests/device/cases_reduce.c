@@ -73,16 +73,30 @@ static void reduce_large(struct suite *suite, const struct op_case *row, enum dt
     reduce_once(suite, row, &x, (struct reduction_attributes){.axes = SUITE_LIST(0)});
 }
 
-/* What infinities and NaN do to sums is fixed too. */
+/* What infinities and NaN do to sums is fixed too; of short rows and of long ones. */
 static void reduce_specials(struct suite *suite, const struct op_case *row, enum dtype dtype) {
-    for (int i = 0; i < 6; i++) {
-        struct values *values = values_create(dtype, 2, (int64_t[]){3, 21});
+    for (int i = 0; i < 16; i++) {
+        int64_t columns = i & 8 ? 331 : 21;
+        struct values *values = values_create(dtype, 2, (int64_t[]){3, columns});
         suite_fill(suite, values, FILL_NEAR_ONE);
         values->f[5] = i & 1 ? __builtin_infl() : 0.5L;
         values->f[9] = i & 2 ? -__builtin_infl() : 0.5L;
-        values->f[40] = i & 4 ? __builtin_nanl("") : 0.5L;
+        values->f[columns + 19] = i & 4 ? __builtin_nanl("") : 0.5L;
         struct sample x = suite_upload(suite, values);
         reduce_once(suite, row, &x, (struct reduction_attributes){.axes = SUITE_LIST(1)});
+    }
+}
+
+/* Sums of neighbours that the dtype cannot hold, where the whole sum is a number. */
+static void reduce_overflow(struct suite *suite, const struct op_case *row, enum dtype dtype) {
+    const long double large = dtype == DTYPE_F16 ? 6e4L : dtype == DTYPE_F64 ? 1e300L : 3e38L;
+    for (int down = 0; down < 2; down++) {
+        struct values *values = values_create(dtype, 2, (int64_t[]){144, 144});
+        for (int64_t k = 0; k < values->count; k++) {
+            values->f[k] = value_round(dtype, (down ? k / 144 : k % 144) / 4 % 2 ? -large : large);
+        }
+        struct sample x = suite_upload(suite, values);
+        reduce_once(suite, row, &x, (struct reduction_attributes){.axes = SUITE_LIST(!down)});
     }
 }
 
@@ -119,6 +133,8 @@ static void case_reduce(struct suite *suite, const struct op_case *row) {
         /* A complex product with an infinity is NaN or infinite by the order of its steps. */
         if (value_is_float(dtype) && !(value_is_complex(dtype) && row->opcode == OP_PROD))
             reduce_specials(suite, row, dtype);
+        if (value_is_float(dtype) && !value_is_complex(dtype) && (row->opcode == OP_SUM || row->opcode == OP_MEAN))
+            reduce_overflow(suite, row, dtype);
         if (value_is_float(dtype) && row->opcode != OP_PROD)
             reduce_far(suite, row, dtype);
         reduce_eight(suite, row, dtype);
