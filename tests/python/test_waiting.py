@@ -78,8 +78,32 @@ class ControlC(unittest.TestCase):
                 memory.append(1)  # the interrupted fetch will still write there
         self.assertEqual(core.sum(x).item(), 180000.0)
         self.assertEqual(x.tolist()[0][:2], [2.0, 2.0])
+        while True:  # a wait after the end of the fetch gives the memory back
+            x.wait()
+            try:
+                memory.append(1)
+                break
+            except BufferError:
+                pass
+
+    def test_ends_uploads(self):
+        x = core.full((4,), 2.0)
         x.wait()
-        memory.append(1)  # its fetch has ended, and a later wait has given the memory back
+        memory = bytearray(64 << 20)  # more than the socket takes
+        with Stopped():
+            for given in (memory, memoryview(memory)[::2]):
+                self.interrupted(lambda: core.asarray(given))
+            del given
+            with self.assertRaises(BufferError):
+                memory.append(1)  # the library still sends it
+        self.assertEqual((x + x).tolist(), [4.0] * 4)
+        while True:
+            core.asarray(bytes(1 << 20)).wait()
+            try:
+                memory.append(1)
+                break
+            except BufferError:
+                pass
 
     def test_ends_the_wait_for_room(self):
         x = core.full((4,), 2.0)

@@ -224,16 +224,21 @@ PyObject *operator_unary(PyObject *x, td_tensor *call(td_tensor *));
 
 /* ---- wait.c ---- */
 
-/* Who owns the memory that a fetch writes to: an object with a buffer, or malloc(). */
+/* Who owns the memory that a fetch writes to or that an upload reads: what is not NULL in it. */
 struct target {
-    Py_buffer view; /* obj NULL: none */
-    void *memory;   /* NULL: none */
+    Py_buffer view;   /* of an object with a buffer; obj NULL: none */
+    void *memory;     /* from malloc() */
+    PyObject *object; /* one that keeps memory alive */
 };
 
 void target_finish(struct target *target);
 /* Copies the value to `data`, which belongs to the target. Ctrl-C ends the wait; then the target is empty, because the library may
  * still write there. Blocks. */
 int wait_fetch(struct array *array, void *data, size_t bytes, struct target *target);
+/* Uploads memory that belongs to the target, without a copy of it. Ctrl-C ends the wait as above. NULL: the exception is set, or, if
+ * there is none, the library's last error. Blocks until the memory is not needed any more. */
+td_tensor *wait_upload(struct device *device, td_dtype dtype, int rank, const int64_t *shape, const void *data,
+                       struct target *target);
 /* Until the value has been computed. Blocks. */
 int wait_array(struct array *array);
 /* Until all that was enqueued on the device has run. Blocks. */
@@ -247,8 +252,10 @@ extern PyType_Slot fetch_slots[];
 
 /* A new array of the buffer's elements, in row-major order; takes over the view. Blocks if there are many. */
 PyObject *upload_view(struct device *device, td_dtype dtype, Py_buffer *view);
-/* A new array from memory in row-major order. Blocks if there is much. */
-PyObject *upload_memory(struct device *device, td_dtype dtype, int rank, const int64_t *shape, const void *data);
+/* A new array from memory in row-major order, which belongs to the target: Ctrl-C may leave it empty, as in wait_fetch(). Blocks if
+ * there is much. */
+PyObject *upload_memory(struct device *device, td_dtype dtype, int rank, const int64_t *shape, const void *data,
+                        struct target *target);
 /* An array of this dtype, on its device; takes over the reference, which may be NULL. */
 PyObject *upload_cast(PyObject *array, td_dtype dtype);
 /* A copy on another device. Blocks if the devices have different connections. */

@@ -85,7 +85,9 @@ static bool is_row_major(const struct dlpack_tensor *tensor) {
     return true;
 }
 
-static PyObject *tensor_upload(struct device *device, const struct dlpack_tensor *tensor) {
+/* The capsule keeps the memory alive. */
+static PyObject *tensor_upload(struct device *device, const struct dlpack_tensor *tensor, PyObject *capsule) {
+    struct target target = {.memory = NULL};
     td_dtype dtype = 0;
     for (unsigned i = 0; i < ROWS; i++)
         if (rows[i].code == tensor->dtype.code && rows[i].bits == tensor->dtype.bits && tensor->dtype.lanes == 1)
@@ -99,17 +101,22 @@ static PyObject *tensor_upload(struct device *device, const struct dlpack_tensor
     if (tensor->rank > TD_RANK_MAX)
         return error_set(TD_E_SHAPE, "%d axes, 0 to %d are possible", tensor->rank, TD_RANK_MAX);
     const char *data = (const char *)tensor->data + tensor->offset;
-    if (is_row_major(tensor))
-        return upload_memory(device, dtype, tensor->rank, tensor->shape, data);
+    if (is_row_major(tensor)) {
+        Py_INCREF(capsule);
+        target.object = capsule;
+        PyObject *array = upload_memory(device, dtype, tensor->rank, tensor->shape, data, &target);
+        target_finish(&target);
+        return array;
+    }
     size_t bytes = td_dtype_size(dtype);
     for (int i = 0; i < tensor->rank; i++)
         bytes *= (size_t)tensor->shape[i];
-    char *copy = malloc(bytes + 1);
-    if (!copy)
+    target.memory = malloc(bytes + 1);
+    if (!target.memory)
         return PyErr_NoMemory();
-    (void)gather(copy, data, tensor, td_dtype_size(dtype), 0);
-    PyObject *array = upload_memory(device, dtype, tensor->rank, tensor->shape, copy);
-    free(copy);
+    (void)gather(target.memory, data, tensor, td_dtype_size(dtype), 0);
+    PyObject *array = upload_memory(device, dtype, tensor->rank, tensor->shape, target.memory, &target);
+    target_finish(&target);
     return array;
 }
 
@@ -136,12 +143,12 @@ PyObject *dlpack_upload(struct device *device, PyObject *object) {
     if (PyCapsule_IsValid(capsule, versioned_name)) {
         const struct dlpack_versioned *managed = PyCapsule_GetPointer(capsule, versioned_name);
         if (managed->version.major == 1)
-            array = tensor_upload(device, &managed->tensor);
+            array = tensor_upload(device, &managed->tensor, capsule);
         else
             PyErr_Format(PyExc_BufferError, "version %d of DLPack is not known", (int)managed->version.major);
     } else {
         const struct dlpack_old *managed = PyCapsule_GetPointer(capsule, old_name);
-        array = managed ? tensor_upload(device, &managed->tensor) : NULL;
+        array = managed ? tensor_upload(device, &managed->tensor, capsule) : NULL;
     }
     Py_DECREF(capsule);
     return array;

@@ -185,13 +185,13 @@ PyObject *sequence_upload(struct device *device, td_dtype dtype, PyObject *seque
     nested.dtype = memory_dtype(nested.kind, dtype);
     if (nested.kind == KIND_COMPLEX && nested.dtype != TD_C64 && nested.dtype != TD_C128)
         return PyErr_Format(PyExc_TypeError, "a complex number is no value of %s", dtype_of(dtype)->name);
-    char *memory = malloc(n * td_dtype_size(nested.dtype) + 1);
-    if (!memory)
+    struct target target = {.memory = malloc(n * td_dtype_size(nested.dtype) + 1)};
+    if (!target.memory)
         return PyErr_NoMemory();
-    nested.at = memory;
+    nested.at = target.memory;
     PyObject *array = NULL;
     if (!nested_walk(&nested, sequence, 0, visit_store))
-        array = upload_memory(device, nested.dtype, nested.rank, nested.shape, memory);
-    free(memory);
+        array = upload_memory(device, nested.dtype, nested.rank, nested.shape, target.memory, &target);
+    target_finish(&target);
     return dtype ? upload_cast(array, dtype) : array;
 }

@@ -4,8 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-PyObject *upload_memory(struct device *device, td_dtype dtype, int rank, const int64_t *shape, const void *data) {
-    enum { QUICK = 16 << 10 }; /* for less, giving up the GIL costs more than it gives */
+PyObject *upload_memory(struct device *device, td_dtype dtype, int rank, const int64_t *shape, const void *data,
+                        struct target *target) {
+    enum { COPIED_MAX = 256 << 10 }; /* td_upload() copies so much, and does not block */
     td_device *handle = device_open(device);
     td_tensor *tensor;
     int code = 0;
@@ -16,14 +17,12 @@ PyObject *upload_memory(struct device *device, td_dtype dtype, int rank, const i
         return NULL;
     do {
         label_next();
-        PyThreadState *thread = bytes > QUICK ? PyEval_SaveThread() : NULL;
-        if (thread)
-            __atomic_add_fetch(&device->connection->waits, 1, __ATOMIC_RELAXED);
-        tensor = td_upload(handle, dtype, rank, shape, data);
-        if (thread) {
-            PyEval_RestoreThread(thread);
-            device->connection->waits--;
-        }
+        if (bytes > COPIED_MAX)
+            tensor = wait_upload(device, dtype, rank, shape, data, target);
+        else
+            tensor = td_upload(handle, dtype, rank, shape, data);
+        if (!tensor && PyErr_Occurred())
+            return NULL;
     } while (!tensor && td_last_error()->code == TD_E_AGAIN && !(code = device_wait_room(device)));
     return code ? NULL : array_wrap(device, tensor);
 }
@@ -46,21 +45,27 @@ PyObject *upload_view(struct device *device, td_dtype dtype, Py_buffer *view) {
     td_dtype found = dtype_of_format(view->format, view->itemsize);
     int64_t shape[TD_RANK_MAX];
     PyObject *result = NULL;
-    void *copy = NULL;
+    struct target target = {.memory = NULL};
+    bool row_major = PyBuffer_IsContiguous(view, 'C');
     if (!found)
         PyErr_Format(PyExc_TypeError, "tensord has no dtype for elements of %zd bytes with the format \"%s\"",
                      view->itemsize, view->format ? view->format : "B");
     else if (view->ndim > TD_RANK_MAX)
         (void)error_set(TD_E_SHAPE, "%d axes, 0 to %d are possible", view->ndim, TD_RANK_MAX);
-    else if (!PyBuffer_IsContiguous(view, 'C') && !(copy = malloc((size_t)view->len + 1)))
+    else if (!row_major && !(target.memory = malloc((size_t)view->len + 1)))
         PyErr_NoMemory();
-    else if (!copy || !PyBuffer_ToContiguous(copy, view, view->len, 'C')) {
+    else if (row_major || !PyBuffer_ToContiguous(target.memory, view, view->len, 'C')) {
         for (int i = 0; i < view->ndim; i++)
             shape[i] = view->shape ? view->shape[i] : view->len / view->itemsize;
-        result = upload_memory(device, found, view->ndim, shape, copy ? copy : view->buf);
+        if (row_major) {
+            target.view = *view;
+            view->obj = NULL;
+        }
+        result = upload_memory(device, found, view->ndim, shape, row_major ? view->buf : target.memory, &target);
     }
-    free(copy);
-    PyBuffer_Release(view);
+    target_finish(&target);
+    if (view->obj)
+        PyBuffer_Release(view);
     return dtype ? upload_cast(result, dtype) : result;
 }
 
@@ -144,19 +149,20 @@ int shape_take(PyObject *object, int64_t shape[TD_RANK_MAX], int *rank) {
 static PyObject *upload_bytes(struct device *device, td_dtype dtype, PyObject *object, PyObject *shape_object) {
     int64_t shape[TD_RANK_MAX];
     int rank;
-    Py_buffer view;
+    struct target target = {.memory = NULL};
     size_t bytes = td_dtype_size(dtype);
-    if (shape_take(shape_object, shape, &rank) || PyObject_GetBuffer(object, &view, PyBUF_C_CONTIGUOUS))
+    if (shape_take(shape_object, shape, &rank) || PyObject_GetBuffer(object, &target.view, PyBUF_C_CONTIGUOUS))
         return NULL;
     bool fits = true;
     for (int i = 0; i < rank; i++)
         fits = fits && shape[i] >= 0 && !__builtin_mul_overflow(bytes, (size_t)shape[i], &bytes);
     PyObject *result = NULL;
-    if (fits && bytes == (size_t)view.len)
-        result = upload_memory(device, dtype, rank, shape, view.buf);
+    if (fits && bytes == (size_t)target.view.len)
+        result = upload_memory(device, dtype, rank, shape, target.view.buf, &target);
     else
-        PyErr_Format(PyExc_ValueError, "the buffer has %zd bytes, which is not the size of this shape", view.len);
-    PyBuffer_Release(&view);
+        PyErr_Format(PyExc_ValueError, "the buffer has %zd bytes, which is not the size of this shape",
+                     target.view.len);
+    target_finish(&target);
     return result;
 }
 
@@ -253,7 +259,7 @@ static PyObject *copy_through(struct array *x, struct device *device) {
     if (!target.memory)
         PyErr_NoMemory();
     else if (!wait_fetch(x, target.memory, bytes, &target))
-        result = upload_memory(device, dtype, rank, shape, target.memory);
+        result = upload_memory(device, dtype, rank, shape, target.memory, &target);
     target_finish(&target);
     return result;
 }

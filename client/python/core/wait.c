@@ -1,14 +1,21 @@
 /* Waiting: without the GIL, and until Ctrl-C at the longest. */
 #include "client/python/core/core.h"
 
+#include <semaphore.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <time.h>
 
-/* One wait. After an interrupt it lives until the library has done with the request, and so does the memory of a fetch. */
+/* How an upload's wait and its end on the library's thread find each other: who comes second ends the wait. */
+enum upload_state { UPLOAD_WAITED, UPLOAD_DONE, UPLOAD_LEFT };
+
+/* One wait. After an interrupt it lives until the library has done with the request, and so does the memory of a transfer. */
 struct wait {
     struct wait *next;
     PyThreadState *thread; /* that waits */
     struct target target;
+    _Atomic enum upload_state upload;
+    sem_t uploaded;
 };
 
 /* Waits that were interrupted and are over now. The library's thread cannot free them, because that takes the GIL. */
@@ -35,6 +42,7 @@ void target_finish(struct target *target) {
     if (target->view.obj)
         PyBuffer_Release(&target->view);
     free(target->memory);
+    Py_XDECREF(target->object);
     *target = (struct target){.memory = NULL};
 }
 
@@ -100,6 +108,65 @@ int wait_array(struct array *array) {
 int wait_device(struct device *device) {
     return wait_run(ASKED_SYNC, device, NULL, NULL, 0, NULL);
 }
+
+/* ---- uploads ---- */
+
+enum { SLICE_NS = 100000000, NS_PER_S = 1000000000 };
+
+/* On the library's thread. */
+static void upload_over(void *user) {
+    struct wait *wait = user;
+    if (atomic_exchange(&wait->upload, UPLOAD_DONE) == UPLOAD_LEFT)
+        wait_over(wait, 0);
+    else
+        sem_post(&wait->uploaded);
+}
+
+/* Without the GIL, except where it asks. False: a signal's handler has raised. */
+static bool upload_wait(struct wait *wait) {
+    struct timespec until;
+    do {
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        until.tv_nsec += SLICE_NS;
+        until.tv_sec += until.tv_nsec / NS_PER_S;
+        until.tv_nsec %= NS_PER_S;
+        if (!sem_clockwait(&wait->uploaded, CLOCK_MONOTONIC, &until))
+            return true;
+    } while (!wait_asked(wait));
+    return false;
+}
+
+td_tensor *wait_upload(struct device *device, td_dtype dtype, int rank, const int64_t *shape, const void *data,
+                       struct target *target) {
+    struct wait *wait = wait_create();
+    td_device *handle = device_open(device);
+    if (!wait || !handle) {
+        PyMem_Free(wait);
+        return NULL;
+    }
+    wait->upload = UPLOAD_WAITED;
+    sem_init(&wait->uploaded, 0, 0);
+    device->connection->waits++;
+    wait->thread = PyEval_SaveThread();
+    td_tensor *tensor = td_upload_borrow(handle, dtype, rank, shape, data, upload_over, wait);
+    bool waited = !tensor || upload_wait(wait);
+    PyEval_RestoreThread(wait->thread);
+    device->connection->waits--;
+    if (!waited) {
+        wait->target = *target;
+        *target = (struct target){.memory = NULL};
+        td_release(tensor);
+        tensor = NULL;
+        if (atomic_exchange(&wait->upload, UPLOAD_LEFT) != UPLOAD_DONE)
+            return NULL; /* upload_over() has the wait now */
+        target_finish(&wait->target);
+    }
+    sem_destroy(&wait->uploaded);
+    PyMem_Free(wait);
+    return tensor;
+}
+
+/* ---- room in the send queue ---- */
 
 enum { ROOM_SLICE_MS = 100 };
 
