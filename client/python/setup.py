@@ -63,8 +63,12 @@ def build(to):
 
 class Build(build_py):
     def run(self):
+        editable = getattr(self, "editable_mode", False)
+        to = HERE / "src" / "tensord" if editable else pathlib.Path(self.build_lib) / "tensord"
+        if not editable:
+            shutil.rmtree(to, ignore_errors=True)  # what an earlier build has left
         super().run()
-        build(HERE / "src" / "tensord" if getattr(self, "editable_mode", False) else pathlib.Path(self.build_lib) / "tensord")
+        build(to)
 
 
 class Wheel(bdist_wheel):
