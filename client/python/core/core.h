@@ -24,7 +24,8 @@ PyObject *error_set(td_status code, const char *format, ...);
 /* ---- dtype.c ---- */
 
 struct dtype {
-    PyObject_HEAD td_dtype number;
+    PyObject_HEAD
+    td_dtype number;
     const char *name, *kind;
     const char *format; /* of the buffer protocol; NULL: it has none */
     char class;         /* 'b', 'i', 'u', 'f', 'c' as NumPy; '8': a float of 8 bits */
@@ -45,12 +46,13 @@ td_dtype dtype_of_format(const char *format, Py_ssize_t size);
 struct device;
 
 struct connection {
-    PyObject_HEAD td_connection *handle; /* NULL: closed */
-    struct connection *next;             /* of all that are open */
-    unsigned waits;       /* calls of threads that have given up the GIL: it must not be closed meanwhile */
-    PyObject *devices;    /* a dict by name */
-    PyObject *url;        /* as it was given; None: the default */
-    struct device *first; /* the daemon's first device, borrowed from `devices`; NULL: not known yet */
+    PyObject_HEAD
+    td_connection *handle;   /* NULL: closed */
+    struct connection *next; /* of all that are open */
+    unsigned waits;          /* calls of threads that have given up the GIL: it must not be closed meanwhile */
+    PyObject *devices;       /* a dict by name */
+    PyObject *url;           /* as it was given; None: the default */
+    struct device *first;    /* the daemon's first device, borrowed from `devices`; NULL: not known yet */
 };
 
 int connection_init(PyObject *module);
@@ -63,7 +65,8 @@ struct device *connection_device(struct connection *connection, const char *name
 struct scalars;
 
 struct device {
-    PyObject_HEAD td_device *handle; /* NULL: not opened yet, or closed */
+    PyObject_HEAD
+    td_device *handle; /* NULL: not opened yet, or closed */
     struct connection *connection;
     PyObject *name;
     td_device_info info;
@@ -86,10 +89,26 @@ PyObject *device_raise(struct device *device);
 /* After TD_E_AGAIN: waits until the device's send queue has room (wait.c). Blocks. */
 int device_wait_room(struct device *device);
 
+/* ---- context.c ---- */
+
+/* A new variable without a value. */
+PyObject *context_create(const char *name);
+/* The current value; NULL, without an exception: there is none. Borrowed. */
+PyObject *context_get(PyObject *variable);
+/* Entering and leaving `with`. */
+int context_push(PyObject *variable, PyObject *value);
+int context_pop(PyObject *variable);
+
+/* ---- stream.c ---- */
+
+int stream_init(PyObject *module);
+extern PyMethodDef stream_device_methods[]; /* of Device */
+
 /* ---- array.c ---- */
 
 struct array {
-    PyObject_HEAD td_tensor *tensor; /* valid while the device has a handle */
+    PyObject_HEAD
+    td_tensor *tensor; /* valid while the device has a handle */
     struct device *device;
     PyObject *weak;
     unsigned pins; /* threads that use the handle without the GIL: it must not be released or exchanged */

@@ -1,11 +1,10 @@
-/* Devices and their streams; the current device. */
+/* Devices; the current device. */
 #include "client/python/core/core.h"
 
 #include <string.h>
 
 PyTypeObject *device_type;
-static PyTypeObject *stream_type;
-static PyObject *current_device, *current_stream; /* context variables: (device or stream, what was before), or None */
+static PyObject *current_device; /* a context variable */
 
 /* ---- life ---- */
 
@@ -106,32 +105,6 @@ PyObject *device_raise(struct device *device) {
 
 /* ---- the current device ---- */
 
-/* The first of the pair that the variable has; NULL, without an exception: it has none. Borrowed. */
-static PyObject *variable_get(PyObject *variable) {
-    PyObject *pair = PyObject_CallMethod(variable, "get", NULL);
-    PyObject *value = pair && pair != Py_None ? PyTuple_GetItem(pair, 0) : NULL;
-    Py_XDECREF(pair); /* the variable has it */
-    return value;
-}
-
-/* Enters: the variable has (value, what it had). */
-static int variable_push(PyObject *variable, PyObject *value) {
-    PyObject *before = PyObject_CallMethod(variable, "get", NULL);
-    PyObject *token = before ? PyObject_CallMethod(variable, "set", "((OO))", value, before) : NULL;
-    Py_XDECREF(before);
-    Py_XDECREF(token);
-    return token ? 0 : -1;
-}
-
-static int variable_pop(PyObject *variable) {
-    PyObject *pair = PyObject_CallMethod(variable, "get", NULL);
-    PyObject *before = pair && pair != Py_None ? PyTuple_GetItem(pair, 1) : pair;
-    PyObject *token = before ? PyObject_CallMethod(variable, "set", "(O)", before) : NULL;
-    Py_XDECREF(pair);
-    Py_XDECREF(token);
-    return token ? 0 : -1;
-}
-
 struct device *device_take(PyObject *object) {
     if (object && Py_TYPE(object) == device_type) {
         Py_INCREF(object);
@@ -139,7 +112,7 @@ struct device *device_take(PyObject *object) {
     }
     if (object && object != Py_None && !PyUnicode_Check(object))
         return (struct device *)PyErr_Format(PyExc_TypeError, "a device or its name was expected, not %R", object);
-    struct device *current = (struct device *)variable_get(current_device);
+    struct device *current = (struct device *)context_get(current_device);
     if (PyErr_Occurred())
         return NULL;
     const char *name = object && object != Py_None ? PyUnicode_AsUTF8AndSize(object, NULL) : NULL;
@@ -179,7 +152,7 @@ static PyObject *device_repr(PyObject *self) {
 
 static PyObject *device_enter(PyObject *self, PyObject *unused) {
     (void)unused;
-    if (variable_push(current_device, self))
+    if (context_push(current_device, self))
         return NULL;
     Py_INCREF(self);
     return self;
@@ -187,7 +160,7 @@ static PyObject *device_enter(PyObject *self, PyObject *unused) {
 
 static PyObject *device_exit(PyObject *self, PyObject *arguments) {
     (void)self, (void)arguments;
-    if (variable_pop(current_device))
+    if (context_pop(current_device))
         return NULL;
     Py_RETURN_NONE;
 }
@@ -269,117 +242,6 @@ static PyGetSetDef getters[] = {
     {0},
 };
 
-/* ---- streams ---- */
-
-struct stream {
-    PyObject_HEAD td_stream *handle; /* NULL: closed; valid while the device has a handle */
-    struct device *device;
-};
-
-static PyObject *device_stream(PyObject *self, PyObject *arguments, PyObject *names) {
-    static char *keywords[] = {"priority", NULL};
-    struct device *device = (struct device *)self;
-    int priority = 0;
-    td_stream *handle;
-    if (!PyArg_ParseTupleAndKeywords(arguments, names, "|i:stream", keywords, &priority) || !device_open(device))
-        return NULL;
-    if (td_stream_open(device->handle, priority, &handle))
-        return device_raise(device);
-    struct stream *stream = PyObject_New(struct stream, stream_type);
-    if (!stream) {
-        td_stream_close(handle);
-        return NULL;
-    }
-    stream->handle = handle;
-    stream->device = device;
-    Py_INCREF(device);
-    return (PyObject *)stream;
-}
-
-static PyObject *stream_close(PyObject *self, PyObject *unused) {
-    struct stream *stream = (struct stream *)self;
-    (void)unused;
-    if (stream->device->handle)
-        td_stream_close(stream->handle);
-    stream->handle = NULL;
-    Py_RETURN_NONE;
-}
-
-static void stream_dealloc(PyObject *self) {
-    PyTypeObject *type = Py_TYPE(self);
-    Py_XDECREF(stream_close(self, NULL));
-    Py_DECREF(((struct stream *)self)->device);
-    PyObject_Free(self);
-    Py_DECREF(type);
-}
-
-static PyObject *stream_enter(PyObject *self, PyObject *unused) {
-    struct stream *stream = (struct stream *)self;
-    (void)unused;
-    if (!stream->device->handle || !stream->handle)
-        return error_set(TD_E_INVALID_ARGUMENT, "the stream was closed");
-    if (variable_push(current_stream, self))
-        return NULL;
-    if (td_stream_set(stream->device->handle, stream->handle)) {
-        (void)variable_pop(current_stream);
-        return device_raise(stream->device);
-    }
-    Py_INCREF(self);
-    return self;
-}
-
-/* The stream that this thread used on the device before; NULL, without an exception: the default stream. Borrowed. */
-static struct stream *stream_before(const struct device *device) {
-    PyObject *pair = PyObject_CallMethod(current_stream, "get", NULL);
-    Py_XDECREF(pair); /* the variable has it, and it has the pairs before */
-    while (pair && pair != Py_None) {
-        struct stream *stream = (struct stream *)PyTuple_GetItem(pair, 0);
-        if (stream && stream->device == device && stream->handle)
-            return stream;
-        pair = PyTuple_GetItem(pair, 1);
-    }
-    return NULL;
-}
-
-static PyObject *stream_exit(PyObject *self, PyObject *arguments) {
-    struct device *device = ((struct stream *)self)->device;
-    (void)arguments;
-    if (variable_pop(current_stream))
-        return NULL;
-    const struct stream *before = stream_before(device);
-    if (PyErr_Occurred())
-        return NULL;
-    if (device->handle && td_stream_set(device->handle, before ? before->handle : NULL))
-        return device_raise(device);
-    Py_RETURN_NONE;
-}
-
-static PyObject *stream_device(PyObject *self, void *unused) {
-    PyObject *device = (PyObject *)((struct stream *)self)->device;
-    (void)unused;
-    Py_INCREF(device);
-    return device;
-}
-
-static PyGetSetDef stream_getters[] = {{"device", stream_device, NULL, "The stream's device.", NULL}, {0}};
-
-static PyMethodDef stream_methods[] = {
-    {"close", stream_close, METH_NOARGS, "close()\n--\n\nWhat was enqueued on the stream still runs."},
-    {"__enter__", stream_enter, METH_NOARGS, "This thread enqueues on the stream of its device."},
-    {"__exit__", stream_exit, METH_VARARGS, NULL},
-    {0},
-};
-
-static PyType_Slot stream_slots[] = {
-    {Py_tp_doc,
-     "A stream of a device, whose operations run beside those of other streams. `with stream:` enqueues on it."},
-    {Py_tp_dealloc, stream_dealloc},
-    {Py_tp_getset, stream_getters},
-    {Py_tp_methods, stream_methods},
-    {0},
-};
-static PyType_Spec stream_spec = {"tensord.Stream", sizeof(struct stream), 0, Py_TPFLAGS_DEFAULT, stream_slots};
-
 /* ---- the types ---- */
 
 static PyMethodDef own_methods[] = {
@@ -389,8 +251,6 @@ static PyMethodDef own_methods[] = {
      "sync()\n--\n\nBlocks until everything that was enqueued on the device has run."},
     {"link", device_link, METH_NOARGS,
      "link()\n--\n\nThe state of the device's connection: a dict with connected, reconnects and frames_repeated."},
-    {"stream", (PyCFunction)(void (*)(void))device_stream, METH_VARARGS | METH_KEYWORDS,
-     "stream(priority=0)\n--\n\nOpens a stream; streams with a higher priority go first. Does not block."},
     {"__enter__", device_enter, METH_NOARGS, "The device becomes the current one."},
     {"__exit__", device_exit, METH_VARARGS, NULL},
     {0},
@@ -422,31 +282,15 @@ static PyMethodDef functions[] = {
     {0},
 };
 
-static PyObject *variable_create(const char *name) {
-    PyObject *contextvars = PyImport_ImportModule("contextvars");
-    PyObject *type = contextvars ? PyObject_GetAttrString(contextvars, "ContextVar") : NULL;
-    PyObject *arguments = Py_BuildValue("(s)", name), *names = Py_BuildValue("{s:O}", "default", Py_None);
-    PyObject *variable = type && arguments && names ? PyObject_Call(type, arguments, names) : NULL;
-    Py_XDECREF(contextvars);
-    Py_XDECREF(type);
-    Py_XDECREF(arguments);
-    Py_XDECREF(names);
-    return variable;
-}
-
 int device_init(PyObject *module) {
-    static const PyMethodDef *const tables[] = {own_methods, name_device_methods, kernel_device_methods};
+    static const PyMethodDef *const tables[] = {own_methods, stream_device_methods, name_device_methods,
+                                                kernel_device_methods};
     methods_join(all_methods, METHODS_MAX, tables, sizeof tables / sizeof *tables);
     if (!device_type)
         device_type = (PyTypeObject *)PyType_FromSpec(&spec);
-    if (!stream_type)
-        stream_type = (PyTypeObject *)PyType_FromSpec(&stream_spec);
     if (!current_device)
-        current_device = variable_create("tensord.device");
-    if (!current_stream)
-        current_stream = variable_create("tensord.stream");
-    if (!device_type || !stream_type || !current_device || !current_stream ||
-        PyModule_AddFunctions(module, functions) || PyObject_SetAttrString(module, "Device", (PyObject *)device_type))
+        current_device = context_create("tensord.device");
+    if (!device_type || !current_device || PyModule_AddFunctions(module, functions))
         return -1;
-    return PyObject_SetAttrString(module, "Stream", (PyObject *)stream_type);
+    return PyObject_SetAttrString(module, "Device", (PyObject *)device_type);
 }

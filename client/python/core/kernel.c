@@ -2,13 +2,15 @@
 #include "client/python/core/core.h"
 
 struct kernel {
-    PyObject_HEAD td_kernel *handle; /* valid while the device has a handle */
+    PyObject_HEAD
+    td_kernel *handle; /* valid while the device has a handle */
     struct device *device;
 };
 
 /* An argument of a kernel that is no array and no plain number. */
 struct kernel_argument {
-    PyObject_HEAD enum {
+    PyObject_HEAD
+    enum {
         ARGUMENT_OUT,
         ARGUMENT_UPDATE,
         ARGUMENT_I32,

@@ -91,7 +91,8 @@ static PyObject *function_debug(PyObject *module, PyObject *arguments, PyObject 
 /* ---- scopes ---- */
 
 struct scope {
-    PyObject_HEAD PyObject *name;
+    PyObject_HEAD
+    PyObject *name;
 };
 
 static PyTypeObject *scope_type;
