@@ -2,6 +2,8 @@
 
     python tests/python/array_api.py SUITE [--max-examples N] [pytest's options]
 
+In the suite's process this file is a plugin of pytest: a busy machine, on which drawing examples takes long, is no failure.
+
 SUITE is a checkout of the suite with its submodule; pytest, hypothesis and ndindex are installed. What deviates from the standard is
 in array_api_skips.txt, with reasons in client/python/ARRAY_API.md. The package tensord is found as always: installed, or on PYTHONPATH.
 """
@@ -11,22 +13,34 @@ import pathlib
 import subprocess
 import sys
 
-import tensord as td
+import pytest
 
 SKIPS = pathlib.Path(__file__).resolve().parent / "array_api_skips.txt"
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config):
+    """Runs after the suite's own configuration, whose profile of hypothesis it extends."""
+    from hypothesis import HealthCheck, settings
+
+    settings.register_profile("busy", settings.get_profile("array-api-tests"), suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("busy")
+
+
 def main():
+    import tensord as td
+
     if len(sys.argv) < 2 or not os.path.isdir(os.path.join(sys.argv[1], "array_api_tests")):
         sys.exit(__doc__)
     environment = dict(os.environ, ARRAY_API_TESTS_MODULE="tensord")
     # Paths that are not absolute would be others in the suite's folder.
-    environment["PYTHONPATH"] = os.pathsep.join(os.path.abspath(path) for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path)
+    paths = [str(SKIPS.parent), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    environment["PYTHONPATH"] = os.pathsep.join(os.path.abspath(path) for path in paths if path)
     daemon = None
     if not environment.get("TENSORD_URL"):
         daemon = td.serve(devices="cpu:0,cpu:1")
         environment["TENSORD_URL"] = daemon.url
-    options = ["-q", "--disable-deadline", "-p", "no:cacheprovider", "--skips-file", str(SKIPS)]
+    options = ["-q", "--disable-deadline", "-p", "no:cacheprovider", "-p", "array_api", "--skips-file", str(SKIPS)]
     arguments = sys.argv[2:]
     if not any("array_api_tests/" in argument for argument in arguments):
         arguments = ["array_api_tests/", *arguments]

@@ -67,6 +67,9 @@ class Dtypes(unittest.TestCase):
         self.assertTrue(td.can_cast(td.zeros(1), td.float64))
         self.assertFalse(td.can_cast(td.float64, td.float32))
         self.assertFalse(td.can_cast(td.uint64, td.int64))
+        self.assertTrue(td.can_cast("int8", td.int16))
+        with self.assertRaises(TypeError):
+            td.result_type("int7", td.int16)
 
     def test_limits_of_floats_are_those_of_the_device(self):
         for name in ("float16", "bfloat16", "float32", "float64"):

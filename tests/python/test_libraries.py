@@ -71,6 +71,18 @@ class Einops(unittest.TestCase):
         self.assertEqual(einops.repeat(x[0, 0], "w -> w two", two=2).shape, (4, 2))
 
 
+class Xarray(unittest.TestCase):
+    def test_named_axes(self):
+        xarray = library("xarray")
+        x = xarray.DataArray(td.reshape(td.arange(6, dtype=td.float64), (2, 3)), dims=("time", "place"))
+        self.assertIsInstance((x + 1).data, td.Array)
+        self.assertEqual(x.mean("place").data.tolist(), [1, 4])
+        self.assertEqual((x * x.isel(time=1)).sum().data.item(), 64)
+        self.assertEqual(x.transpose("place", "time").data.shape, (3, 2))
+        self.assertEqual(xarray.where(x > 2, x, 0).data.tolist(), [[0, 0, 0], [3, 4, 5]])
+        self.assertEqual(xarray.concat([x, x], dim="time").data.shape, (4, 3))
+
+
 class SciPy(unittest.TestCase):
     def setUp(self):
         self.scipy = library("scipy")

@@ -153,12 +153,14 @@ def promote(a, b):
 
 
 def dtype_of(value):
-    """The dtype of an array, or the dtype itself. TypeError for anything else."""
+    """The dtype of an array, the dtype itself, or that of this name. TypeError for anything else."""
     if isinstance(value, DType):
         return value
+    if isinstance(value, str) and value in _named:
+        return _named[value]
     if isinstance(value, Array):
         return value.dtype
-    raise TypeError(f"an array or a dtype is needed, not {type(value).__name__}")
+    raise TypeError(f"an array or a dtype is needed, not {value!r}")
 
 
 def result_type(*arrays_and_dtypes):

@@ -22,7 +22,7 @@ def _of_complex_too(name):
         return operation(x)
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"{operation.__doc__}\n\nComplex numbers are computed part by part, in float64."
+    function.__doc__ = f"{operation.__doc__}\n\nComplex arrays, which this operation does not take, are computed part by part, in float64."
     return function
 
 
