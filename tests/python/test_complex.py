@@ -119,6 +119,7 @@ class Matrices(unittest.TestCase):
         yield "rank 1", self.random(4, 1) @ self.random(1, 4)
         yield "no elements", td.zeros((0, 0), dtype=td.complex128)
         yield "one column", self.random(3, 1)
+        yield "the highest rank", self.random(1, 1, 2, 1, 1, 1, 2, 2)
 
     def test_singular_values_and_vectors(self):
         for name, x in self.matrices():

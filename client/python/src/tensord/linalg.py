@@ -4,6 +4,7 @@ The last two axes are matrices, the axes before them batches. A matrix that cann
 raises SingularError, which is a ValueError.
 """
 
+import math as _math
 from collections import namedtuple
 
 from . import _core
@@ -32,11 +33,11 @@ _infinity = float("inf")
 
 def _real_form(x):
     """(…, m, n) complex to (…, 2m, 2n) real, with a 2 by 2 block for each element."""
-    real, imag = _core.real(x), _core.imag(x)
+    m, n = x.shape[-2:]
+    flat = _core.reshape(x, (_math.prod(x.shape[:-2]), m, n))  # so that two more axes do not exceed the highest rank
+    real, imag = _core.real(flat), _core.imag(flat)
     blocks = _core.stack([_core.stack([real, _core.negative(imag)], -1), _core.stack([imag, real], -1)], -2)  # (…, m, n, 2, 2)
-    rank = blocks.ndim
-    order = tuple(range(rank - 4)) + (rank - 4, rank - 2, rank - 3, rank - 1)
-    return _core.reshape(_core.permute(blocks, order), x.shape[:-2] + (2 * x.shape[-2], 2 * x.shape[-1]))
+    return _core.reshape(_core.permute(blocks, (0, 1, 3, 2, 4)), x.shape[:-2] + (2 * m, 2 * n))
 
 
 def _complex_form(x, dtype):
