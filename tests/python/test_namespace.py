@@ -125,6 +125,7 @@ ROWS = [
     (f"td.permute_dims({X}, (1, 0))", [[1, 4], [2, 5], [3, 6]]),
     (f"td.repeat({V}, 2)", [3, 3, 1, 1, 2, 2]),
     (f"td.repeat({V}, td.asarray([0, 2, 1]))", [1, 1, 2]),
+    (f"td.repeat({X}, 0, axis=0)", []),
     (f"td.repeat({X}, 2, axis=0)", [[1, 2, 3], [1, 2, 3], [4, 5, 6], [4, 5, 6]]),
     (f"td.reshape({X}, (3, -1))", [[1, 2], [3, 4], [5, 6]]),
     (f"td.roll({V}, 1)", [2, 3, 1]),
@@ -166,6 +167,8 @@ ROWS = [
     ("td.sum(td.asarray([100, 100], dtype=td.int8), dtype=td.int8)", -56),
     (f"td.var({V}, correction=1)", 1),
     ("td.std(td.asarray([1.0, 3.0]))", 1),
+    ("td.std(td.asarray([1.0, 3.0]), axis=())", [0, 0]),
+    ("td.var(td.asarray([1, 3]), axis=())", [0, 0]),
     (f"td.all({B})", False),
     (f"td.any({B}, axis=0)", True),
     ("td.diff(td.asarray([1, 4, 9]))", [3, 5]),
@@ -281,6 +284,18 @@ class Namespace(unittest.TestCase):
         self.assertIs(info.default_dtypes()["real floating"], td.float32)
         self.assertEqual(list(info.dtypes(kind="bool")), ["bool"])
         self.assertEqual(len(info.dtypes()), 13)
+
+    def test_arrays_of_the_highest_rank(self):
+        x = td.reshape(td.arange(4, dtype=td.float32), (1, 2, 1, 1, 2, 1, 1, 1))
+        self.assertEqual(td.repeat(x, 2, axis=1).shape, (1, 4, 1, 1, 2, 1, 1, 1))
+        self.assertEqual(td.reshape(td.repeat(x, 2, axis=4), (8,)).tolist(), [0, 0, 1, 1, 2, 2, 3, 3])
+        self.assertEqual(td.var(x, axis=()).shape, x.shape)
+        self.assertEqual(td.tile(x, (1, 2)).shape, (1, 2, 1, 1, 2, 1, 1, 2))
+        self.assertEqual(x[:, td.asarray([1, 0])].shape, x.shape)
+        self.assertEqual(x.at[0, 1].set(0).shape, x.shape)
+        self.assertEqual(td.roll(x, 1, axis=1)[0, 0, 0, 0, :, 0, 0, 0].tolist(), [2, 3])
+        with self.assertRaises(ValueError):
+            td.expand_dims(x, axis=0)
 
     def test_broadcast_shapes(self):
         self.assertEqual(td.broadcast_shapes((2, 1), (3,), ()), (2, 3))

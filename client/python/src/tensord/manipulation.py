@@ -1,5 +1,7 @@
 """Shapes and joins: the same elements elsewhere. Most results are views, which cost nothing on the device."""
 
+import math as _math
+
 from . import _core
 from . import dtypes as _dtypes
 
@@ -175,7 +177,10 @@ def repeat(x, repeats, /, *, axis=None):
     if not isinstance(repeats, Array):
         if repeats < 0:
             raise ValueError(f"repeat() repeats 0 times or more, not {repeats}")
-        return _core.repeat(x, repeats, axis)
+        # As rank 3, since the operation needs another axis for a while.
+        before, behind = x.shape[:axis], x.shape[axis + 1 :]
+        flat = _core.repeat(_core.reshape(x, (_math.prod(before), x.shape[axis], _math.prod(behind))), repeats, 1)
+        return _core.reshape(flat, before + (x.shape[axis] * repeats,) + behind)
     return _repeat_each(x, repeats, axis)
 
 

@@ -84,7 +84,7 @@ def var(x, /, *, axis=None, correction=0.0, keepdims=False):
     """The variance: the sum of squared distances from the mean, divided by n - correction. float32 for integers."""
     axes = _axes(x, axis)
     if axes is None:
-        return _core.var(_core.expand_dims(x, 0), (0,), float(correction), False)
+        return _core.reshape(_core.var(_core.reshape(x, (1, x.size)), (0,), float(correction), False), x.shape)
     return _core.var(x, axes, float(correction), keepdims)
 
 
@@ -92,7 +92,7 @@ def std(x, /, *, axis=None, correction=0.0, keepdims=False):
     """The standard deviation: the root of var()."""
     axes = _axes(x, axis)
     if axes is None:
-        return _core.std(_core.expand_dims(x, 0), (0,), float(correction), False)
+        return _core.reshape(_core.std(_core.reshape(x, (1, x.size)), (0,), float(correction), False), x.shape)
     return _core.std(x, axes, float(correction), keepdims)
 
 
