@@ -254,6 +254,40 @@ Test(libraries, every_call_of_cusolver_may_fail, .timeout = 900) {
     every_call_may_fail(&rows[2]);
 }
 
+/* ---- matrices that cannot be factored ---- */
+
+/* The same words as from the device's own kernels (test_singular.c), of one matrix, which a library takes. */
+Test(libraries, a_singular_matrix_poisons_the_result, .timeout = 300) {
+    static const double singular[9] = {1, 0, 0, 0, 1, 0, 1, 1, 0}, indefinite[9] = {2, 1, 1, 1, 3, 2, 1, 2, 0};
+    static const unsigned opcodes[] = {OP_INV, OP_SOLVE, OP_CHOLESKY};
+    for (size_t i = 0; i < 2 * sizeof opcodes / sizeof *opcodes; i++) {
+        enum dtype dtype = i % 2 ? DTYPE_F64 : DTYPE_F32;
+        unsigned opcode = opcodes[i / 2];
+        struct suite suite;
+        struct failure failure;
+        uint64_t result;
+        int64_t lower = 0;
+        suite_open(&suite, 0x121);
+        struct values *values = values_create(dtype, 2, (int64_t[]){3, 3});
+        for (int64_t k = 0; k < values->count; k++)
+            values->f[k] = opcode == OP_CHOLESKY ? indefinite[k] : singular[k];
+        struct sample a = suite_upload(&suite, values);
+        struct sample b = suite_sample(&suite, dtype, 2, (int64_t[]){3, 2}, FILL_NEAR_ONE);
+        struct op_request request = {.opcode = opcode,
+                                     .n_inputs = opcode == OP_SOLVE ? 2 : 1,
+                                     .inputs = (uint64_t[]){a.id, b.id},
+                                     .ints = &lower,
+                                     .n_ints = opcode == OP_CHOLESKY};
+        cr_assert_eq(suite_submit(&suite, &request, &result), STATUS_OK);
+        cr_assert_eq(suite_outcome(&suite, result, &failure), STATUS_SINGULAR, "%s", op_info(opcode)->name);
+        cr_assert(strstr(failure.message, "row 2"), "%s: %s", op_info(opcode)->name, failure.message);
+        struct device_library library = library_now(&suite, "cuSOLVER");
+        suite_close(&suite);
+        cr_assert(!has_stand_ins() || library.launches == 1, "cuSOLVER has computed %llu launches",
+                  (unsigned long long)library.launches);
+    }
+}
+
 /* ---- plans ---- */
 
 static struct sample convolve(struct suite *suite, const struct sample *x, const struct sample *weight) {
