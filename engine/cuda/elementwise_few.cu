@@ -133,8 +133,9 @@ __global__ void __launch_bounds__(SPACE_THREADS) few_space(const __grid_constant
     }
 }
 
+/* Of floats that become floats or truth values; complex() makes complex numbers of floats. */
 template <class F> constexpr struct space_kernels few_kernels() {
-    if constexpr (std::is_same<typename F::first, float>::value) {
+    if constexpr (std::is_same<typename F::first, float>::value && sizeof(typename F::result) <= sizeof(float)) {
         return {nullptr, few_space<F>, few_flat<F>, LANES};
     } else {
         return {nullptr, elementwise_kernel<F, 1>, nullptr, 1};
