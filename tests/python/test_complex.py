@@ -82,12 +82,10 @@ class Functions(unittest.TestCase):
                 self.assertTrue(wanted is None or same(part, wanted) or abs(part - wanted) < 1e-15, f"{name}({z}) is {result}")
 
     def test_parts_come_together_exactly(self):
-        from tensord.complex_functions import combine
-
         parts = PARTS + (INF, -INF, NAN, 1e-310)
         numbers = [(a, b) for a in parts for b in parts]
         real, imag = (td.asarray([pair[i] for pair in numbers], dtype=td.float64) for i in (0, 1))
-        for (a, b), z in zip(numbers, combine(real, imag, td.complex128).tolist()):
+        for (a, b), z in zip(numbers, td.complex(real, imag).tolist()):
             self.assertTrue(same(z.real, a) and same(z.imag, b), f"{a}, {b}: {z}")
 
 

@@ -56,29 +56,7 @@ from .dtypes import (
     uint32,
     uint64,
 )
-from .elementwise import (
-    acos,
-    acosh,
-    asin,
-    asinh,
-    atan,
-    atanh,
-    clip,
-    conj,
-    cos,
-    cosh,
-    expm1,
-    imag,
-    log1p,
-    log2,
-    log10,
-    real,
-    round,
-    sin,
-    sinh,
-    tan,
-    tanh,
-)
+from .elementwise import clip, imag
 from .indexing import take, take_along_axis
 from .inspection import __array_namespace_info__
 from .linear_algebra import einsum, matmul, matrix_transpose, tensordot, vecdot

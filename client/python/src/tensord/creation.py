@@ -225,7 +225,7 @@ def linspace(start, stop, /, num, *, dtype=None, device=None, endpoint=True):
         part = _dtypes.real_of(dtype)
         real = _linspace(start.real, stop.real, num, endpoint, part, device)
         imag = _linspace(start.imag, stop.imag, num, endpoint, part, device)
-        return _core.add(real, _core.multiply(_core.cast(imag, dtype), 1j))
+        return _core.complex(real, imag)
     dtype = dtype or _dtypes.float32
     if _dtypes.is_float(dtype):
         return _linspace(float(start), float(stop), num, endpoint, dtype, device)

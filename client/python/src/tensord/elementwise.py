@@ -10,40 +10,9 @@ from .manipulation import broadcast_shapes, share
 Array = _core.Array
 
 
-def _of_complex_too(name):
-    """The operation for real arrays; of complex ones the function in complex_functions, which is loaded when it is needed."""
-    operation = getattr(_core, name)
-
-    def function(x, /):
-        if x.dtype in _dtypes.COMPLEX:
-            from .complex_functions import compute
-
-            return compute(name, x)
-        return operation(x)
-
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"{operation.__doc__}\n\nComplex arrays, which this operation does not take, are computed part by part, in float64."
-    return function
-
-
-acos, acosh, asin, asinh, atan, atanh = map(_of_complex_too, ("acos", "acosh", "asin", "asinh", "atan", "atanh"))
-cos, cosh, sin, sinh, tan, tanh = map(_of_complex_too, ("cos", "cosh", "sin", "sinh", "tan", "tanh"))
-expm1, log1p, log2, log10, round = map(_of_complex_too, ("expm1", "log1p", "log2", "log10", "round"))
-
-
-def real(x, /):
-    """The real part, a float32 or float64; a real array as it is."""
-    return _core.real(x) if _dtypes.is_complex(x.dtype) else share(x)
-
-
 def imag(x, /):
     """The imaginary part, a float32 or float64; zeros of a real array."""
     return _core.imag(x) if _dtypes.is_complex(x.dtype) else _core.full(x.shape, 0, x.dtype, x.device)
-
-
-def conj(x, /):
-    """The conjugate: the imaginary part with the other sign. A real array as it is."""
-    return _core.conj(x) if _dtypes.is_complex(x.dtype) else share(x)
 
 
 def _limit(limit, x):

@@ -417,11 +417,6 @@ def put_sum(x, key, value):
     value = value_for(x, value)
     if x.dtype is _dtypes.boolean:
         raise TypeError("bools do not add up: set() replaces them")
-    if _dtypes.is_complex(x.dtype):
-        from .complex_functions import combine
-
-        real = _scatter(_core.scatter_add, _core.real(x), key, _core.real(value))
-        return combine(real, _scatter(_core.scatter_add, _core.imag(x), key, _core.imag(value)), x.dtype)
     return _scatter(_core.scatter_add, x, key, value)
 
 

@@ -39,8 +39,6 @@ def vecdot(x1, x2, /, *, axis=-1):
     rank = min(x1.ndim, x2.ndim)
     if not -rank <= axis < 0 and not (x1.ndim == x2.ndim and 0 <= axis < rank):
         raise ValueError(f"vecdot() needs an axis from {-rank} to -1, not {axis}")
-    if _dtypes.is_complex(x1.dtype):
-        x1 = _core.conj(x1)
     return _core.vecdot(x1, x2, axis if axis < 0 else axis - x1.ndim)
 
 

@@ -116,22 +116,4 @@ def cumulative_sum(x, /, *, axis=None, dtype=None, include_initial=False):
 def cumulative_prod(x, /, *, axis=None, dtype=None, include_initial=False):
     """Running products along an axis, which may be left out for rank 1. include_initial=True: with a 1 before the first one.
     dtype as for sum()."""
-    if _dtypes.is_complex(dtype or x.dtype):
-        return _cumulative(_complex_products, x, axis, dtype, include_initial)
     return _cumulative(_core.cumulative_prod, x, axis, dtype, include_initial)
-
-
-def _complex_products(x, axis, include_initial):
-    """Running products of complex numbers, in log2(n) steps: after step k each element is the product of up to 2^k before it."""
-    count, step = x.shape[axis], 1
-
-    def part(start, stop):
-        return _core.slice(x, tuple((start, stop, 1) if place == axis else (None, None, 1) for place in range(x.ndim)))
-
-    while step < count:
-        x = _core.concat([part(0, step), _core.multiply(part(0, count - step), part(step, count))], axis)
-        step *= 2
-    if include_initial:
-        shape = x.shape[:axis] + (1,) + x.shape[axis + 1 :]
-        x = _core.concat([_core.full(shape, 1.0, x.dtype, x.device), x], axis)
-    return x
