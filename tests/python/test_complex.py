@@ -158,6 +158,82 @@ class Matrices(unittest.TestCase):
         hermitian = x @ td.conj(x).mT + td.eye(4, dtype=x.dtype)
         factor = td.linalg.cholesky(hermitian)
         self.assert_small(factor @ td.conj(factor).mT - hermitian, "cholesky")
+        upper = td.linalg.cholesky(td.triu(hermitian), upper=True)
+        self.assert_small(upper - td.conj(factor).mT, "cholesky of the upper triangle")
+        self.assert_small(factor @ td.linalg.triangular_solve(factor, b) - b, "triangular_solve")
+        p, low, up = td.linalg.lu(x)
+        self.assert_small(p @ low @ up - x, "lu")
+        right = self.random(5, 2)
+        self.assert_small(td.linalg.lstsq(tall, right) - td.linalg.pinv(tall) @ right, "lstsq")
+
+    def test_real_and_complex_operands(self):
+        x, b = self.random(3, 3), td.reshape(td.arange(6, dtype=td.float64), (3, 2))
+        self.assert_small(x @ td.linalg.solve(x, b) - b, "a real right side")
+        a = td.eye(3, dtype=td.float64) * 2.0
+        self.assert_small(td.linalg.solve(a, x) - x / 2.0, "real matrices")
+        self.assert_small(x @ td.linalg.solve(x, b[:, 1]) - b[:, 1], "a vector")
+
+    def test_norms_and_ranks(self):
+        for name, x in self.matrices():
+            if not x.size:
+                continue
+            s, magnitudes = td.linalg.svdvals(x), td.abs(x)
+            for ord, wanted in (
+                ("fro", td.sqrt(td.sum(s * s, axis=-1))),
+                ("nuc", td.sum(s, axis=-1)),
+                (2, td.max(s, axis=-1)),
+                (-2, td.min(s, axis=-1)),
+                (1, td.max(td.sum(magnitudes, axis=-2), axis=-1)),
+                (-math.inf, td.min(td.sum(magnitudes, axis=-1), axis=-1)),
+            ):
+                norm = td.linalg.matrix_norm(x, ord=ord)
+                self.assertIs(norm.dtype, td.float64)
+                self.assert_small(norm - wanted, f"{name}, {ord}")
+            self.assert_small(td.linalg.vector_norm(x) - td.sqrt(td.sum(magnitudes**2)), name)
+            limits = td.full(x.shape[:-2], 1e-8, dtype=td.float64)
+            ranks = td.linalg.matrix_rank(x)
+            self.assertTrue(bool(td.all(ranks == td.linalg.matrix_rank(x, rtol=limits))), name)
+            inverse = td.linalg.pinv(x, rtol=1e-8)
+            self.assert_small(inverse - td.linalg.pinv(x, rtol=limits), name)
+            self.assert_small(x @ inverse @ x - x, name)
+        self.assertEqual(td.linalg.matrix_rank(self.random(4, 2) @ self.random(2, 4)).item(), 2)
+
+    def test_norm_over_no_axis(self):
+        x = td.asarray([3 + 4j, 0j])
+        for ord, wanted in ((2, [5.0, 0.0]), (0, [1.0, 0.0])):
+            norm = td.linalg.vector_norm(x, axis=(), ord=ord)
+            self.assertIs(norm.dtype, td.float32)
+            self.assertEqual(norm.tolist(), wanted)
+
+    def test_vecdot_conjugates_the_first(self):
+        for function in (td.vecdot, td.linalg.vecdot):
+            self.assertEqual(function(td.asarray([1j, 2.0]), td.asarray([1.0, 1j])).item(), 1j)
+            self.assertEqual(function(td.asarray([1j]), td.asarray([2.0])).item(), -2j)
+
+
+class Elements(unittest.TestCase):
+    def test_unique(self):
+        x = td.asarray([[2j, 1 + 1j, -1j], [1 + 1j, 1 - 1j, 2j]])
+        values, indices, inverse, counts = td.unique_all(x)
+        self.assertEqual(values.tolist(), [-1j, 2j, 1 - 1j, 1 + 1j])
+        self.assertEqual(indices.tolist(), [2, 0, 4, 1])
+        self.assertEqual(inverse.tolist(), [[1, 3, 0], [3, 2, 1]])
+        self.assertEqual(counts.tolist(), [1, 2, 1, 2])
+        self.assertEqual(td.unique_values(td.asarray([complex(NAN, 0)] * 2)).size, 2)
+        self.assertEqual(td.unique_values(td.zeros(0, dtype=td.complex64)).size, 0)
+
+    def test_running_products(self):
+        x = td.asarray([[1j, 2.0], [3.0, 1 + 1j]], dtype=td.complex128)
+        self.assertEqual(td.cumulative_prod(x, axis=0).tolist(), [[1j, 2], [3j, 2 + 2j]])
+        self.assertEqual(td.cumulative_prod(x, axis=1, include_initial=True).tolist(), [[1, 1j, 2j], [1, 3, 3 + 3j]])
+        self.assertIs(td.cumulative_prod(td.asarray([1, 2]), dtype=td.complex64).dtype, td.complex64)
+
+    def test_sums_into_places(self):
+        x = td.zeros(3, dtype=td.complex64).at[td.asarray([0, 0, 2])].add(td.asarray([1j, 1, complex(2, -1)]))
+        self.assertEqual(x.tolist(), [1 + 1j, 0, 2 - 1j])
+
+    def test_linspace(self):
+        self.assertEqual(td.linspace(-1j, 2 + 1j, 3).tolist(), [-1j, 1, 2 + 1j])
 
 
 if __name__ == "__main__":
