@@ -344,10 +344,12 @@ static bool read_idle(td_device *device, uint64_t *spin_until, uint64_t until_ns
         sched_yield();
         return true;
     }
+    struct pollfd entry = {.fd = device->transport.fd, .events = POLLIN};
+    if (!until_ns)
+        return poll(&entry, 1, -1) >= 0;
     uint64_t left = until_ns > now ? until_ns - now : 0;
     struct timespec timeout = {.tv_sec = (time_t)(left / NS_PER_S), .tv_nsec = (long)(left % NS_PER_S)};
-    struct pollfd entry = {.fd = device->transport.fd, .events = POLLIN};
-    return ppoll(&entry, 1, until_ns ? &timeout : NULL, NULL) >= 0;
+    return ppoll(&entry, 1, &timeout, NULL) >= 0;
 }
 
 void reader_until_done(td_device *device, const atomic_bool *done, uint64_t until_ns) {

@@ -129,6 +129,26 @@ __device__ __forceinline__ complex_number<double> warp_sum(const complex_number<
     return complex_number<double>(warp_sum(x.re), warp_sum(x.im));
 }
 
+/* Divides rows by their lengths, which are 1 but for rounding: a turn's magnitude is 1 less or more some rounding error, and a row of complex
+ * numbers is turned some hundred times. */
+template <typename T> __device__ void set_lengths(T *rows, int64_t n) {
+#pragma unroll 1
+    for (int64_t k = threadIdx.x / WARP; k < n; k += SPACE_THREADS / WARP) {
+        T *row = rows + k * n;
+        double sum = 0;
+#pragma unroll 1
+        for (int64_t i = threadIdx.x % WARP; i < n; i += WARP) {
+            sum += square_of(row[i]);
+        }
+        const double length = sqrt(warp_sum(sum));
+#pragma unroll 1
+        for (int64_t i = threadIdx.x % WARP; i < n; i += WARP) {
+            row[i] = element_make<T>(real_of(row[i]) / length, imaginary_of(row[i]) / length);
+        }
+    }
+    __syncthreads();
+}
+
 template <typename T> __device__ void set_identity(T *x, int64_t rows, int64_t columns) {
 #pragma unroll 1
     for (int64_t e = threadIdx.x; e < rows * columns; e += SPACE_THREADS) {
@@ -316,6 +336,9 @@ __device__ void eigen_matrix(const struct spectral_arguments &p, char *memory, i
     __syncthreads();
     if (VECTORS) {
         T *out = (T *)p.left + number * n * n;
+        if constexpr (element_of<T>::is_complex) {
+            set_lengths(vectors, n);
+        }
 #pragma unroll 1
         for (int64_t e = threadIdx.x; e < n * n; e += SPACE_THREADS) {
             out[e % n * n + order[e / n]] = conjugate_of(vectors[e]);
@@ -495,6 +518,9 @@ __device__ void singular_matrix(const struct spectral_arguments &p, char *memory
     const int64_t good = (int64_t)block_sum(counted); /* after it, all threads see the order */
     if (VECTORS) {
         T *left = (T *)p.left + number * m * p.columns, *right = (T *)p.right + number * n * n;
+        if constexpr (element_of<T>::is_complex) {
+            set_lengths(vectors, n);
+        }
 #pragma unroll 1
         for (int64_t e = threadIdx.x; e < n * n; e += SPACE_THREADS) {
             const int64_t rank = order[e / n], i = e % n;
