@@ -167,7 +167,8 @@ static td_tensor *scanned(td_tensor *x) {
 
 static td_tensor *moved(td_device *device, td_tensor *x) {
     td_tensor *i = td_full_int(device, TD_I64, TD_SHAPE(4), 1);
-    td_tensor *y = td_permute(td_transpose(x), 2, (const int64_t[]){1, 0});
+    td_tensor *y =
+        td_permute(td_transpose(td_slices(x, 6, (const int64_t[]){0, 4, 1, 0, 4, 1})), 2, (const int64_t[]){1, 0});
     y = td_concat((td_tensor *[]){td_slice(y, 0, 0, 2, 1), td_slice(y, 0, 2, 4, 1)}, 2, 0);
     y = td_add(y, td_squeeze(td_expand_dims(td_broadcast_to(td_take(y, i, 0), TD_SHAPE(4, 4)), 0), TD_AXES(0)));
     y = td_slice(td_stack((td_tensor *[]){y, y}, 2, 0), 0, 0, 1, 1);
@@ -333,6 +334,15 @@ static void looked_at(const td_tensor *x, td_device *device) {
 
 /* ---- the rest ---- */
 
+/* The code that a descriptor tells. */
+static int told(int fd) {
+    struct pollfd entry = {.fd = fd, .events = POLLIN};
+    uint64_t value = 0;
+    require(poll(&entry, 1, 10000) == 1 && read(fd, &value, sizeof value) == sizeof value);
+    close(fd);
+    return (int)value - 1;
+}
+
 static int asynchronous(td_tensor *x, struct client_callbacks *callbacks) {
     float *out = callbacks->fetched;
     int fd, code = td_fetch_async(x, out, 64, fetched, callbacks);
@@ -340,13 +350,31 @@ static int asynchronous(td_tensor *x, struct client_callbacks *callbacks) {
     td_test(x);
     if (!code)
         code = td_fetch_fd(x, out + 16, 64, &fd);
-    if (code)
-        return code;
-    struct pollfd entry = {.fd = fd, .events = POLLIN};
-    uint64_t value = 0;
-    require(poll(&entry, 1, 10000) == 1 && read(fd, &value, sizeof value) == sizeof value);
-    close(fd);
-    return (int)value - 1;
+    if (!code)
+        code = told(fd);
+    if (!code)
+        code = td_wait_fd(x, &fd);
+    return code ? code : told(fd);
+}
+
+static bool never(void *user) {
+    (void)user;
+    return false;
+}
+
+static void interrupted(void *user, int status) {
+    (void)user, (void)status;
+    require(false);
+}
+
+static int interruptible(td_device *device, td_tensor *x, float *out) {
+    const td_interrupt interrupt = {never, interrupted, NULL};
+    int code = td_fetch_interruptible(x, out, 64, &interrupt);
+    if (!code)
+        code = td_wait_interruptible(x, &interrupt);
+    if (!code)
+        code = td_wait_room(device, TD_NEVER);
+    return code ? code : td_sync_interruptible(device, &interrupt);
 }
 
 static int kernels(td_device *device, td_tensor *x) {
@@ -418,6 +446,8 @@ static int work(td_device *device, td_device *other, float *values, size_t n, st
     if (!code)
         code = asynchronous(x, callbacks);
     if (!code)
+        code = interruptible(device, x, callbacks->fetched);
+    if (!code)
         code = code_of(td_copy_to(x, other));
     if (!code)
         code = kernels(device, x);
@@ -453,7 +483,9 @@ int client_calls(const char *url, float *values, size_t n, struct client_callbac
         return code;
     td_scope_begin("outer");
     td_scope_begin("inner");
+    td_scope_begin_label("label");
     code = on_devices(connection, values, n, callbacks);
+    td_scope_end();
     td_scope_end();
     td_scope_end();
     td_close(connection);
