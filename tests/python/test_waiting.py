@@ -109,13 +109,15 @@ class ControlC(unittest.TestCase):
         x = core.full((4,), 2.0)
         x.wait()
 
-        def flood():
-            while True:
-                x + x
+        for operation in (lambda: x + x, lambda: core.exp(x), lambda: core.asarray(x, copy=True), lambda: core.asarray(x, dtype="f64"),
+                          lambda: core.asarray(1.0), lambda: core.asarray([1.0, 2.0])):
+            def flood():
+                while True:
+                    operation()  # noqa: B023
 
-        with Stopped():
-            self.interrupted(flood)
-        self.assertEqual((x + x).tolist(), [4.0] * 4)
+            with Stopped():
+                self.interrupted(flood)
+            self.assertEqual((x + x).tolist(), [4.0] * 4)
 
 
 class Room(unittest.TestCase):

@@ -92,7 +92,7 @@ static PyObject *asarray_array(struct device *device, td_dtype dtype, PyObject *
     }
     if (casts || !object)
         return object;
-    PyObject *result = array_wrap(x->device, td_copy(tensor));
+    PyObject *result = operator_unary(object, td_copy);
     Py_DECREF(object);
     return result;
 }

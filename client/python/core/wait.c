@@ -159,6 +159,8 @@ td_tensor *wait_upload(struct device *device, td_dtype dtype, int rank, const in
         tensor = NULL;
         if (atomic_exchange(&wait->upload, UPLOAD_LEFT) != UPLOAD_DONE)
             return NULL; /* upload_over() has the wait now */
+        while (sem_wait(&wait->uploaded)) /* it is about to post it, if it has not done so yet */
+            continue;
         target_finish(&wait->target);
     }
     sem_destroy(&wait->uploaded);
