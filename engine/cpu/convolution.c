@@ -292,9 +292,8 @@ static char *images_scratch(const struct job *job, const struct cpu_lane *lane) 
            lane->number * job->scratch_bytes;
 }
 
-/* Runs one unit. oneDNN fails only for want of memory: then zeros would be a wrong result, so the process ends as it does without memory for
- * a stack. */
-static void unit_images(const struct job *job, int64_t unit, const void *weight, bool add, char *scratch) {
+/* Runs one unit. */
+static void unit_images(struct job *job, int64_t unit, const void *weight, bool add, char *scratch) {
     int64_t image = unit * job->images, source = image * job->c.groups * job->source_channels * job->source_places;
     int64_t result = image * job->c.groups * job->result_channels * job->places;
     const struct dnnl_convolution *convolution =
@@ -304,7 +303,7 @@ static void unit_images(const struct job *job, int64_t unit, const void *weight,
     bool back = job->way == WAY_BACK;
     if (!dnnl_convolution_run(convolution, back ? other : from, (void *)(uintptr_t)weight, job->bias,
                               back ? from : other, add, scratch)) {
-        abort();
+        cpu_job_fail(&job->base);
     }
 }
 

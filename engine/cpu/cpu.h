@@ -26,6 +26,7 @@ struct cpu {
     bool dnnl_sought;
     _Atomic size_t begun_bytes; /* of jobs that have begun and not ended */
     struct cpu_spare spare;
+    bool job_failed;        /* the job that has just ended; submitter */
     struct cpu_job waiting; /* in the place of the job of a launch for which there is no memory */
     uint64_t memory_total;
     struct cpu_rates rates; /* owner thread */

@@ -90,6 +90,10 @@ static int cpu_launch_part(struct device *device, const struct launch *launch, s
         job = NULL;
     }
     *begun = begun_of(cpu, job);
+    if (__builtin_expect(cpu->job_failed, 0)) {
+        cpu->job_failed = false;
+        return fault_set(fault, STATUS_NO_HOST_MEMORY, "the host has no memory for what a library needs to compute it");
+    }
     return code;
 }
 

@@ -40,9 +40,18 @@ bool dnnl_convolution_prepare(const struct dnnl_convolution *convolution, const 
 bool dnnl_convolution_run(const struct dnnl_convolution *convolution, void *x, void *prepared, const void *bias,
                           void *y, bool add, void *scratch);
 
-/* Whether the processor multiplies bf16 faster than f32, and oneDNN knows how. */
-bool dnnl_has_products(const struct dnnl *dnnl);
-/* c[m][n] = a[m][k] · b[k][n], or with `add` c += …; a and b are bf16, c is f32, all without gaps. Sums are in f32, along k, in an order
- * that depends on k alone; subnormal elements and results count as zeros, as the processor's instructions have it. Any thread. Without memory
- * for oneDNN, a plain loop. */
-void dnnl_product(struct dnnl *dnnl, int64_t m, int64_t n, int64_t k, bool add, const void *a, const void *b, void *c);
+/* c[m][n] = a[m][k] · b[k][n], or c += …, with the processor's instructions for bf16: a and b are bf16, c is f32, all without gaps. Sums are
+ * in f32, along k, in an order that depends on k alone; subnormal elements and results count as zeros, as these instructions have it. Nothing of
+ * it changes, so several threads may run it at once. */
+struct dnnl_product;
+
+/* Those that were used last are kept. The caller releases it. NULL: the processor has no such instructions, or there is no oneDNN (dnnl may be
+ * NULL); or there was no memory once, then always. Any thread. */
+const struct dnnl_product *dnnl_product_find(struct dnnl *dnnl, int64_t m, int64_t n, int64_t k);
+/* Takes NULL. */
+void dnnl_product_release(const struct dnnl_product *product);
+/* Bytes of the scratch memory of a call, a multiple of 64. */
+size_t dnnl_product_scratch_bytes(const struct dnnl_product *product);
+/* False: there is no memory. */
+bool dnnl_product_run(const struct dnnl_product *product, const void *a, const void *b, void *c, bool add,
+                      void *scratch);

@@ -55,21 +55,33 @@ bool cpu_job_stops(struct cpu_job *job) {
     return stop;
 }
 
+void cpu_job_fail(struct cpu_job *job) {
+    atomic_store_explicit(&job->failed, true, memory_order_relaxed);
+    atomic_store_explicit(&job->stop, true, memory_order_relaxed);
+}
+
+static bool job_failed(const struct cpu_job *job) {
+    return atomic_load_explicit(&job->failed, memory_order_relaxed);
+}
+
 /* ---- to the end ---- */
 
 static void job_part(void *context, unsigned part) {
     struct cpu_job *job = context;
     struct cpu_lane lane = {.number = part, .part = part};
-    job->run(job, &lane);
+    if (!job_failed(job)) {
+        job->run(job, &lane);
+    }
 }
 
 void cpu_job_run(struct cpu_job *job) {
     do {
         team_run(&job->cpu->team, job->parts, job_part, job);
-    } while (job->again && job->again(job));
-    if (job->end) {
+    } while (!job_failed(job) && job->again && job->again(job));
+    if (!job_failed(job) && job->end) {
         job->end(job);
     }
+    job->cpu->job_failed |= job_failed(job);
     if (job->done) {
         job->done(job);
     }
@@ -89,7 +101,7 @@ static void job_lane(void *context, unsigned number) {
             }
         }
         lane->left = !job->run(job, lane);
-    } while (!lane->left && !cpu_job_stops(job));
+    } while (!lane->left && !cpu_job_stops(job) && !job_failed(job));
 }
 
 static bool job_ended(const struct cpu_job *job) {
@@ -153,6 +165,7 @@ bool cpu_job_keep(const struct cpu_job *job, size_t bytes, double work, struct c
     }
     atomic_init(&kept->next, 0);
     atomic_init(&kept->stop, false);
+    atomic_init(&kept->failed, false);
     atomic_fetch_add(&kept->cpu->begun_bytes, all);
     *begun = kept;
     return true;
@@ -164,7 +177,8 @@ void cpu_job_begin(struct cpu_job *job, size_t bytes, double work, struct cpu_jo
     }
 }
 
-bool cpu_job_continue(struct cpu_job *job, struct device_turn *turn) {
+/* One turn. True: all parts have run, or one has failed. */
+static bool job_turn(struct cpu_job *job, struct device_turn *turn) {
     job->turn = turn;
     job->cancelled = turn->cancelled;
     job->begun_ns = job_clock();
@@ -172,21 +186,29 @@ bool cpu_job_continue(struct cpu_job *job, struct device_turn *turn) {
     bool ended, again;
     do {
         team_run(&job->cpu->team, job->n_lanes, job_lane, job);
-        ended = job_ended(job);
-        again = ended && job->again && job->again(job);
+        ended = job_failed(job) || job_ended(job);
+        again = ended && !job_failed(job) && job->again && job->again(job);
         if (again) {
             ended = false;
             atomic_store_explicit(&job->next, 0, memory_order_relaxed);
         }
     } while (again && !cpu_job_stops(job));
-    if (ended && job->end) {
+    if (ended && !job_failed(job) && job->end) {
         job->end(job);
     }
     turn->used_ns = job_clock() - job->begun_ns + 1;
-    if (ended) {
-        cpu_job_abandon(job);
-    }
     return ended;
+}
+
+bool cpu_job_continue(struct cpu_job *job, struct device_turn *turn) {
+    if (job_failed(job)) { /* in the turn of a launch that waited for it */
+        turn->used_ns = 1;
+    } else if (!job_turn(job, turn)) {
+        return false;
+    }
+    job->cpu->job_failed |= job_failed(job);
+    cpu_job_abandon(job);
+    return true;
 }
 
 void cpu_job_abandon(struct cpu_job *job) {
@@ -220,14 +242,16 @@ void cpu_job_wait(struct cpu *cpu, struct device_turn *turn) {
     struct cpu_job *job = cpu->spare.job;
     if (job && job->cancelled && atomic_load_explicit(job->cancelled, memory_order_relaxed)) {
         cpu_job_abandon(job);
-    } else if (job) {
+    } else if (job && !job_failed(job)) {
         struct device_turn part = {.cancelled = job->cancelled,
                                    .wanted = turn->wanted,
                                    .turn_ns = turn->turn_ns,
                                    .most_ns = WAIT_NS,
                                    .shared = true,
                                    .progress = turn->progress};
-        cpu_job_continue(job, &part);
+        if (job_turn(job, &part) && !job_failed(job)) {
+            cpu_job_abandon(job);
+        }
     }
     turn->used_ns = 1;
 }

@@ -48,6 +48,7 @@ struct cpu_job {
     struct cpu_lane *lanes;
     _Alignas(64) _Atomic int64_t next; /* the first part that no thread has taken yet */
     _Atomic bool stop;
+    _Atomic bool failed;
 };
 
 /* The number of parts into which to cut `work` (bytes of memory traffic, or work that takes as long). 1: too little to wake a thread. */
@@ -81,6 +82,8 @@ void cpu_job_wait(struct cpu *cpu, struct device_turn *turn);
 
 /* Whether a part should be left now. Parts call it every few hundred microseconds, products every few milliseconds. */
 bool cpu_job_stops(struct cpu_job *job);
+/* A part calls it where a library has no memory, and returns: the launch fails with STATUS_NO_HOST_MEMORY, and `end` is not called. */
+void cpu_job_fail(struct cpu_job *job);
 /* Whether other sessions have the device by turns: then parts call cpu_job_stops() more often, though that costs time. */
 static inline bool cpu_job_shares(const struct cpu_job *job) {
     return job->turn && job->turn->shared;

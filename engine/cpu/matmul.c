@@ -1,4 +1,5 @@
-/* Matrix products. Each batch's result is cut into a grid of rectangles for the threads. A rectangle of f32, f64 or complex numbers is "direct" if BLAS can
+/* Matrix products. Each batch's result is cut into a grid of rectangles. The grid, and into which steps the depth is cut, follow from the shapes
+ * alone, since libraries add up in another order at other edges: so results are the same at any number of threads. A rectangle of f32, f64 or complex numbers is "direct" if BLAS can
  * read its operands as they are. Any other rectangle is computed block by block from packed copies: matrices with odd strides or
  * with extents beyond an int; f16, bf16 and f8, in f32; integers and bool, in the device's own kernels; bf16 as it is by oneDNN, where the
  * processor has instructions for it.
@@ -18,24 +19,28 @@ enum {
     BLOCK_COLUMNS = 512,
     BLOCK_DEPTH = 384,
     BLOCK_DEPTH_MOST = 4096, /* of blocks with few rows and columns */
-    /* Of blocks of bf16. One depth for all, as sums are rounded at each block's end: so results are the same for any grid. */
-    BF16_DEPTH = 512,
-    BF16_SIDE = 8,      /* fewer rows or columns are not worth oneDNN's packing */
-    DIRECT_SIDE = 2048, /* most rows and columns of a rectangle that goes to BLAS as it is */
+    BF16_DEPTH = 512,        /* most of blocks of bf16 */
+    BF16_SIDE = 8,           /* fewer rows or columns are not worth oneDNN's packing */
+    DIRECT_SIDE = 2048,      /* most rows and columns of a rectangle that goes to BLAS as it is */
+    DIRECT_GRID = 4,         /* so many such rectangles are enough, for threads also share their strips */
+    PACKED_GRID = 8,         /* so many others are enough, which have no strips */
     /* The least depth of its pieces: on most processors OpenBLAS packs blocks that are about so deep. */
     DIRECT_DEPTH = 320,
     DIRECT_DEPTH_F64 = 256,
-    STRIP_LEAST = 1 << 18, /* elements of a rectangle from which on it is cut into strips */
-    STRIP_ROWS =
-        48, /* a strip's rows are a multiple of this, and of what BLAS takes at a time: so sums come out the same */
+    /* A strip's rows are a multiple of this, and of what BLAS takes at a time: so sums come out the same however many strips it is given. */
+    STRIP_ROWS = 48,
+    /* Multiplications of a step of a strip, at least: of less, OpenBLAS computes in other ways, which differ in their sums. */
+    STRIP_WORK = 1 << 23,
     INTEGER_DEPTH = 64,    /* of a piece in the device's own kernels */
     VECTOR_SIDE = 1 << 14, /* most columns or rows of a rectangle with one row or column */
     RECTANGLE_WORK = 1024, /* what a rectangle costs besides its arithmetic, as bytes of memory traffic */
 };
-/* Multiplications of a piece of a small rectangle, about 1 ms, and of a strip of a large one, about 3 ms; of f64 half as many. */
-static const int64_t piece_work = INT64_C(1) << 25, strip_work = INT64_C(5) << 25;
-/* For about so long BLAS computes between two looks whether to stop, where nobody else has the device. A product of 2048 takes
- * 2 % longer with pieces of 12 ms, and as long as in one call with pieces of 25 to 30. */
+/* Multiplications of a rectangle that is worth a place in the grid; of a step of a small one, about 1 ms; and of what is computed of a large
+ * one between two looks whether to stop, while others have the device by turns: about 3 ms, of f64 half as many. */
+static const double grid_work = 1 << 19;
+static const int64_t step_work = INT64_C(1) << 25, turn_work = INT64_C(5) << 25;
+/* For about so long BLAS computes between two looks where nobody else has the device. A product of 2048 takes 2 % longer with pieces of 12 ms,
+ * and as long as in one call with pieces of 25 to 30. */
 static const double piece_ns = 30e6;
 
 struct matrix {
@@ -49,27 +54,28 @@ struct job {
     const struct operand *a, *b, *c;
     enum dtype dtype, packed, summed; /* of the result, of packed blocks of the operands, and of blocks of sums */
     int64_t size, packed_size, summed_size;
-    bool bf16;                     /* blocks are multiplied by oneDNN */
-    cpu_product_function *product; /* NULL: BLAS */
-    cpu_row_function *finish;      /* the last pass of linear; NULL: there is none */
-    const struct operand *bias;    /* NULL: none */
-    enum dtype finished;           /* of the last pass: integers have their own dtype, since relu is not modular */
+    const struct dnnl_product *bf16; /* which multiplies blocks; NULL: they are not bf16 */
+    int64_t bf16_rows, bf16_columns; /* of such a block, which ends in zeros where there are less */
+    cpu_product_function *product;   /* NULL: BLAS */
+    cpu_row_function *finish;        /* the last pass of linear; NULL: there is none */
+    const struct operand *bias;      /* NULL: none */
+    enum dtype finished;             /* of the last pass: integers have their own dtype, since relu is not modular */
     int64_t m, n, k;
     int64_t batches;
     int64_t grid_rows, grid_columns;
     bool direct;
     unsigned threads; /* that take part */
     double work;
-    /* A thread's blocks in the workspace: where the block of b begins, the block of c, and the next thread's blocks. */
-    int64_t b_block, c_block, blocks;
+    /* A thread's blocks in the workspace: where the block of b begins, the block of c, oneDNN's scratch memory, and the next thread's. */
+    int64_t b_block, c_block, scratch, blocks;
     char *workspace;
-    /* A rectangle is computed in steps of its depth, and a step of what goes to BLAS as it is in strips of rows. The more rows
-     * BLAS is given at once, the less often it packs the same elements of b, and strips of columns would have it round sums
-     * in another order. Between two looks whether to stop, one strip is computed while others have the device by turns, else
-     * `together` of them. The depth does not follow what others do, nor what was measured: this would change the sums, too. */
+    /* A rectangle is computed in steps of its depth, and a step of what goes to BLAS as it is in strips of rows, of which the last has the
+     * rest. Threads share rectangles out, or runs of their strips. The more strips BLAS is given at once, the less often it packs the
+     * same elements of b: so `together` of them, or `apart` while others have the device by turns. */
     int64_t depth, strip;
     int64_t steps, strips; /* of a rectangle */
-    int64_t together;
+    int64_t runs;          /* of each rectangle's strips */
+    int64_t together, apart;
 };
 
 /* ---- BLAS as it is ---- */
@@ -175,6 +181,14 @@ static struct matrix matrix_part(const struct matrix *a, int64_t row, int64_t ro
                            a->row_stride, a->column_stride};
 }
 
+static int64_t least(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
+
+static int64_t divided_up(int64_t n, int64_t by) {
+    return n / by + (n % by != 0);
+}
+
 static int64_t magnitude(int64_t stride) {
     return stride < 0 ? -stride : stride;
 }
@@ -198,9 +212,10 @@ static int64_t operand_size(const struct operand *operand) {
     return (int64_t)dtype_size((enum dtype)operand->dtype);
 }
 
-/* Packs `x`, a part of `operand`. */
-static struct matrix pack(const struct job *job, const struct operand *operand, const struct matrix *x, char *to) {
-    struct matrix packed = {to, x->rows, x->columns, x->columns, 1};
+/* Packs `x`, a part of `operand`, with `stride` elements from row to row. */
+static struct matrix pack(const struct job *job, const struct operand *operand, const struct matrix *x, char *to,
+                          int64_t stride) {
+    struct matrix packed = {to, x->rows, x->columns, stride, 1};
     convert(job->base.cpu, (enum dtype)operand->dtype, x, job->packed, &packed);
     return packed;
 }
@@ -208,10 +223,6 @@ static struct matrix pack(const struct job *job, const struct operand *operand, 
 /* Adds the product of packed blocks to a packed c; `first`: c counts as zero. */
 static void block_multiply(const struct job *job, const struct matrix *a, const struct matrix *b,
                            const struct matrix *c, bool first) {
-    if (job->bf16) {
-        dnnl_product(job->base.cpu->dnnl, a->rows, b->columns, a->columns, !first, a->data, b->data, c->data);
-        return;
-    }
     if (!job->product) {
         blas_multiply(&job->base.cpu->blas, job->packed, a, b, c, !first);
         return;
@@ -220,10 +231,6 @@ static void block_multiply(const struct job *job, const struct matrix *a, const 
         memset(c->data, 0, (size_t)(c->rows * c->columns * job->summed_size));
     }
     job->product(a->rows, b->columns, a->columns, a->data, b->data, c->data, c->row_stride);
-}
-
-static int64_t least(int64_t a, int64_t b) {
-    return a < b ? a : b;
 }
 
 /* The bias from number `column` on, in the dtype of the last pass; if it has to be converted, in `room`. Without a bias, a number that
@@ -260,33 +267,53 @@ static void finish(const struct job *job, const struct matrix *c, int64_t column
     }
 }
 
-/* The depth of blocks of operands whose product has so many rows and columns. */
+/* The depth of blocks of operands whose product has so many rows and columns. That of bf16 follows from the product's depth alone, as sums are
+ * rounded at each block's end. */
 static int64_t block_depth(const struct job *job, int64_t rows, int64_t columns) {
-    if (job->bf16) {
-        return BF16_DEPTH;
+    if (job->packed == DTYPE_BF16) {
+        int64_t blocks = divided_up(job->k, BF16_DEPTH);
+        return divided_up(divided_up(job->k, blocks), 32) * 32;
     }
     int64_t deepest = least((int64_t)BLOCK_ROWS * BLOCK_DEPTH / rows, (int64_t)BLOCK_DEPTH * BLOCK_COLUMNS / columns);
     return least(deepest, BLOCK_DEPTH_MOST);
 }
 
+/* The same of a block of bf16, filled up with zeros to the rows and columns that each has. */
+static void pack_bf16(const struct job *job, const struct operand *operand, const struct matrix *x, char *to,
+                      int64_t rows, int64_t columns) {
+    if (x->rows < rows || x->columns < columns) {
+        memset(to, 0, (size_t)(rows * columns * job->packed_size));
+    }
+    pack(job, operand, x, to, columns);
+}
+
 /* Adds the products of depth `begin` to `end` - 1 to the block of `c`, which has the sum up to `begin`. `c` is a rectangle of a block's
  * size at most. */
-static void multiply_packed(const struct job *job, const struct matrix *a, const struct matrix *b,
-                            const struct matrix *c, int64_t begin, int64_t end, char *blocks) {
+static void multiply_packed(struct job *job, const struct matrix *a, const struct matrix *b, const struct matrix *c,
+                            int64_t begin, int64_t end, char *blocks) {
     struct matrix result = {blocks + job->c_block, c->rows, c->columns, c->columns, 1};
     int64_t deepest = block_depth(job, c->rows, c->columns);
     for (int64_t l = begin; l < end; l += deepest) {
         int64_t depth = least(deepest, end - l);
         struct matrix left = matrix_part(a, 0, c->rows, l, depth, operand_size(job->a));
         struct matrix right = matrix_part(b, l, depth, 0, c->columns, operand_size(job->b));
-        left = pack(job, job->a, &left, blocks);
-        right = pack(job, job->b, &right, blocks + job->b_block);
+        if (job->bf16) {
+            pack_bf16(job, job->a, &left, blocks, job->bf16_rows, deepest);
+            pack_bf16(job, job->b, &right, blocks + job->b_block, deepest, job->bf16_columns);
+            if (!dnnl_product_run(job->bf16, blocks, blocks + job->b_block, result.data, l > 0,
+                                  blocks + job->scratch)) {
+                cpu_job_fail(&job->base);
+            }
+            continue;
+        }
+        left = pack(job, job->a, &left, blocks, depth);
+        right = pack(job, job->b, &right, blocks + job->b_block, c->columns);
         block_multiply(job, &left, &right, &result, l == 0);
     }
 }
 
 static void finish_packed(const struct job *job, const struct matrix *c, int64_t first_column, char *c_block) {
-    struct matrix result = {c_block, c->rows, c->columns, c->columns, 1};
+    struct matrix result = {c_block, c->rows, c->columns, job->bf16 ? job->bf16_columns : c->columns, 1};
     bool wide = job->finish && job->finished == job->summed;
     if (wide) {
         finish(job, &result, first_column);
@@ -316,17 +343,16 @@ static int64_t job_edge(int64_t n, int64_t at, int64_t grid) {
     return n / grid * at + least(at, n % grid);
 }
 
-/* A piece of a rectangle of which BLAS can read the operands, from *position on; moves that on. */
+/* A piece of a run of strips, from *position on; moves that on. BLAS can read the operands. */
 static void piece_direct(const struct job *job, const struct matrix *a, const struct matrix *b, const struct matrix *c,
-                         int64_t first_column, int64_t *position) {
-    int64_t step = *position / job->strips, strip = *position % job->strips;
-    int64_t strips = cpu_job_shares(&job->base) ? 1 : least(job->together, job->strips - strip);
+                         int64_t first_column, int64_t run, int64_t *position) {
+    int64_t first = job_edge(job->strips, run, job->runs), strips = job_edge(job->strips, run + 1, job->runs) - first;
+    int64_t step = *position / strips, strip = *position % strips;
+    int64_t taken = least(cpu_job_shares(&job->base) ? job->apart : job->together, strips - strip);
     int64_t at = step * job->depth, depth = step + 1 < job->steps ? job->depth : job->k - at;
-    int64_t row = strip * job->strip, rows = least(strips * job->strip, c->rows - row);
-    *position += strips;
-    if (rows <= 0) {
-        return; /* of a rectangle that has a row less than others */
-    }
+    int64_t row = (first + strip) * job->strip;
+    int64_t rows = first + strip + taken < job->strips ? taken * job->strip : c->rows - row;
+    *position += taken;
     struct matrix left = matrix_part(a, row, rows, at, depth, job->size);
     struct matrix right = matrix_part(b, at, depth, 0, b->columns, job->size);
     struct matrix result = matrix_part(c, row, rows, 0, c->columns, job->size);
@@ -337,7 +363,7 @@ static void piece_direct(const struct job *job, const struct matrix *a, const st
 }
 
 /* The same of a rectangle that is packed. */
-static void piece_packed(const struct job *job, const struct matrix *a, const struct matrix *b, const struct matrix *c,
+static void piece_packed(struct job *job, const struct matrix *a, const struct matrix *b, const struct matrix *c,
                          int64_t first_column, char *blocks, int64_t *position) {
     int64_t at = *position * job->depth;
     bool last = ++*position == job->steps;
@@ -347,10 +373,12 @@ static void piece_packed(const struct job *job, const struct matrix *a, const st
     }
 }
 
-/* One rectangle, from *position on, which counts its strips. False: it is left there. */
-static bool job_rectangle(struct job *job, int64_t number, struct cpu_lane *lane, int64_t *position) {
-    int64_t column = number % job->grid_columns, line = number / job->grid_columns;
-    int64_t row = line % job->grid_rows, batch = line / job->grid_rows, end = job->steps * job->strips;
+/* One run of a rectangle's strips, from *position on, which counts their steps. False: it is left there. */
+static bool job_run(struct job *job, int64_t number, struct cpu_lane *lane, int64_t *position) {
+    int64_t run = number % job->runs, rectangle = number / job->runs;
+    int64_t column = rectangle % job->grid_columns, line = rectangle / job->grid_columns;
+    int64_t row = line % job->grid_rows, batch = line / job->grid_rows;
+    int64_t strips = job_edge(job->strips, run + 1, job->runs) - job_edge(job->strips, run, job->runs);
     int64_t i = job_edge(job->m, row, job->grid_rows), i_end = job_edge(job->m, row + 1, job->grid_rows);
     int64_t j = job_edge(job->n, column, job->grid_columns), j_end = job_edge(job->n, column + 1, job->grid_columns);
     struct matrix a = batch_matrix(job->a, batch), b = batch_matrix(job->b, batch), c = batch_matrix(job->c, batch);
@@ -359,9 +387,9 @@ static bool job_rectangle(struct job *job, int64_t number, struct cpu_lane *lane
     a = matrix_part(&a, i, i_end - i, 0, job->k, operand_size(job->a));
     b = matrix_part(&b, 0, job->k, j, j_end - j, operand_size(job->b));
     c = matrix_part(&c, i, i_end - i, j, j_end - j, job->size);
-    while (*position < end) {
+    for (int64_t end = job->steps * strips; *position < end;) {
         if (job->direct) {
-            piece_direct(job, &a, &b, &c, j, position);
+            piece_direct(job, &a, &b, &c, j, run, position);
         } else {
             piece_packed(job, &a, &b, &c, j, job->workspace + lane->number * job->blocks, position);
         }
@@ -373,15 +401,15 @@ static bool job_rectangle(struct job *job, int64_t number, struct cpu_lane *lane
     return true;
 }
 
-/* The rectangles of a part. lane->position counts the strips of all of them. */
+/* The runs of a part. lane->position counts the steps of the strips of all of them. */
 static bool job_part(struct cpu_job *base, struct cpu_lane *lane) {
     struct job *job = (struct job *)base;
-    int64_t rectangles = job->batches * job->grid_rows * job->grid_columns;
-    int64_t begin = cpu_part_begin(rectangles, lane->part, base->parts);
-    int64_t end = cpu_part_begin(rectangles, lane->part + 1, base->parts);
-    int64_t whole = job->steps * job->strips, position = lane->position % whole;
+    int64_t runs = job->batches * job->grid_rows * job->grid_columns * job->runs;
+    int64_t begin = cpu_part_begin(runs, lane->part, base->parts);
+    int64_t end = cpu_part_begin(runs, lane->part + 1, base->parts);
+    int64_t whole = job->steps * divided_up(job->strips, job->runs), position = lane->position % whole;
     for (int64_t i = begin + lane->position / whole; i < end; i++) {
-        if (!job_rectangle(job, i, lane, &position)) {
+        if (!job_run(job, i, lane, &position)) {
             lane->position = (i - begin) * whole + position;
             return false;
         }
@@ -393,35 +421,36 @@ static double grid_rectangles(const struct job *job) {
     return (double)job->batches * (double)job->grid_rows * (double)job->grid_columns;
 }
 
-/* Whether few rectangles leave some threads idle for more than a tenth of the time. */
-static bool grid_uneven(const struct job *job, unsigned threads) {
-    double rectangles = grid_rectangles(job);
-    return rectangles < 4.0 * threads && (int64_t)rectangles % threads &&
-           rectangles < 0.9 * threads * ceil(rectangles / threads);
-}
-
-/* At least as many rectangles as threads, as square as possible, since each operand is packed once for each row or column of
- * the grid; then more rows, so that the threads have equal shares. */
-static void job_grid(struct job *job, unsigned threads, int64_t height_most, int64_t width_most) {
-    job->grid_rows = (job->m + height_most - 1) / height_most;
-    job->grid_columns = (job->n + width_most - 1) / width_most;
-    while (grid_rectangles(job) < threads) {
+/* As few rectangles as have at most so many rows and columns; then more, until there are `enough`, but not so many that they are less than
+ * side_least wide and high or are not worth it. As square as possible, since each operand is packed once for each row or column of the grid. */
+static void job_grid(struct job *job, int64_t height_most, int64_t width_most, int64_t side_least, double enough) {
+    job->grid_rows = divided_up(job->m, height_most);
+    job->grid_columns = divided_up(job->n, width_most);
+    while (grid_rectangles(job) < enough) {
         int64_t height = job->m / job->grid_rows, width = job->n / job->grid_columns;
-        if (height < 32 && width < 32) {
+        if ((height < 2 * side_least && width < 2 * side_least) ||
+            (double)height * (double)width * (double)job->k < 2 * grid_work) {
             return;
         }
         *(height >= width ? &job->grid_rows : &job->grid_columns) *= 2;
     }
-    int64_t rows = job->grid_rows, most = least(2 * rows, job->m / 32);
-    while (job->grid_rows < most && grid_uneven(job, threads)) {
-        job->grid_rows++;
-    }
-    if (grid_uneven(job, threads)) {
-        job->grid_rows = rows;
+}
+
+/* Whether so many runs leave some threads idle for more than a tenth of the time. */
+static bool runs_uneven(double runs, unsigned threads) {
+    return runs < 0.9 * threads * ceil(runs / threads);
+}
+
+/* As few runs of strips as give each thread its share. */
+static void job_runs(struct job *job) {
+    double rectangles = grid_rectangles(job);
+    while (job->runs < job->strips && runs_uneven(rectangles * (double)job->runs, job->threads)) {
+        job->runs++;
     }
 }
 
-static void job_type(struct job *job) {
+/* `bf16`: bf16 is multiplied as it is. */
+static void job_type(struct job *job, bool bf16) {
     static const struct {
         enum dtype packed;
         size_t product; /* offset in struct cpu_kernels; 0: BLAS */
@@ -445,10 +474,8 @@ static void job_type(struct job *job) {
     size_t offset = types[job->dtype].product;
     job->packed = types[job->dtype].packed;
     job->summed = job->packed;
-    job->bf16 = job->dtype == DTYPE_BF16 && job->a->dtype == DTYPE_BF16 && job->b->dtype == DTYPE_BF16 &&
-                job->m >= BF16_SIDE && job->n >= BF16_SIDE && job->k >= BF16_SIDE &&
-                dnnl_has_products(job->base.cpu->dnnl);
-    if (job->bf16) {
+    if (job->dtype == DTYPE_BF16 && job->a->dtype == DTYPE_BF16 && job->b->dtype == DTYPE_BF16 &&
+        least(job->m, least(job->n, job->k)) >= BF16_SIDE && bf16) {
         job->packed = DTYPE_BF16;
     }
     job->packed_size = (int64_t)dtype_size(job->packed);
@@ -479,7 +506,7 @@ static void job_init(struct job *job, struct cpu *cpu, const struct launch *laun
     for (int i = 0; i < c->rank - 2; i++) {
         job->batches *= c->shape[i];
     }
-    job_type(job);
+    job_type(job, false);
     if (launch->opcode == OP_LINEAR) {
         job_linear(job, launch);
     }
@@ -518,8 +545,8 @@ static void job_fill(struct job *job, struct cpu_job **begun) {
 static bool job_is_direct(const struct job *job) {
     struct matrix a = batch_matrix(job->a, 0), b = batch_matrix(job->b, 0);
     struct layout layout;
-    return !job->bf16 && job->packed == (enum dtype)job->a->dtype && !job->product && layout_find(&a, &layout) &&
-           layout_find(&b, &layout) && job->n <= INT_MAX;
+    return job->packed != DTYPE_BF16 && job->packed == (enum dtype)job->a->dtype && !job->product &&
+           layout_find(&a, &layout) && layout_find(&b, &layout) && job->n <= INT_MAX;
 }
 
 static int64_t rounded(int64_t bytes) {
@@ -529,18 +556,16 @@ static int64_t rounded(int64_t bytes) {
 /* Sizes of the blocks of rectangles that have so many rows and columns, or one less: these may have deeper blocks. */
 static void job_blocks(struct job *job, int64_t height, int64_t width) {
     int64_t depth = least(job->k, block_depth(job, height > 1 ? height - 1 : 1, width > 1 ? width - 1 : 1));
-    int64_t a = height * depth, b = depth * width;
-    if (!job->bf16) {
-        a = least((int64_t)BLOCK_ROWS * BLOCK_DEPTH, a);
-        b = least((int64_t)BLOCK_DEPTH * BLOCK_COLUMNS, b);
+    int64_t a = least((int64_t)BLOCK_ROWS * BLOCK_DEPTH, height * depth);
+    int64_t b = least((int64_t)BLOCK_DEPTH * BLOCK_COLUMNS, depth * width);
+    if (job->packed == DTYPE_BF16) {
+        depth = block_depth(job, height, width);
+        a = height * depth;
+        b = depth * width;
     }
     job->b_block = rounded(a * job->packed_size);
     job->c_block = job->b_block + rounded(b * job->packed_size);
     job->blocks = job->c_block + rounded(height * width * job->summed_size);
-}
-
-static int64_t divided_up(int64_t n, int64_t by) {
-    return n / by + (n % by != 0);
 }
 
 /* How many times as long as a product of f32 one takes. */
@@ -548,36 +573,41 @@ static int64_t dtype_slow(enum dtype dtype) {
     return dtype == DTYPE_F64 ? 2 : dtype == DTYPE_C64 ? 4 : dtype == DTYPE_C128 ? 8 : 1;
 }
 
-static void job_strips(struct job *job, int64_t height, int64_t width) {
-    double rate = job->base.cpu->rates.flop[job->dtype] / 2;
-    int64_t most = strip_work / dtype_slow(job->dtype) / (width * job->depth);
-    job->strips = divided_up(height, most > STRIP_ROWS ? most : STRIP_ROWS);
-    job->strip = divided_up(divided_up(height, job->strips), STRIP_ROWS) * STRIP_ROWS;
-    double together = rate * piece_ns / ((double)job->strip * (double)width * (double)job->depth);
-    job->together = together >= 2 ? divided_up(job->strips, divided_up(job->strips, (int64_t)together)) : 1;
+/* So many strips at once as take `work`, of a rectangle's in equal pieces. */
+static int64_t strips_of(const struct job *job, int64_t width, double work) {
+    double strips = work / ((double)job->strip * (double)width * (double)job->depth);
+    return strips < 2 ? 1 : divided_up(job->strips, divided_up(job->strips, (int64_t)strips));
+}
+
+static void job_strips(struct job *job, int64_t width) {
+    int64_t height = job->m / job->grid_rows, last = job->k - (job->steps - 1) * job->depth;
+    int64_t work = width * (job->steps > 1 ? least(job->depth, last) : last);
+    job->strip = divided_up(divided_up(STRIP_WORK, work), STRIP_ROWS) * STRIP_ROWS;
+    job->strips = height < job->strip ? 1 : height / job->strip;
+    job->together = strips_of(job, width, job->base.cpu->rates.flop[job->dtype] / 2 * piece_ns);
+    job->apart = strips_of(job, width, (double)turn_work / (double)dtype_slow(job->dtype));
 }
 
 /* Rectangles, and pieces of them. */
-static void job_divide(struct job *job, unsigned threads) {
+static void job_divide(struct job *job) {
     bool vector = job->m == 1 || job->n == 1;
     int64_t side = vector ? VECTOR_SIDE : DIRECT_SIDE;
     if (job->direct) {
-        job_grid(job, threads, side, side);
+        job_grid(job, side, side, 16, vector ? PACKED_GRID : DIRECT_GRID);
     } else {
-        job_grid(job, threads, BLOCK_ROWS, BLOCK_COLUMNS);
+        job_grid(job, BLOCK_ROWS, BLOCK_COLUMNS, 128, PACKED_GRID);
     }
-    int64_t height = (job->m + job->grid_rows - 1) / job->grid_rows;
-    int64_t width = (job->n + job->grid_columns - 1) / job->grid_columns;
+    int64_t height = divided_up(job->m, job->grid_rows), width = divided_up(job->n, job->grid_columns);
     int64_t direct_depth = job->size >= 8 ? DIRECT_DEPTH_F64 : DIRECT_DEPTH;
     int64_t least_depth = job->direct ? direct_depth : job->product ? INTEGER_DEPTH : block_depth(job, height, width);
-    job->depth = piece_work / (height * width * (job->product ? 8 : 1) + (height + width) * 16);
+    job->depth = step_work / (height * width * (job->product ? 8 : 1) + (height + width) * 16);
     job->depth = job->depth > least_depth ? job->depth / least_depth * least_depth : least_depth; /* whole blocks */
     job->steps = job->k / job->depth + (job->k % job->depth > job->depth / 2); /* a small rest goes with the last one */
     job->steps = job->steps > 0 ? job->steps : 1;
-    job->strips = job->together = 1;
+    job->strips = job->runs = job->together = job->apart = 1;
     job->strip = height;
-    if (job->direct && !vector && height * width >= STRIP_LEAST) {
-        job_strips(job, height, width);
+    if (job->direct && !vector) {
+        job_strips(job, width);
     }
     if (!job->direct) {
         job_blocks(job, height, width);
@@ -593,16 +623,43 @@ static double job_work(const struct job *job) {
     return (double)job->batches * (m * n * k * (job->product ? 1 : 0.25) + read + RECTANGLE_WORK);
 }
 
+/* Has bf16 multiplied as it is, if oneDNN can do so. To be called before job_plan(); the caller calls job_done(). */
+static void job_find_bf16(struct job *job) {
+    job_type(job, true);
+    if (job->packed != DTYPE_BF16) {
+        return;
+    }
+    job_divide(job);
+    job->bf16_rows = divided_up(job->m, job->grid_rows);
+    job->bf16_columns = divided_up(job->n, job->grid_columns);
+    job->bf16 = dnnl_product_find(job->base.cpu->dnnl, job->bf16_rows, job->bf16_columns, block_depth(job, 1, 1));
+    if (!job->bf16) {
+        job_type(job, false);
+    }
+}
+
+static void job_done(struct cpu_job *base) {
+    struct job *job = (struct job *)base;
+    dnnl_product_release(job->bf16);
+    job->bf16 = NULL;
+}
+
 /* Decides how a product of depth 1 or more is computed. */
 static void job_plan(struct job *job) {
     job->direct = job_is_direct(job);
     job->work = job_work(job);
     unsigned parts = cpu_parts(job->base.cpu, job->work), most = job->base.cpu->team.threads;
     job->threads = parts < most ? parts : most;
-    job_divide(job, job->threads);
-    double rectangles = grid_rectangles(job);
+    job_divide(job);
+    job_runs(job);
+    if (job->bf16) {
+        job->scratch = job->blocks;
+        job->blocks += (int64_t)dnnl_product_scratch_bytes(job->bf16);
+    }
+    double runs = grid_rectangles(job) * (double)job->runs;
     job->base.run = job_part;
-    job->base.parts = rectangles < parts ? (unsigned)rectangles : parts;
+    job->base.done = job_done;
+    job->base.parts = runs < parts ? (unsigned)runs : parts;
     job->threads = job->threads < job->base.parts ? job->threads : job->base.parts;
     job->base.lanes_most = job->direct ? 0 : job->threads;
 }
@@ -621,10 +678,18 @@ static int matmul_accepts(struct device *device, const struct launch *launch, st
 static uint64_t matmul_workspace(struct device *device, const struct launch *launch) {
     struct job job;
     job_init(&job, (struct cpu *)device, launch);
-    if (job.k > 0) {
-        job_plan(&job);
+    if (job.k == 0) {
+        return 0;
     }
-    return (uint64_t)job.blocks * job.threads;
+    job_plan(&job);
+    uint64_t bytes = (uint64_t)job.blocks * job.threads, bf16 = 0;
+    job_find_bf16(&job);
+    if (job.bf16) {
+        job_plan(&job);
+        bf16 = (uint64_t)job.blocks * job.threads;
+        job_done(&job.base);
+    }
+    return bytes > bf16 ? bytes : bf16; /* when the launch runs, oneDNN may have no memory any more */
 }
 
 static int matmul_run(struct cpu *cpu, const struct launch *launch, struct cpu_job **begun, struct fault *fault) {
@@ -635,9 +700,13 @@ static int matmul_run(struct cpu *cpu, const struct launch *launch, struct cpu_j
         job_fill(&job, begun);
         return STATUS_OK;
     }
+    job_find_bf16(&job);
     job_plan(&job);
     job.workspace = launch->workspace;
     if (cpu_job_keep(&job.base, sizeof job, job.work, begun)) {
+        if (*begun == &cpu->waiting) {
+            job_done(&job.base);
+        }
         return STATUS_OK;
     }
     job.base.parts =

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/cpu/cpu.h"
 #include "engine/device/device_impl.h"
 #include "engine/order/cost.h"
 
@@ -209,7 +210,7 @@ static unsigned square(struct device *device, enum dtype dtype, int64_t side, bo
 }
 
 Test(cpu_device, pieces_are_shorter_where_others_have_the_device_and_the_result_is_the_same) {
-    enum { SIDE = 1300 };
+    enum { SIDE = 2100 };
     static const enum dtype dtypes[] = {DTYPE_F32, DTYPE_F64};
     struct device *device = open_cpu(false);
     load_blas(device);
@@ -443,4 +444,149 @@ Test(cpu_device, results_are_the_same_at_any_number_of_threads) {
     for (int i = 0; i < 2; i++)
         free(results[i]);
     free(x);
+}
+
+static void element_write(enum dtype dtype, void *data, size_t i, uint32_t random) {
+    float x = (float)(random % 2001) / 1000 - 1;
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    switch (dtype) {
+    case DTYPE_BF16:
+        ((uint16_t *)data)[i] = (uint16_t)(bits >> 16);
+        break;
+    case DTYPE_F64:
+        ((double *)data)[i] = x + 1e-9 * random;
+        break;
+    default: /* c64 has two */
+        ((float *)data)[i] = x;
+    }
+}
+
+static void *random_elements(enum dtype dtype, size_t n, uint32_t seed) {
+    void *data = malloc(n * dtype_size(dtype));
+    n *= dtype == DTYPE_C64 ? 2 : 1;
+    for (size_t i = 0; i < n; i++) {
+        seed = seed * 1664525 + 1013904223;
+        element_write(dtype, data, i, seed >> 8);
+    }
+    return data;
+}
+
+/* The product of two matrices by so many threads, without a pause, or in as many pieces as there are. */
+static void multiply_with_threads(unsigned threads, bool pieces, enum dtype dtype, const int64_t *sizes, void *a,
+                                  void *b, void *result) {
+    static const _Atomic bool wanted = true;
+    int64_t m = sizes[0], n = sizes[1], k = sizes[2];
+    const int64_t shapes[][2] = {{m, k}, {k, n}, {m, n}}, strides[][2] = {{k, 1}, {n, 1}, {n, 1}};
+    struct device_options options = {.memory_total = 1 << 20, .threads = threads};
+    struct device *device;
+    struct device_begun *begun = NULL;
+    struct fault fault;
+    void *workspace = NULL;
+    cr_assert_eq(device_open("cpu", &options, &device, &fault), STATUS_OK, "%s", fault.message);
+    const struct op_kernel *kernel = device->vtable->operations[OP_MATMUL];
+    cr_assert_eq(kernel->needs(device, dtype, &fault), STATUS_OK, "%s", fault.message);
+    struct launch *launch = calloc(1, sizeof *launch + 2 * sizeof *launch->inputs);
+    launch->opcode = OP_MATMUL;
+    launch->n_inputs = 2;
+    launch->inputs[0] = (struct operand){a, shapes[0], strides[0], (uint8_t)dtype, (uint8_t)dtype, 2};
+    launch->inputs[1] = (struct operand){b, shapes[1], strides[1], (uint8_t)dtype, (uint8_t)dtype, 2};
+    launch->output = (struct operand){result, shapes[2], strides[2], (uint8_t)dtype, (uint8_t)dtype, 2};
+    uint64_t bytes = kernel->workspace(device, launch);
+    cr_assert_eq(posix_memalign(&workspace, 64, bytes ? bytes : 64), 0);
+    launch->workspace = workspace;
+    do {
+        struct device_turn turn = {.wanted = pieces ? &wanted : NULL, .shared = pieces};
+        cr_assert_eq(device->vtable->launch_part(device, launch, &turn, &begun, &fault), STATUS_OK);
+    } while (begun);
+    free(workspace);
+    free(launch);
+    device_close(device);
+}
+
+static void check_product_with_threads(enum dtype dtype, const int64_t *sizes) {
+    size_t bytes = (size_t)(sizes[0] * sizes[1]) * dtype_size(dtype);
+    void *a = random_elements(dtype, (size_t)(sizes[0] * sizes[2]), 1);
+    void *b = random_elements(dtype, (size_t)(sizes[2] * sizes[1]), 2);
+    void *expected = calloc(1, bytes), *result = calloc(1, bytes);
+    multiply_with_threads(1, false, dtype, sizes, a, b, expected);
+    for (unsigned threads = 1; threads < 8; threads += threads < 3 ? 1 : 4) {
+        for (int pieces = 0; pieces < 2; pieces++) {
+            memset(result, 0, bytes);
+            multiply_with_threads(threads, pieces, dtype, sizes, a, b, result);
+            cr_assert_eq(memcmp(expected, result, bytes), 0, "%s: %d by %d, depth %d, %u threads%s", dtype_name(dtype),
+                         (int)sizes[0], (int)sizes[1], (int)sizes[2], threads, pieces ? ", in pieces" : "");
+        }
+    }
+    free(a), free(b), free(expected), free(result);
+}
+
+/* Around the sizes from which on BLAS computes in another way; those that have few strips, or one row or column; and some by chance. */
+Test(cpu_device, products_are_the_same_at_any_number_of_threads) {
+    static const int64_t sizes[][3] = {{100, 100, 100}, {101, 100, 101},  {190, 200, 200},  {193, 201, 210},
+                                       {256, 256, 256}, {500, 200, 350},  {1000, 200, 500}, {31, 3000, 400},
+                                       {3000, 17, 700}, {97, 5000, 33},   {1, 4000, 600},   {4000, 1, 600},
+                                       {1, 1, 50000},   {700, 650, 1100}, {1200, 513, 330}};
+    static const enum dtype dtypes[] = {DTYPE_F32, DTYPE_F64, DTYPE_C64, DTYPE_BF16};
+    for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++)
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+            check_product_with_threads(dtypes[d], sizes[i]);
+    srand(7);
+    for (int i = 0; i < 20; i++) {
+        int64_t some[] = {1 + rand() % 900, 1 + rand() % 900, 1 + rand() % 900};
+        check_product_with_threads(dtypes[i % 2], some);
+    }
+}
+
+/* ---- jobs that fail ---- */
+
+static _Atomic unsigned ends, dones;
+
+static bool failing_part(struct cpu_job *job, struct cpu_lane *lane) {
+    if (lane->part == 2)
+        cpu_job_fail(job);
+    return true;
+}
+
+static void count_end(struct cpu_job *job) {
+    (void)job;
+    ends++;
+}
+
+static void count_done(struct cpu_job *job) {
+    (void)job;
+    dones++;
+}
+
+static void check_failed(struct cpu *cpu, unsigned n) {
+    cr_assert(cpu->job_failed);
+    cr_assert_eq(ends, 0);
+    cr_assert_eq(dones, n);
+    cpu->job_failed = false;
+}
+
+/* At once; in turns; and in the spare place, where its own launch has to be told, and not the one that waits for it. */
+Test(cpu_device, a_job_that_fails_ends_without_a_result) {
+    struct device *device = open_cpu(false);
+    struct cpu *cpu = (struct cpu *)device;
+    struct cpu_job job = {.cpu = cpu, .run = failing_part, .end = count_end, .done = count_done, .parts = 8};
+    struct cpu_job *begun = NULL;
+    cpu_job_run(&job);
+    check_failed(cpu, 1);
+    atomic_store(&job.failed, false);
+    cr_assert(cpu_job_keep(&job, sizeof job, 1e12, &begun));
+    cr_assert(cpu_job_continue(begun, &(struct device_turn){0}));
+    check_failed(cpu, 2);
+    refuses = true;
+    cr_assert(cpu_job_keep(&job, sizeof job, 1e12, &begun));
+    cr_assert_eq(begun, cpu->spare.job);
+    for (int i = 0; i < 2; i++) {
+        cpu_job_wait(cpu, &(struct device_turn){0});
+        cr_assert(!cpu->job_failed && cpu->spare.job == begun);
+    }
+    cr_assert(cpu_job_continue(begun, &(struct device_turn){0}));
+    check_failed(cpu, 3);
+    cr_assert_null(cpu->spare.job);
+    refuses = false;
+    device_close(device);
 }

@@ -1,0 +1,408 @@
+#include "engine/cpu/dnnl.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/cpu/dnnl_impl.h"
+
+/* So many convolutions are kept, of some 100 KB each: a network has some dozens, three ways each. More only while all are in use. */
+enum { KEPT = 128 };
+
+struct dnnl_kept {
+    enum dnnl_way way;
+    bool bias;
+    int64_t images;
+    struct convolution convolution;
+    struct dnnl_convolution *made; /* NULL: there is none */
+    unsigned users;
+    uint64_t last_use; /* dnnl->uses, then */
+};
+
+enum { ROLE_X, ROLE_WEIGHT, ROLE_Y, ROLES };
+
+struct dnnl_convolution {
+    struct dnnl *dnnl;
+    enum dnnl_way way;
+    bool bias;
+    dnnl_primitive_desc_t desc;
+    dnnl_primitive_t primitive;
+    /* Memory as tensord has it, and as the primitive wants it. reorder: from one to the other where they differ, or back for the result; of
+     * the weight's gradient it may also add. */
+    dnnl_memory_desc_t plain[ROLES], wanted[ROLES], bias_memory, scratchpad;
+    dnnl_primitive_t reorder[ROLES], reorder_add;
+    size_t offset[ROLES], scratchpad_offset, scratch; /* in the scratch memory */
+};
+
+static unsigned result_of(enum dnnl_way way) {
+    return way == DNNL_FORWARD ? ROLE_Y : way == DNNL_BACK ? ROLE_X : ROLE_WEIGHT;
+}
+
+static bool plain_image(const struct dnnl *dnnl, const struct convolution *c, int64_t images, int64_t channels,
+                        const int64_t *extents, dnnl_memory_desc_t *out) {
+    dnnl_dims_t dims = {images, channels}, strides;
+    int n = 2 + c->axes;
+    for (int i = 0; i < c->axes; i++) {
+        dims[2 + i] = extents[CONVOLUTION_AXES - c->axes + i];
+    }
+    strides[n - 1] = 1;
+    for (int i = n - 1; i > 0; i--) {
+        strides[i - 1] = strides[i] * dims[i];
+    }
+    return dnnl->memory_desc_init_by_strides(out, n, dims, dnnl_f32, strides) == dnnl_success;
+}
+
+/* Of the way back the launch has the weight of each group transposed. */
+static bool plain_weight(const struct dnnl *dnnl, const struct convolution *c, bool transposed,
+                         dnnl_memory_desc_t *out) {
+    int64_t y = c->y_channels / c->groups, x = c->x_channels / c->groups, kernel = convolution_volume(c->kernel);
+    dnnl_dims_t dims = {c->groups, y, x},
+                strides = {y * x * kernel, transposed ? kernel : x * kernel, transposed ? y * kernel : kernel};
+    int n = 3 + c->axes;
+    int64_t stride = 1;
+    for (int i = c->axes - 1; i >= 0; i--) {
+        dims[3 + i] = c->kernel[CONVOLUTION_AXES - c->axes + i];
+        strides[3 + i] = stride;
+        stride *= dims[3 + i];
+    }
+    int skip = c->groups == 1;
+    return dnnl->memory_desc_init_by_strides(out, n - skip, dims + skip, dnnl_f32, strides + skip) == dnnl_success;
+}
+
+static bool describe(struct dnnl_convolution *this, const struct convolution *c, int64_t images) {
+    const struct dnnl *dnnl = this->dnnl;
+    dnnl_dims_t channels = {c->y_channels}, one = {1};
+    return plain_image(dnnl, c, images, c->x_channels, c->x, &this->plain[ROLE_X]) &&
+           plain_image(dnnl, c, images, c->y_channels, c->y, &this->plain[ROLE_Y]) &&
+           plain_weight(dnnl, c, this->way == DNNL_BACK, &this->plain[ROLE_WEIGHT]) &&
+           dnnl->memory_desc_init_by_strides(&this->bias_memory, 1, channels, dnnl_f32, one) == dnnl_success;
+}
+
+/* The memory that an operand may have in any order, which oneDNN chooses. */
+static dnnl_memory_desc_t any(const struct dnnl *dnnl, const dnnl_memory_desc_t *plain) {
+    dnnl_memory_desc_t any;
+    dnnl->memory_desc_init_by_tag(&any, plain->ndims, plain->dims, dnnl_f32, dnnl_format_tag_any);
+    return any;
+}
+
+static dnnl_status_t primitive_describe(struct dnnl_convolution *this, const struct convolution *c,
+                                        dnnl_primitive_attr_t attributes) {
+    const struct dnnl *dnnl = this->dnnl;
+    dnnl_convolution_desc_t forward, back;
+    dnnl_dims_t stride, dilation, before, after;
+    dnnl_memory_desc_t x = any(dnnl, &this->plain[ROLE_X]), w = any(dnnl, &this->plain[ROLE_WEIGHT]);
+    dnnl_memory_desc_t y = any(dnnl, &this->plain[ROLE_Y]);
+    for (int i = 0; i < c->axes; i++) {
+        int axis = CONVOLUTION_AXES - c->axes + i;
+        int64_t reach = (c->kernel[axis] - 1) * c->dilation[axis] + 1;
+        stride[i] = c->stride[axis];
+        dilation[i] = c->dilation[axis] - 1;
+        before[i] = c->padding[axis];
+        after[i] = (c->y[axis] - 1) * c->stride[axis] + reach - c->x[axis] - c->padding[axis];
+    }
+    dnnl_prop_kind_t kind = this->way == DNNL_FORWARD ? dnnl_forward_inference : dnnl_forward_training;
+    dnnl_status_t status = dnnl->dilated_convolution_forward_desc_init(&forward, kind, dnnl_convolution_direct, &x, &w,
+                                                                       this->bias ? &this->bias_memory : NULL, &y,
+                                                                       stride, dilation, before, after);
+    if (status != dnnl_success) {
+        return status;
+    }
+    if (this->way == DNNL_FORWARD) {
+        return dnnl->primitive_desc_create(&this->desc, &forward, attributes, dnnl->engine, NULL);
+    }
+    dnnl_primitive_desc_t hint;
+    status = dnnl->primitive_desc_create(&hint, &forward, NULL, dnnl->engine, NULL);
+    if (status != dnnl_success) {
+        return status;
+    }
+    status = this->way == DNNL_BACK
+                 ? dnnl->dilated_convolution_backward_data_desc_init(&back, dnnl_convolution_direct, &x, &w, &y, stride,
+                                                                     dilation, before, after)
+                 : dnnl->dilated_convolution_backward_weights_desc_init(&back, dnnl_convolution_direct, &x, &w, NULL,
+                                                                        &y, stride, dilation, before, after);
+    if (status == dnnl_success) {
+        status = dnnl->primitive_desc_create(&this->desc, &back, attributes, dnnl->engine, hint);
+    }
+    dnnl->primitive_desc_destroy(hint);
+    return status;
+}
+
+/* Whether the implementation is one of the fast ones: "ref:any" is a loop without any care. */
+static bool is_fast(const struct dnnl_convolution *this) {
+    const char *name = "";
+    this->dnnl->primitive_desc_query(this->desc, dnnl_query_impl_info_str, 0, &name);
+    return !strstr(name, "ref");
+}
+
+static bool reorder_create(const struct dnnl *dnnl, const dnnl_memory_desc_t *from, const dnnl_memory_desc_t *to,
+                           dnnl_primitive_attr_t attributes, dnnl_primitive_t *out) {
+    dnnl_primitive_desc_t desc;
+    if (dnnl->reorder_primitive_desc_create(&desc, from, dnnl->engine, to, dnnl->engine, attributes) != dnnl_success) {
+        return false;
+    }
+    bool made = dnnl->primitive_create(out, desc) == dnnl_success;
+    dnnl->primitive_desc_destroy(desc);
+    return made;
+}
+
+/* A reorder that adds to what is there. */
+static bool reorder_create_add(struct dnnl_convolution *this) {
+    const struct dnnl *dnnl = this->dnnl;
+    dnnl_post_ops_t sum = NULL;
+    dnnl_primitive_attr_t attributes = NULL;
+    bool made =
+        dnnl->post_ops_create(&sum) == dnnl_success && dnnl->post_ops_append_sum(sum, 1) == dnnl_success &&
+        dnnl->primitive_attr_create(&attributes) == dnnl_success &&
+        dnnl->primitive_attr_set_post_ops(attributes, sum) == dnnl_success &&
+        reorder_create(dnnl, &this->wanted[ROLE_WEIGHT], &this->plain[ROLE_WEIGHT], attributes, &this->reorder_add);
+    if (sum) {
+        dnnl->post_ops_destroy(sum);
+    }
+    if (attributes) {
+        dnnl->primitive_attr_destroy(attributes);
+    }
+    return made;
+}
+
+/* What the primitive wants to have in another order, with places for it in the scratch memory. */
+static bool reorders_create(struct dnnl_convolution *this) {
+    static const dnnl_query_t queries[3][ROLES] = {
+        [DNNL_FORWARD] = {dnnl_query_src_md, dnnl_query_weights_md, dnnl_query_dst_md},
+        [DNNL_BACK] = {dnnl_query_diff_src_md, dnnl_query_weights_md, dnnl_query_diff_dst_md},
+        [DNNL_WEIGHT] = {dnnl_query_src_md, dnnl_query_diff_weights_md, dnnl_query_diff_dst_md},
+    };
+    const struct dnnl *dnnl = this->dnnl;
+    unsigned result = result_of(this->way);
+    for (unsigned role = 0; role < ROLES; role++) {
+        this->wanted[role] = *dnnl->primitive_desc_query_md(this->desc, queries[this->way][role], 0);
+        bool sums = this->way == DNNL_WEIGHT && role == ROLE_WEIGHT; /* always from its own memory, to be added up */
+        if (dnnl->memory_desc_equal(&this->wanted[role], &this->plain[role]) && !sums) {
+            continue;
+        }
+        const dnnl_memory_desc_t *from = &this->plain[role], *to = &this->wanted[role];
+        if (!reorder_create(dnnl, role == result ? to : from, role == result ? from : to, NULL, &this->reorder[role])) {
+            return false;
+        }
+        if (role != ROLE_WEIGHT || sums) { /* of other ways the caller has room for the weight */
+            this->offset[role] = this->scratch;
+            this->scratch += dnnl_rounded(dnnl->memory_desc_get_size(to));
+        }
+    }
+    this->scratchpad = *dnnl->primitive_desc_query_md(this->desc, dnnl_query_scratchpad_md, 0);
+    this->scratchpad_offset = this->scratch;
+    this->scratch += dnnl_rounded(dnnl->memory_desc_get_size(&this->scratchpad));
+    return this->way != DNNL_WEIGHT || reorder_create_add(this);
+}
+
+static void convolution_destroy(struct dnnl_convolution *this) {
+    if (!this) {
+        return;
+    }
+    const struct dnnl *dnnl = this->dnnl;
+    for (unsigned role = 0; role < ROLES; role++) {
+        if (this->reorder[role]) {
+            dnnl->primitive_destroy(this->reorder[role]);
+        }
+    }
+    if (this->reorder_add) {
+        dnnl->primitive_destroy(this->reorder_add);
+    }
+    if (this->primitive) {
+        dnnl->primitive_destroy(this->primitive);
+    }
+    if (this->desc) {
+        dnnl->primitive_desc_destroy(this->desc);
+    }
+    free(this);
+}
+
+static struct dnnl_convolution *convolution_create(struct dnnl *dnnl, enum dnnl_way way,
+                                                   const struct convolution *convolution, int64_t images, bool bias) {
+    struct dnnl_convolution *this = calloc(1, sizeof *this);
+    dnnl_primitive_attr_t attributes = NULL;
+    if (!this) {
+        dnnl->failed = true;
+        return NULL;
+    }
+    this->dnnl = dnnl;
+    this->way = way;
+    this->bias = bias;
+    dnnl->set_threads(1); /* of the calling thread, which need not be the one that has loaded the library */
+    dnnl_status_t status = dnnl_out_of_memory;
+    if (dnnl->primitive_attr_create(&attributes) == dnnl_success &&
+        dnnl->primitive_attr_set_scratchpad_mode(attributes, dnnl_scratchpad_mode_user) == dnnl_success &&
+        describe(this, convolution, images)) {
+        status = primitive_describe(this, convolution, attributes);
+    }
+    if (status == dnnl_success && !is_fast(this)) {
+        status = dnnl_unimplemented;
+    }
+    if (status == dnnl_success &&
+        (!reorders_create(this) || dnnl->primitive_create(&this->primitive, this->desc) != dnnl_success)) {
+        status = dnnl_out_of_memory;
+    }
+    if (attributes) {
+        dnnl->primitive_attr_destroy(attributes);
+    }
+    if (status == dnnl_success) {
+        return this;
+    }
+    dnnl->failed = dnnl->failed || status == dnnl_out_of_memory;
+    convolution_destroy(this);
+    return NULL;
+}
+
+static bool same(const struct dnnl_kept *kept, enum dnnl_way way, const struct convolution *c, int64_t images,
+                 bool bias) {
+    const struct convolution *other = &kept->convolution;
+    size_t bytes = sizeof c->x;
+    return kept->way == way && kept->images == images && kept->bias == bias && other->axes == c->axes &&
+           other->groups == c->groups && other->x_channels == c->x_channels && other->y_channels == c->y_channels &&
+           !memcmp(other->x, c->x, bytes) && !memcmp(other->y, c->y, bytes) &&
+           !memcmp(other->kernel, c->kernel, bytes) && !memcmp(other->stride, c->stride, bytes) &&
+           !memcmp(other->padding, c->padding, bytes) && !memcmp(other->dilation, c->dilation, bytes);
+}
+
+/* A place for a convolution that is not kept yet: a new one, or that of the one whose last use is longest ago. NULL: there is no memory. */
+static struct dnnl_kept *kept_place(struct dnnl *dnnl) {
+    struct dnnl_kept *oldest = NULL;
+    for (unsigned i = 0; i < dnnl->n_kept && dnnl->n_kept >= KEPT; i++) {
+        struct dnnl_kept *kept = &dnnl->kept[i];
+        if (kept->users == 0 && (!oldest || kept->last_use < oldest->last_use)) {
+            oldest = kept;
+        }
+    }
+    if (oldest) {
+        convolution_destroy(oldest->made);
+        return oldest;
+    }
+    if (dnnl->n_kept == dnnl->room) {
+        struct dnnl_kept *more = realloc(dnnl->kept, 2 * (size_t)dnnl->room * sizeof *more);
+        dnnl->failed = !more;
+        if (!more) {
+            return NULL;
+        }
+        dnnl->kept = more;
+        dnnl->room *= 2;
+    }
+    return &dnnl->kept[dnnl->n_kept++];
+}
+
+const struct dnnl_convolution *dnnl_convolution_find(struct dnnl *dnnl, enum dnnl_way way,
+                                                     const struct convolution *convolution, int64_t images, bool bias) {
+    struct dnnl_kept *kept = NULL;
+    pthread_mutex_lock(&dnnl->lock);
+    for (unsigned i = 0; i < dnnl->n_kept && !kept; i++) {
+        kept = same(&dnnl->kept[i], way, convolution, images, bias) ? &dnnl->kept[i] : NULL;
+    }
+    if (dnnl->failed) {
+        kept = NULL;
+    } else if (!kept && (kept = kept_place(dnnl))) {
+        *kept = (struct dnnl_kept){.way = way, .bias = bias, .images = images, .convolution = *convolution};
+        kept->made = convolution_create(dnnl, way, convolution, images, bias);
+    }
+    const struct dnnl_convolution *found = kept ? kept->made : NULL;
+    if (kept) {
+        kept->users += found != NULL;
+        kept->last_use = dnnl->uses++;
+    }
+    pthread_mutex_unlock(&dnnl->lock);
+    return found;
+}
+
+void dnnl_convolution_release(const struct dnnl_convolution *this) {
+    if (!this) {
+        return;
+    }
+    struct dnnl *dnnl = this->dnnl;
+    pthread_mutex_lock(&dnnl->lock);
+    for (unsigned i = 0; i < dnnl->n_kept; i++) {
+        dnnl->kept[i].users -= dnnl->kept[i].made == this;
+    }
+    pthread_mutex_unlock(&dnnl->lock);
+}
+
+bool dnnl_convolutions_init(struct dnnl *dnnl) {
+    dnnl->kept = calloc(KEPT, sizeof *dnnl->kept);
+    dnnl->room = KEPT;
+    return dnnl->kept;
+}
+
+void dnnl_convolutions_finish(struct dnnl *dnnl) {
+    for (unsigned i = 0; i < dnnl->n_kept; i++) {
+        convolution_destroy(dnnl->kept[i].made);
+    }
+    free(dnnl->kept);
+}
+
+size_t dnnl_convolution_weight_bytes(const struct dnnl_convolution *this) {
+    bool own = this->way != DNNL_WEIGHT && this->reorder[ROLE_WEIGHT];
+    return own ? dnnl_rounded(this->dnnl->memory_desc_get_size(&this->wanted[ROLE_WEIGHT])) : 0;
+}
+
+size_t dnnl_convolution_scratch_bytes(const struct dnnl_convolution *this) {
+    return this->scratch;
+}
+
+/* ---- execution, by the calling thread ---- */
+
+static bool call_reorder(struct dnnl_call *call, dnnl_primitive_t reorder, const dnnl_memory_desc_t *from,
+                         const void *source, const dnnl_memory_desc_t *to, const void *target) {
+    dnnl_call_add(call, DNNL_ARG_FROM, from, source);
+    dnnl_call_add(call, DNNL_ARG_TO, to, target);
+    return dnnl_call_run(call, reorder);
+}
+
+bool dnnl_convolution_prepare(const struct dnnl_convolution *this, const void *weight, void *prepared) {
+    struct dnnl_call call;
+    if (!dnnl_call_begin(&call, this->dnnl)) {
+        return false;
+    }
+    bool right = call_reorder(&call, this->reorder[ROLE_WEIGHT], &this->plain[ROLE_WEIGHT], weight,
+                              &this->wanted[ROLE_WEIGHT], prepared);
+    dnnl_call_end(&call);
+    return right;
+}
+
+static bool convolution_execute(const struct dnnl_convolution *this, struct dnnl_call *call, void *const *operands,
+                                const void *bias, char *scratch) {
+    static const int names[3][ROLES] = {
+        [DNNL_FORWARD] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST},
+        [DNNL_BACK] = {DNNL_ARG_DIFF_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_DST},
+        [DNNL_WEIGHT] = {DNNL_ARG_SRC, DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_DIFF_DST},
+    };
+    for (unsigned role = 0; role < ROLES; role++) {
+        bool moved = this->reorder[role] && (role != ROLE_WEIGHT || this->way == DNNL_WEIGHT);
+        dnnl_call_add(call, names[this->way][role], &this->wanted[role],
+                      moved ? scratch + this->offset[role] : operands[role]);
+    }
+    if (this->bias) {
+        dnnl_call_add(call, DNNL_ARG_BIAS, &this->bias_memory, bias);
+    }
+    dnnl_call_add(call, DNNL_ARG_SCRATCHPAD, &this->scratchpad, scratch + this->scratchpad_offset);
+    return dnnl_call_run(call, this->primitive);
+}
+
+bool dnnl_convolution_run(const struct dnnl_convolution *this, void *x, void *prepared, const void *bias, void *y,
+                          bool add, void *scratch) {
+    struct dnnl_call call;
+    void *const operands[ROLES] = {x, prepared, y};
+    unsigned result = result_of(this->way);
+    char *memory = scratch;
+    if (!dnnl_call_begin(&call, this->dnnl)) {
+        return false;
+    }
+    bool right = true;
+    for (unsigned role = 0; role < ROLES && right; role++) {
+        if (role != result && role != ROLE_WEIGHT && this->reorder[role]) {
+            right = call_reorder(&call, this->reorder[role], &this->plain[role], operands[role], &this->wanted[role],
+                                 memory + this->offset[role]);
+        }
+    }
+    right = right && convolution_execute(this, &call, operands, bias, memory);
+    if (right && this->reorder[result]) {
+        right = call_reorder(&call, add ? this->reorder_add : this->reorder[result], &this->wanted[result],
+                             memory + this->offset[result], &this->plain[result], operands[result]);
+    }
+    dnnl_call_end(&call);
+    return right;
+}
