@@ -5,39 +5,24 @@
  *
  * Images are 32×32 with three channels; those of Fashion-MNIST get a border, and three equal channels. They are uploaded once, as bytes.
  * Forward, backward and optimiser run on the device: a step enqueues some ninety operations and returns at once. */
-#include <getopt.h>
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 #include <zlib.h>
 
+#include "client/examples/job.h"
 #include "client/tensord.h"
 
-enum { SIDE = 32, CHANNELS = 3, CLASSES = 10, STEPS_AHEAD = 4, TEST_BATCH = 500, BAR = 30 };
+enum { SIDE = 32, CHANNELS = 3, CLASSES = 10, STEPS_AHEAD = 4 };
 enum { MNIST_SIDE = 28, MNIST_BORDER = (SIDE - MNIST_SIDE) / 2 };
 enum { CIFAR_FILES = 5, CIFAR_IMAGES = 10000, CIFAR_BYTES = CHANNELS * SIDE * SIDE };
-
-/* ---- errors: the program ends, and the daemon frees what it has left on the device ---- */
-
-static _Noreturn void die(const char *what, const char *why) {
-    fprintf(stderr, "\ncnn: %s: %s\n", what, why);
-    exit(EXIT_FAILURE);
-}
-
-/* Operations need no check: one that fails returns NULL or poisons its result, and so does every operation that uses it. */
-static void check(int code) {
-    if (code != TD_OK)
-        die(td_strerror(code), td_last_error()->message);
-}
 
 static void *allocate(size_t bytes) {
     void *memory = calloc(1, bytes);
     if (!memory)
-        die("images", "no memory");
+        job_die("images", "no memory");
     return memory;
 }
 
@@ -62,13 +47,13 @@ static gzFile open_file(const char *folder, const char *name, bool wanted) {
     snprintf(path, sizeof path, "%s/%s", folder, name);
     gzFile file = gzopen(path, "rb"); /* it reads files that are not compressed, too */
     if (!file && wanted)
-        die(path, "cannot be opened: --data names the folder of CIFAR-10's binary files, or of Fashion-MNIST");
+        job_die(path, "cannot be opened: --data names the folder of CIFAR-10's binary files, or of Fashion-MNIST");
     return file;
 }
 
 static void read_bytes(gzFile file, const char *name, void *to, size_t bytes) {
     if (gzread(file, to, (unsigned)bytes) != (int)bytes)
-        die(name, "is cut short, or cannot be read");
+        job_die(name, "is cut short, or cannot be read");
 }
 
 /* CIFAR-10: records of a class and of the planes of the three channels. */
@@ -285,8 +270,8 @@ static td_tensor *train_step(struct network *net, td_tensor *images, td_tensor *
         }
         gradient = layer_back(net, i, gradient, &passed[i], &gradients[2 * i]);
     }
-    check(td_adam(PARAMETERS, net->parameter, gradients, net->first, net->second, ++net->steps, net->rate, 0.9, 0.999,
-                  1e-8, 0));
+    job_check(td_adam(PARAMETERS, net->parameter, gradients, net->first, net->second, ++net->steps, net->rate, 0.9,
+                      0.999, 1e-8, 0));
     return loss;
 }
 
@@ -294,41 +279,16 @@ static td_tensor *train_step(struct network *net, td_tensor *images, td_tensor *
 
 struct options {
     const char *url, *device, *data;
-    long epochs, batch, seed, steps;
+    long epochs, batch, seed, steps, evaluate;
     double rate;
 };
-
-static double seconds(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
-}
-
-/* Shows progress on standard error, if that is a terminal: standard output has only the results. */
-static void progress(long epoch, long done, long steps, double rate) {
-    static const char full[] = "##############################";
-    if (isatty(STDERR_FILENO))
-        fprintf(stderr, "\r  epoch %2ld  [%-*.*s] %3ld %%  %.0f images/s\033[K", epoch, BAR, (int)(BAR * done / steps),
-                full, 100 * done / steps, rate);
-}
-
-/* A random order of the images (Fisher and Yates), as indices on the device. */
-static td_tensor *shuffled(td_device *device, int32_t *order, int64_t count, unsigned short random[3]) {
-    for (int64_t i = count - 1; i > 0; i--) {
-        int64_t j = (int64_t)(erand48(random) * (double)(i + 1));
-        int32_t swap = order[i];
-        order[i] = order[j];
-        order[j] = swap;
-    }
-    return td_upload(device, TD_I32, TD_SHAPE(count), order);
-}
 
 /* Returns the mean loss of an epoch; *rate is images per second. */
 static double train_epoch(struct network *net, const struct dataset *set, td_tensor *order, long epoch, long batch,
                           double *rate) {
     td_tensor *sum = td_full(set->device, TD_F32, TD_SCALAR, 0), *mark = NULL;
     long steps = set->count / batch; /* the images that are left over come in another epoch, whose order differs */
-    double start = seconds();
+    double start = job_seconds();
     float loss;
 
     for (long step = 0; step < steps; step++) {
@@ -342,34 +302,34 @@ static double train_epoch(struct network *net, const struct dataset *set, td_ten
         /* Waits for the loss of some steps ago, so that the host is never far ahead and the device still has work. */
         if ((step + 1) % STEPS_AHEAD == 0) {
             if (mark) {
-                check(td_wait(mark));
+                job_check(td_wait(mark));
                 long done = step + 1 - STEPS_AHEAD;
-                progress(epoch, done, steps, (double)(done * batch) / (seconds() - start));
+                job_progress(epoch, done, steps, (double)(done * batch) / (job_seconds() - start));
             }
             td_release(mark);
             mark = td_copy(sum);
         }
     }
-    check(td_fetch(sum, &loss, sizeof loss));
-    *rate = (double)(steps * batch) / (seconds() - start);
+    job_check(td_fetch(sum, &loss, sizeof loss));
+    *rate = (double)(steps * batch) / (job_seconds() - start);
     td_release(mark);
     td_release(sum);
     return loss / (double)steps;
 }
 
 /* The share of images whose greatest score is that of their class. */
-static double test(const struct network *net, const struct dataset *set) {
+static double test(const struct network *net, const struct dataset *set, int64_t batch) {
     int64_t correct;
     struct passed passed[LAYERS];
     td_scope_begin("test");
     td_tensor *sum = td_full_int(set->device, TD_I64, TD_SCALAR, 0);
-    for (int64_t i = 0; i < set->count; i += TEST_BATCH) {
-        td_tensor *scores = forward(net, td_slice(set->images, 0, i, i + TEST_BATCH, 1), passed);
+    for (int64_t i = 0; i < set->count; i += batch) {
+        td_tensor *scores = forward(net, td_slice(set->images, 0, i, i + batch, 1), passed);
         td_tensor *guess = td_argmax(scores, TD_AXES(-1), 0);
-        td_tensor *right = td_equal(guess, td_slice(set->classes, 0, i, i + TEST_BATCH, 1));
+        td_tensor *right = td_equal(guess, td_slice(set->classes, 0, i, i + batch, 1));
         sum = td_add(sum, td_sum(right, TD_ALL_AXES, 0));
     }
-    check(td_fetch(sum, &correct, sizeof correct));
+    job_check(td_fetch(sum, &correct, sizeof correct));
     td_scope_end();
     return (double)correct / (double)set->count;
 }
@@ -382,7 +342,7 @@ static void run_steps(struct network *net, const struct dataset *set, const stru
         td_scope_begin("step");
         td_tensor *mean =
             train_step(net, td_slice(set->images, 0, begin, end, 1), td_slice(set->classes, 0, begin, end, 1));
-        check(td_fetch(mean, &loss, sizeof loss));
+        job_check(td_fetch(mean, &loss, sizeof loss));
         td_scope_end();
         printf("step %2ld  loss %.6f\n", step + 1, (double)loss);
     }
@@ -396,24 +356,36 @@ static void run_epochs(struct network *net, const struct dataset *training, cons
         order[i] = (int32_t)i;
     for (long epoch = 1; epoch <= options->epochs; epoch++) {
         double rate;
-        td_tensor *shuffle = shuffled(training->device, order, training->count, random);
+        td_tensor *shuffle = job_shuffled(training->device, order, training->count, random);
         double loss = train_epoch(net, training, shuffle, epoch, options->batch, &rate);
         td_release(shuffle);
-        double accuracy = test(net, testing);
-        if (isatty(STDERR_FILENO))
-            fputs("\r\033[K", stderr);
+        double accuracy = test(net, testing, options->batch);
+        job_progress_end();
         printf("epoch %2ld  loss %.4f  test accuracy %.2f %%  %.0f images/s\n", epoch, loss, 100 * accuracy, rate);
         fflush(stdout);
     }
     free(order);
 }
 
+static void run_evaluations(const struct network *net, const struct dataset *set, const struct options *options) {
+    for (long i = 0; i < options->evaluate; i++) {
+        double start = job_seconds(), accuracy = test(net, set, options->batch);
+        printf("test accuracy %.2f %%  %.0f images/s\n", 100 * accuracy, (double)set->count / (job_seconds() - start));
+    }
+}
+
 static void run(td_device *device, const struct options *options) {
     generator = (uint32_t)options->seed;
     struct network net = network_make(device, options->rate);
+    if (options->evaluate) {
+        struct dataset images = dataset_upload(device, options->data, false);
+        job_check(td_wait(images.classes));
+        run_evaluations(&net, &images, options);
+        return;
+    }
     struct dataset training = dataset_upload(device, options->data, true);
     if (options->batch > training.count)
-        die("--batch", "is larger than the training set");
+        job_die("--batch", "is larger than the training set");
     if (options->steps) {
         run_steps(&net, &training, options);
         return;
@@ -435,63 +407,25 @@ static const char usage[] =
     "  --epochs N     (10)\n"
     "  --batch N      images in a step (256)\n"
     "  --steps N      only so many steps, with the loss of each\n"
+    "  --evaluate N   no training: the network as it begins guesses the classes of all test images, N times\n"
     "  --rate R       of Adam (0.001)\n"
     "  --seed N       (1)\n"
     "  --help\n";
 
-static _Noreturn void usage_exit(int code) {
-    fputs(usage, code ? stderr : stdout);
-    exit(code);
-}
-
-static long whole_number(const char *text) {
-    char *end;
-    long value = strtol(text, &end, 10);
-    if (*end || value < 1 || value > 1000000)
-        usage_exit(2);
-    return value;
-}
-
-static double positive(const char *text) {
-    char *end;
-    double value = strtod(text, &end);
-    if (*end || !(value > 0 && value < 1e6))
-        usage_exit(2);
-    return value;
-}
-
 static struct options options_parse(int argc, char **argv) {
     struct options options = {
         .data = "/usr/share/datasets/fashion-mnist", .epochs = 10, .batch = 256, .seed = 1, .rate = 0.001};
-    const char **texts[] = {&options.url, &options.device, &options.data};
-    long *numbers[] = {&options.epochs, &options.batch, &options.seed, &options.steps};
-    enum { TEXTS = 3, NUMBERS = 7, RATE = NUMBERS, MADE_UP, HELP };
-    static const struct option names[] = {{"url", required_argument, NULL, 0},
-                                          {"device", required_argument, NULL, 1},
-                                          {"data", required_argument, NULL, 2},
-                                          {"epochs", required_argument, NULL, 3},
-                                          {"batch", required_argument, NULL, 4},
-                                          {"seed", required_argument, NULL, 5},
-                                          {"steps", required_argument, NULL, 6},
-                                          {"rate", required_argument, NULL, RATE},
-                                          {"made-up", no_argument, NULL, MADE_UP},
-                                          {"help", no_argument, NULL, HELP},
-                                          {0}};
-
-    for (int option; (option = getopt_long(argc, argv, "", names, NULL)) != -1;) {
-        if (option < TEXTS)
-            *texts[option] = optarg;
-        else if (option < NUMBERS)
-            *numbers[option - TEXTS] = whole_number(optarg);
-        else if (option == RATE)
-            options.rate = positive(optarg);
-        else if (option == MADE_UP)
-            options.data = NULL;
-        else
-            usage_exit(option == HELP ? 0 : 2);
-    }
-    if (optind < argc)
-        usage_exit(2);
+    bool made_up = false;
+    const struct job_option known[] = {
+        {"url", .text = &options.url},        {"device", .text = &options.device},
+        {"data", .text = &options.data},      {"made-up", .flag = &made_up},
+        {"epochs", .count = &options.epochs}, {"batch", .count = &options.batch},
+        {"steps", .count = &options.steps},   {"evaluate", .count = &options.evaluate},
+        {"rate", .number = &options.rate},    {"seed", .count = &options.seed},
+    };
+    job_options(argc, argv, usage, known, sizeof known / sizeof *known);
+    if (made_up)
+        options.data = NULL;
     return options;
 }
 
@@ -501,8 +435,8 @@ int main(int argc, char **argv) {
     td_device *device;
 
     setvbuf(stdout, NULL, _IOLBF, 0);
-    check(td_connect(options.url, NULL, &connection));
-    check(td_device_open(connection, options.device, &device));
+    job_check(td_connect(options.url, NULL, &connection));
+    job_check(td_device_open(connection, options.device, &device));
     run(device, &options);
     td_close(connection); /* also frees what is left on the device */
     return EXIT_SUCCESS;

@@ -3,34 +3,18 @@
  * The images are uploaded once, as bytes, and stay on the device. Every training step enqueues some forty operations and
  * returns at once: the host runs ahead of the device. Every STEPS_AHEAD steps it waits, and at the end of each epoch it
  * fetches the loss. The gradients are written by hand. */
-#include <getopt.h>
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
-#include <unistd.h>
 #include <zlib.h>
 
+#include "client/examples/job.h"
 #include "client/tensord.h"
 
-enum { PIXELS = 28 * 28, HIDDEN = 256, CLASSES = 10, STEPS_AHEAD = 20, TEST_BATCH = 1000, BAR = 30 };
+enum { PIXELS = 28 * 28, HIDDEN = 256, CLASSES = 10, STEPS_AHEAD = 20, TEST_BATCH = 1000 };
 
 static const double learning_rate = 0.05, momentum = 0.9;
-
-/* ---- errors: the program ends, and the daemon frees what it has left on the device ---- */
-
-static _Noreturn void die(const char *what, const char *why) {
-    fprintf(stderr, "\nfashion_mnist: %s: %s\n", what, why);
-    exit(EXIT_FAILURE);
-}
-
-/* Checks a call that returns a code. Operations need no check: an operation that fails returns NULL or poisons its result, and so
- * does every operation that uses that result. So the fetch at the end reports the first cause, with its operation and label. */
-static void check(int code) {
-    if (code != TD_OK)
-        die(td_strerror(code), td_last_error()->message);
-}
 
 /* ---- the data: gzip'ed IDX files: a magic number, the extents (both big-endian), and bytes ---- */
 
@@ -44,7 +28,7 @@ struct dataset {
 static uint32_t read_u32(gzFile file, const char *path) {
     uint8_t b[4];
     if (gzread(file, b, 4) != 4)
-        die(path, "cannot be read");
+        job_die(path, "cannot be read");
     return (uint32_t)b[0] << 24 | (uint32_t)b[1] << 16 | (uint32_t)b[2] << 8 | b[3];
 }
 
@@ -55,19 +39,20 @@ static uint8_t *read_idx(const char *folder, const char *name, uint32_t rank, ui
     snprintf(path, sizeof path, "%s/%s-ubyte.gz", folder, name);
     gzFile file = gzopen(path, "rb");
     if (!file)
-        die(path, "cannot be opened; the Debian package is dataset-fashion-mnist, another place is named with --data");
+        job_die(path,
+                "cannot be opened; the Debian package is dataset-fashion-mnist, another place is named with --data");
     if (read_u32(file, path) != (0x0800 | rank))
-        die(path, "is not the IDX file it should be");
+        job_die(path, "is not the IDX file it should be");
     *count = read_u32(file, path);
     for (uint32_t i = 1; i < rank; ++i)
         bytes *= read_u32(file, path);
     if (bytes != item_bytes || *count == 0 || *count > 1000000)
-        die(path, "has other extents than Fashion-MNIST");
+        job_die(path, "has other extents than Fashion-MNIST");
     uint8_t *data = malloc((size_t)*count * bytes);
     if (!data)
-        die(path, "no memory");
+        job_die(path, "no memory");
     if (gzread(file, data, *count * bytes) != (int)(*count * bytes))
-        die(path, "is cut short");
+        job_die(path, "is cut short");
     gzclose(file);
     return data;
 }
@@ -84,7 +69,7 @@ static struct dataset upload_dataset(td_device *device, const char *folder, cons
     snprintf(name, sizeof name, "%s-labels-idx1", prefix);
     uint8_t *labels = read_idx(folder, name, 1, 1, &n_labels);
     if (n_labels != set.count)
-        die(folder, "holds another number of labels than of images");
+        job_die(folder, "holds another number of labels than of images");
     td_label(name);
     set.labels = td_upload(device, TD_U8, TD_SHAPE(set.count), labels);
     free(images); /* td_upload() does not need them any more */
@@ -170,39 +155,12 @@ struct options {
     long epochs, batch, seed;
 };
 
-static double seconds(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
-}
-
-/* Shows progress on standard error, if that is a terminal: standard output has only the results. */
-static void progress(long epoch, long done, long steps, double rate) {
-    static const char full[] = "##############################";
-    int filled = (int)(BAR * done / steps);
-    if (isatty(STDERR_FILENO))
-        fprintf(stderr, "\r  epoch %2ld  [%-*.*s] %3ld %%  %.0f images/s\033[K", epoch, BAR, filled, full,
-                100 * done / steps, rate);
-}
-
-/* A random order of the images (Fisher and Yates), new in every epoch, as indices on the device. */
-static td_tensor *shuffled(td_device *device, int32_t *order, uint32_t count, unsigned short random[3]) {
-    for (uint32_t i = count - 1; i > 0; --i) {
-        uint32_t j = (uint32_t)(erand48(random) * (i + 1));
-        int32_t swap = order[i];
-        order[i] = order[j];
-        order[j] = swap;
-    }
-    td_label("order");
-    return td_upload(device, TD_I32, TD_SHAPE(count), order);
-}
-
 /* Returns the mean loss of an epoch; *rate is images per second. */
 static double train_epoch(struct network *net, const struct dataset *set, td_tensor *order, long epoch, long batch,
                           double *rate) {
     td_tensor *loss_sum = number(set->device, 0), *mark = NULL;
     long steps = set->count / batch; /* the images that are left over come in another epoch, whose order differs */
-    double start = seconds();
+    double start = job_seconds();
     float loss;
 
     for (long step = 0; step < steps; ++step) {
@@ -215,15 +173,15 @@ static double train_epoch(struct network *net, const struct dataset *set, td_ten
         if ((step + 1) % STEPS_AHEAD == 0) {
             long done = step + 1 - STEPS_AHEAD;
             if (done > 0) {
-                check(td_wait(mark));
-                progress(epoch, done, steps, (double)(done * batch) / (seconds() - start));
+                job_check(td_wait(mark));
+                job_progress(epoch, done, steps, (double)(done * batch) / (job_seconds() - start));
             }
             td_release(mark);
             mark = td_copy(loss_sum);
         }
     }
-    check(td_fetch(loss_sum, &loss, sizeof loss));
-    *rate = (double)(steps * batch) / (seconds() - start);
+    job_check(td_fetch(loss_sum, &loss, sizeof loss));
+    *rate = (double)(steps * batch) / (job_seconds() - start);
     td_release(mark);
     td_release(loss_sum);
     return loss / (double)(steps * batch);
@@ -242,7 +200,7 @@ static double test(const struct network *net, const struct dataset *set) {
         td_tensor *right = td_equal(guess, td_slice(set->labels, 0, i, i + TEST_BATCH, 1));
         sum = td_add(sum, td_sum(right, TD_ALL_AXES, 0));
     }
-    check(td_fetch(sum, &correct, sizeof correct));
+    job_check(td_fetch(sum, &correct, sizeof correct));
     td_scope_end();
     return (double)correct / set->count;
 }
@@ -256,19 +214,18 @@ static void run(td_device *device, const struct options *options) {
     double accuracy = 0;
 
     if (!order || options->batch > training.count)
-        die("--batch", order ? "is larger than the training set" : "no memory");
+        job_die("--batch", order ? "is larger than the training set" : "no memory");
     for (uint32_t i = 0; i < training.count; ++i)
         order[i] = (int32_t)i;
     printf("%u images to train, %u to test, on %s\n", training.count, testing.count, td_device_name(device));
 
     for (long epoch = 1; epoch <= options->epochs; ++epoch) {
         double rate;
-        td_tensor *shuffle = shuffled(device, order, training.count, random);
+        td_tensor *shuffle = job_shuffled(device, order, training.count, random);
         double loss = train_epoch(&net, &training, shuffle, epoch, options->batch, &rate);
         td_release(shuffle);
         accuracy = test(&net, &testing);
-        if (isatty(STDERR_FILENO))
-            fputs("\r\033[K", stderr);
+        job_progress_end();
         printf("epoch %2ld  loss %.4f  test accuracy %.2f %%  %.0f images/s\n", epoch, loss, 100 * accuracy, rate);
     }
     printf("test accuracy %.2f %% after %ld epochs\n", 100 * accuracy, options->epochs);
@@ -287,39 +244,13 @@ static const char usage[] =
     "  --seed N       (1)\n"
     "  --help\n";
 
-static _Noreturn void usage_exit(int code) {
-    fputs(usage, code ? stderr : stdout);
-    exit(code);
-}
-
-static long whole_number(const char *text) {
-    char *end;
-    long value = strtol(text, &end, 10);
-    if (*end || value < 1 || value > 1000000)
-        usage_exit(2);
-    return value;
-}
-
 static struct options options_parse(int argc, char **argv) {
     struct options options = {.data = "/usr/share/datasets/fashion-mnist", .epochs = 10, .batch = 128, .seed = 1};
-    const char **texts[] = {&options.url, &options.device, &options.data};
-    long *numbers[] = {&options.epochs, &options.batch, &options.seed};
-    enum { TEXTS = 3, HELP = 6 };
-    static const struct option names[] = {{"url", required_argument, NULL, 0},   {"device", required_argument, NULL, 1},
-                                          {"data", required_argument, NULL, 2},  {"epochs", required_argument, NULL, 3},
-                                          {"batch", required_argument, NULL, 4}, {"seed", required_argument, NULL, 5},
-                                          {"help", no_argument, NULL, HELP},     {0}};
-
-    for (int option; (option = getopt_long(argc, argv, "", names, NULL)) != -1;) {
-        if (option < TEXTS)
-            *texts[option] = optarg;
-        else if (option < HELP)
-            *numbers[option - TEXTS] = whole_number(optarg);
-        else
-            usage_exit(option == HELP ? 0 : 2);
-    }
-    if (optind < argc)
-        usage_exit(2);
+    const struct job_option known[] = {
+        {"url", .text = &options.url},        {"device", .text = &options.device}, {"data", .text = &options.data},
+        {"epochs", .count = &options.epochs}, {"batch", .count = &options.batch},  {"seed", .count = &options.seed},
+    };
+    job_options(argc, argv, usage, known, sizeof known / sizeof *known);
     return options;
 }
 
@@ -329,8 +260,8 @@ int main(int argc, char **argv) {
     td_device *device;
 
     setvbuf(stdout, NULL, _IOLBF, 0);
-    check(td_connect(options.url, NULL, &connection));
-    check(td_device_open(connection, options.device, &device));
+    job_check(td_connect(options.url, NULL, &connection));
+    job_check(td_device_open(connection, options.device, &device));
     run(device, &options);
     td_close(connection); /* also frees what is left on the device */
     return EXIT_SUCCESS;

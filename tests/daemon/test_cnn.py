@@ -53,6 +53,13 @@ class CnnTest(unittest.TestCase):
         words = self.cnn("--epochs", "3", "--rate", "0.002")[-1].split()
         self.assertGreater(float(words[words.index("accuracy") + 1]), 90, " ".join(words))
 
+    def test_evaluation_uses_all_images_whatever_the_batch(self):
+        alone, all_at_once, uneven = (self.cnn("--evaluate", "2", "--batch", str(batch)) for batch in (100, 1000, 256))
+        found = {line.partition(" %")[0] for line in alone + all_at_once + uneven}
+        self.assertEqual(len(alone), 2)
+        self.assertEqual(len(found), 1, found)
+        self.assertRegex(found.pop(), r"^test accuracy \d+\.\d\d$")
+
 
 if __name__ == "__main__":
     unittest.main(verbosity=2)
