@@ -1,37 +1,42 @@
-"""A convolutional network on Fashion-MNIST: weights from a safetensors file, evaluated, with a confusion matrix.
+# %% [markdown]
+# # A convolutional network whose weights come from PyTorch
+#
+# A model that was trained with PyTorch is saved in the safetensors format, loaded into the daemon, and evaluated there on Fashion-MNIST,
+# with a confusion matrix. This program needs no PyTorch for that, and no CUDA.
+#
+#     python cnn_torch.py --weights cnn.safetensors        # where PyTorch is: trains, and saves model.state_dict()
+#     python cnn.py --weights cnn.safetensors
+#
+# Without `--weights` this example has the weights made first: by `cnn_torch.py` if PyTorch is installed here, and otherwise by
+# `cnn_train.py`, which trains the same network with tensord.
+#
+# Options: `--weights FILE`, `--data DIR`, `--images N` (of the 10,000), `--batch N`, `--train STEPS` (if it has to train), `--plot FILE`.
 
-    conv1 1→8 (3×3, padding 1), relu, max-pool 2 · conv2 8→16 (3×3, padding 1), relu, max-pool 2 · fc 784→10
-
-The file has the names and layouts that PyTorch's state_dict() gives a module with the layers conv1, conv2 and fc, so a model that was
-trained there comes here by
-
-    safetensors.torch.save_file(model.state_dict(), "model.safetensors")
-    python cnn.py --weights model.safetensors
-
-Without PyTorch, --train N trains N steps here first, with gradients written by hand, and saves the weights to that file.
-
-Run: python cnn.py --train 300 --weights FILE [--data DIR] [--images N]
-"""
-
-import argparse
+# %%
 import gzip
+import importlib.util
 import os
 import struct
+import subprocess
 import sys
+import tempfile
 import time
 
 import tensord as td
-from start import connect
+from show import picture
+from start import HERE, connect, options
 
-DATA = "/usr/share/datasets/fashion-mnist"
 CLASSES = ("T-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "boot")
 
+# %% [markdown]
+# ## The data
+#
+# Files in the IDX format, with gzip: a magic number, the extents (big-endian), and bytes. The images stay bytes until a batch is used.
 
-# ---- the data: gzip'ed IDX files: a magic number, the extents (big-endian), and bytes ----
 
-
+# %%
 def read_idx(folder, name):
-    """An array of uint8 on the device from an IDX file. SystemExit with words if there is none."""
+    """An array of uint8 on the device from an IDX file. Ends the program with words if there is none."""
     path = os.path.join(folder, name)
     try:
         with gzip.open(path, "rb") as file:
@@ -43,127 +48,117 @@ def read_idx(folder, name):
 
 
 def read_dataset(folder, prefix, count=None):
-    """Images (n, 1, 28, 28) and labels (n), both uint8: they stay bytes until a batch is used."""
+    """Images (n, 1, 32, 32), with a border of two pixels, and labels (n): both uint8."""
     images = read_idx(folder, f"{prefix}-images-idx3-ubyte.gz")[:count]
+    images = td.pad(images, (0, 0, 2, 2, 2, 2))
     return td.expand_dims(images, axis=1), read_idx(folder, f"{prefix}-labels-idx1-ubyte.gz")[:count]
 
 
-# ---- the network ----
+# %% [markdown]
+# ## The network
+#
+# The parameters are a dictionary with the names and layouts of PyTorch's `state_dict()`: `conv1.weight` is (outputs, inputs, 5, 5),
+# `fc1.weight` is (outputs, inputs).
 
 
-def make_model(rng):
-    """Parameters under PyTorch's names, after He et al., 2015."""
-
-    def weight(*shape):
-        inputs = td.zeros(shape[1:]).size
-        return rng.normal(scale=(2 / inputs) ** 0.5, size=shape)
-
-    return {
-        "conv1.weight": weight(8, 1, 3, 3),
-        "conv1.bias": td.zeros(8),
-        "conv2.weight": weight(16, 8, 3, 3),
-        "conv2.bias": td.zeros(16),
-        "fc.weight": weight(10, 784),
-        "fc.bias": td.zeros(10),
-    }
+# %%
+CONVOLUTIONS = (("conv1", 0, True), ("conv2", 3, False), ("conv3", 0, True), ("conv4", 0, True))  # name, padding, is it pooled?
+LINEARS = ("fc1", "fc2", "fc3")
+SHAPES = {  # of the weights; a bias has the first extent
+    "conv1": (6, 3, 5, 5),
+    "conv2": (16, 6, 5, 5),
+    "conv3": (16, 16, 5, 5),
+    "conv4": (16, 16, 3, 3),
+    "fc1": (120, 64),
+    "fc2": (84, 120),
+    "fc3": (10, 84),
+}
 
 
-def forward(model, images):
-    """Scores (n, 10), and what the gradients need."""
-    x = td.astype(images, td.float32) / 255
-    kept = [x]
-    for layer in ("conv1", "conv2"):
-        active = td.relu(td.conv(x, model[f"{layer}.weight"], model[f"{layer}.bias"], padding=1))
-        x, places = td.max_pool(active, 2)
-        kept += [active, places, x]
-    flat = td.reshape(x, (x.shape[0], -1))
-    return td.linear(flat, model["fc.weight"], model["fc.bias"]), kept
+def forward(model, images, kept=None):
+    """Scores (n, 10) of images (n, 1 or 3, 32, 32), uint8. A list `kept` gets what the gradients need of each layer."""
+    kept = [] if kept is None else kept
+    x = td.astype(images, td.float32) * (1 / 255)
+    x = td.broadcast_to(x, (x.shape[0], 3, 32, 32))
+    for name, padding, pooled in CONVOLUTIONS:
+        before, places = x, None
+        x = active = td.relu(td.conv(x, model[f"{name}.weight"], model[f"{name}.bias"], padding=padding))
+        if pooled:
+            x, places = td.max_pool(x, 2)
+        kept.append((before, active, places))
+    x = td.reshape(x, (x.shape[0], -1))
+    for name in LINEARS:
+        before = x
+        x = td.linear(x, model[f"{name}.weight"], model[f"{name}.bias"], "none" if name == LINEARS[-1] else "relu")
+        kept.append((before, x, None))
+    return x
 
 
-def backward(model, kept, d_scores):
-    """The gradients of all parameters, from that of the scores."""
-    x, active1, places1, pooled1, active2, places2, pooled2 = kept
-    flat = td.reshape(pooled2, (pooled2.shape[0], -1))
-    gradients = {"fc.weight": d_scores.T @ flat, "fc.bias": td.sum(d_scores, axis=0)}
-    gradient = td.reshape(d_scores @ model["fc.weight"], pooled2.shape)
-    for layer, before, active, places in (("conv2", pooled1, active2, places2), ("conv1", x, active1, places1)):
-        gradient = td.max_pool_grad(gradient, places, active.shape, 2)
-        gradient = td.where(active > 0, gradient, 0.0)
-        weight = model[f"{layer}.weight"]
-        gradients[f"{layer}.weight"] = td.conv_grad_weight(before, gradient, weight.shape, padding=1)
-        gradients[f"{layer}.bias"] = td.sum(gradient, axis=(0, 2, 3))
-        if layer != "conv1":
-            gradient = td.conv_grad_input(gradient, weight, before.shape, padding=1)
-    return gradients
+# %% [markdown]
+# ## Evaluation
+#
+# All batches are enqueued; nothing waits until somebody looks at the matrix.
 
 
-def train(model, images, labels, steps, batch=128, rate=0.05, momentum=0.9):
-    """Trains by gradient descent with momentum; returns the losses of all steps."""
-    rng = td.random.Generator(1)
-    velocity = {name: td.zeros_like(x) for name, x in model.items()}
-    losses = []
-    for step in range(steps):
-        chosen = rng.integers(images.shape[0], size=batch)
-        x, target = td.take(images, chosen, axis=0), td.one_hot(td.take(labels, chosen), 10, td.float32)
-        scores, kept = forward(model, x)
-        likelihood = td.log_softmax(scores, axis=-1)
-        losses.append(-td.mean(td.sum(likelihood * target, axis=-1)))
-        gradients = backward(model, kept, (td.exp(likelihood) - target) / batch)
-        for name, gradient in gradients.items():
-            velocity[name] = velocity[name] * momentum + gradient
-            model[name] = model[name] - velocity[name] * rate
-        if step % 8 == 7:
-            losses[-8].wait()  # the host stays a few steps ahead, not the whole training
-    return td.stack(losses).tolist()
-
-
-# ---- evaluation ----
-
-
-def evaluate(model, images, labels, batch=500):
-    """The confusion matrix (label, guess) as int64 on the device: everything is enqueued, nothing waits."""
+# %%
+def evaluate(model, images, labels, batch):
+    """The confusion matrix (label, guess) as int64 on the device."""
     confusion = td.zeros((10, 10), dtype=td.int64)
     for begin in range(0, images.shape[0], batch):
-        scores, _ = forward(model, images[begin : begin + batch])
-        guesses = td.argmax(scores, axis=-1)
+        guesses = td.argmax(forward(model, images[begin : begin + batch]), axis=-1)
         truth = td.astype(labels[begin : begin + batch], td.int64)
         confusion = confusion.at[truth, guesses].add(1)
-        if begin // batch % 8 == 7:
-            confusion.wait()  # keeps memory and queue small
     return confusion
 
 
-def show(confusion):
+def get_weights(file, folder, steps):
+    """Has a program make the weights: in PyTorch, or in tensord where PyTorch and its package for safetensors are not installed."""
+    torch = all(importlib.util.find_spec(name) for name in ("torch", "safetensors"))
+    program = "cnn_torch.py" if torch else "cnn_train.py"
+    print(f"no --weights: {program} makes them" + ("" if torch else "; torch and safetensors are not installed"), flush=True)
+    url = td.default_connection().url  # of a private daemon; otherwise the program finds the same one
+    environment = {**os.environ, "TENSORD_URL": url} if url else None
+    arguments = ["--weights", file, "--data", folder, "--steps", str(steps)]
+    subprocess.run([sys.executable, os.path.join(HERE, program), *arguments], check=True, env=environment)
+
+
+# %%
+if __name__ == "__main__":
+    given = options(weights="", data="/usr/share/datasets/fashion-mnist", images=10000, batch=256, train=300, plot="")
+    connect()
+    with tempfile.TemporaryDirectory() as temporary:
+        weights = given.weights or os.path.join(temporary, "cnn.safetensors")
+        if not given.weights:
+            get_weights(weights, given.data, given.train)
+        model = td.load_file(weights)
+    for name, shape in SHAPES.items():
+        if not {f"{name}.weight", f"{name}.bias"} <= model.keys() or model[f"{name}.weight"].shape != shape:
+            sys.exit(f"{weights}: has no {name}.weight of shape {shape} with its bias: these are the weights of another network")
+        print(f"{name}: weight {shape}, bias {model[f'{name}.bias'].shape}")
+
+# %%
+if __name__ == "__main__":
+    images, labels = read_dataset(given.data, "t10k", given.images)
+    evaluate(model, images[:1000], labels[:1000], given.batch).wait()  # the first time is longer
+    start = time.perf_counter()
+    confusion = evaluate(model, images, labels, given.batch).tolist()
+    seconds = time.perf_counter() - start
+    right = sum(confusion[i][i] for i in range(10))
+    print(f"{images.shape[0]} images on {images.device.name} in {seconds:.2f} s, {images.shape[0] / seconds:.0f} a second")
+    print(f"accuracy {100 * right / images.shape[0]:.2f} %; a row for each label, a column for each guess:")
     print(f"{'':9}" + "".join(f"{name[:7]:>8}" for name in CLASSES))
     for name, row in zip(CLASSES, confusion):
         print(f"{name:9}" + "".join(f"{count:8}" for count in row))
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--weights", required=True, help="a safetensors file")
-    parser.add_argument("--train", type=int, metavar="STEPS", help="train first, and save the weights there")
-    parser.add_argument("--data", default=DATA)
-    parser.add_argument("--images", type=int, default=10000, help="how many images to evaluate, 10000 at most")
-    options = parser.parse_args()
-    connect()
-    if options.train:
-        images, labels = read_dataset(options.data, "train")
-        model = make_model(td.random.Generator(1))
-        losses = train(model, images, labels, options.train)
-        print(f"trained {options.train} steps: loss {losses[0]:.3f} at first, {sum(losses[-10:]) / len(losses[-10:]):.3f} at the end")
-        td.save_file(model, options.weights)
-    model = td.load_file(options.weights)
-    images, labels = read_dataset(options.data, "t10k", options.images)
-    images.wait()
-    start = time.perf_counter()
-    confusion = evaluate(model, images, labels).tolist()
-    seconds = time.perf_counter() - start
-    right = sum(confusion[i][i] for i in range(10))
-    print(f"{images.shape[0]} images on {images.device.name} in {seconds:.2f} s, {images.shape[0] / seconds:.0f} a second")
-    print(f"accuracy {100 * right / images.shape[0]:.2f} %; a row for each label, a column for each guess:")
-    show(confusion)
-
-
+# %%
 if __name__ == "__main__":
-    main()
+
+    def draw(axes):
+        axes.imshow(confusion, cmap="Blues")
+        axes.set_xticks(range(10), CLASSES, rotation=45)
+        axes.set_yticks(range(10), CLASSES)
+        axes.set_xlabel("guess")
+        axes.set_ylabel("label")
+
+    picture(draw, given.plot)

@@ -1,20 +1,25 @@
-"""Logistic regression, trained through the array API standard alone: the function fit() works on any library's arrays.
+# %% [markdown]
+# # Logistic regression
+#
+# Trained through the array API standard alone: `fit()` works on any library's arrays.
+#
+# Options: `--steps N`, `--points N`, `--plot FILE` (the curve of the loss), `--log DIR` (for TensorBoard).
 
-Run: python logistic_regression.py [--steps N]
-tqdm shows a bar, Matplotlib draws the curve (--plot FILE), and TensorBoard gets the loss (--log DIR), where they are installed.
-"""
-
-import argparse
-
+# %%
 import tensord as td
-from start import connect
+from show import Bar, Log, curve
+from start import connect, options
+
+# %% [markdown]
+# ## The model
+#
+# `fit()` never looks at a value, so all its steps are enqueued without waiting. `report(step, loss)` gets the mean cross-entropy as an array
+# that has not been waited for.
 
 
+# %%
 def fit(x, y, steps, rate, report):
-    """Weights (features + 1) of the logistic model of labels y (n), 0 or 1, by gradient descent on x (n, features).
-
-    `report(step, loss)` gets the mean cross-entropy as an array that has not been waited for.
-    """
+    """Weights (features + 1) of the logistic model of labels y (n), 0 or 1, by gradient descent on x (n, features)."""
     xp = x.__array_namespace__()
     n = x.shape[0]
     x = xp.concat([x, xp.ones((n, 1), dtype=x.dtype, device=x.device)], axis=1)  # a column for the bias
@@ -42,61 +47,35 @@ def make_data(rng, n, features):
     return x, y
 
 
-def progress(steps):
-    """The numbers of the steps, with a bar where tqdm is installed."""
-    try:
-        from tqdm import tqdm
-    except ImportError:
-        return None
-    return tqdm(total=steps, desc="training")
+# %% [markdown]
+# ## Training
+#
+# The losses stay on the device; the bar looks at one now and then, and one fetch at the end brings the whole curve.
 
-
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--steps", type=int, default=300)
-    parser.add_argument("--points", type=int, default=2000)
-    parser.add_argument("--plot", help="a file for the curve of the loss")
-    parser.add_argument("--log", help="a folder for TensorBoard")
-    options = parser.parse_args()
+# %%
+if __name__ == "__main__":
+    given = options(steps=300, points=2000, plot="", log="")
     connect()
-    rng = td.random.Generator(1)
-    x, y = make_data(rng, options.points, 20)
-    train, test = slice(0, options.points * 3 // 4), slice(options.points * 3 // 4, None)
-
-    losses, bar = [], progress(options.steps)
+    x, y = make_data(td.random.Generator(1), given.points, 20)
+    train, test = slice(0, given.points * 3 // 4), slice(given.points * 3 // 4, None)
+    losses, bar = [], Bar(given.steps, "training")
 
     def report(step, loss):
-        losses.append(loss)  # still on its way: the loop above never waits
-        if bar:
-            bar.update()
-            if step % 50 == 49:
-                bar.set_postfix(loss=f"{loss:.4f}")  # a look at the value waits for it
+        losses.append(loss)
+        bar.step(loss)
 
-    weights = fit(x[train], y[train], options.steps, 0.5, report)
-    curve = td.stack(losses).tolist()  # one fetch for the whole curve
-    if bar:
-        bar.close()
+    weights = fit(x[train], y[train], given.steps, 0.5, report)
+    values = td.stack(losses).tolist()
+    bar.close()
     right = td.mean(td.astype(predict(x[test], weights) == (y[test] > 0.5), td.float32))
-    print(f"loss {curve[0]:.4f} at first, {curve[-1]:.4f} at the end; {100 * float(right):.1f} % of the test points are right")
-    if options.plot:
-        import matplotlib
+    print(f"loss {values[0]:.4f} at first, {values[-1]:.4f} at the end; {100 * float(right):.1f} % of the test points are right")
 
-        matplotlib.use("Agg")
-        import matplotlib.pyplot as plt
+# %% [markdown]
+# ## What it looked like
 
-        plt.plot(curve)
-        plt.xlabel("step")
-        plt.ylabel("loss")
-        plt.savefig(options.plot)
-        print(f"the curve is in {options.plot}")
-    if options.log:
-        from tensorboard.summary import Writer
-
-        writer = Writer(options.log)
-        for step, loss in enumerate(curve):
-            writer.add_scalar("loss", loss, step)
-        writer.close()
-
-
+# %%
 if __name__ == "__main__":
-    main()
+    curve(values, "loss", given.plot)
+    log = Log(given.log)
+    log.curve("loss", values)
+    log.close()

@@ -1,23 +1,31 @@
-"""How long does it take? Vector add and matrix × vector, beside NumPy.
+# %% [markdown]
+# # How long does it take?
+#
+# Vector add and matrix × vector, beside NumPy. Operations are enqueued and return at once, so the time of the call is not the time of the
+# work: a clock must stop after `wait()`. For each size a row shows the time of a call alone; the time of each of a hundred calls until the
+# last result is there; the time of one call until its result is there, which is what compares with NumPy; and NumPy's.
+#
+# Options: `--repeat N`, `--largest N` (elements of the largest vector).
 
-Operations are enqueued and return at once, so the time of the call is not the time of the work: a clock must stop after wait().
-For each size the example shows the time of the call alone, and the time until the result is there, which is what compares with NumPy.
-
-Run: python timing.py [--repeat N]
-"""
-
-import argparse
+# %%
 import time
 
 import tensord as td
-from start import connect
+from start import connect, options
 
 try:
     import numpy as np
 except ImportError:
     np = None
 
+given = options(repeat=5, largest=1 << 20)
+connect()
 
+# %% [markdown]
+# ## The clock
+
+
+# %%
 def fastest(run, repeat):
     """The shortest of several times in seconds; the first run, which warms caches and pools, does not count."""
     run()
@@ -52,28 +60,22 @@ def row(name, ours, theirs, repeat):
     print(f"{name:28} {microseconds(enqueue)} {microseconds(done)} {microseconds(one)} {microseconds(numpy)}")
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--repeat", type=int, default=5)
-    parser.add_argument("--largest", type=int, default=1 << 20, help="elements of the largest vector")
-    options = parser.parse_args()
-    connect()
-    print(f"on {td.device().name}; times in microseconds, the best of {options.repeat}")
-    print(f"{'':28} {'call alone':>12} {'each of 100':>12} {'one + wait':>12} {'NumPy':>12}")
-    rng = td.random.Generator(1)
-    size = 1 << 10
-    while size <= options.largest:
-        a, b = rng.normal(size=size), rng.normal(size=size)
-        x, y = (a.numpy(), b.numpy()) if np else (None, None)
-        row(f"vector add, {size}", lambda: a + b, lambda: x + y, options.repeat)
-        size *= 32
-    side = 1 << 7
-    while side * side <= options.largest:
-        a, b = rng.normal(size=(side, side)), rng.normal(size=side)
-        x, y = (a.numpy(), b.numpy()) if np else (None, None)
-        row(f"matrix × vector, {side} × {side}", lambda: a @ b, lambda: x @ y, options.repeat)
-        side *= 4
+# %% [markdown]
+# ## The times
 
-
-if __name__ == "__main__":
-    main()
+# %%
+print(f"on {td.device().name}; times in microseconds, the best of {given.repeat}")
+print(f"{'':28} {'call alone':>12} {'each of 100':>12} {'one + wait':>12} {'NumPy':>12}")
+rng = td.random.Generator(1)
+size = 1 << 10
+while size <= given.largest:
+    a, b = rng.normal(size=size), rng.normal(size=size)
+    x, y = (a.numpy(), b.numpy()) if np else (None, None)
+    row(f"vector add, {size}", lambda: a + b, lambda: x + y, given.repeat)
+    size *= 32
+side = 1 << 7
+while side * side <= given.largest:
+    a, b = rng.normal(size=(side, side)), rng.normal(size=side)
+    x, y = (a.numpy(), b.numpy()) if np else (None, None)
+    row(f"matrix × vector, {side} × {side}", lambda: a @ b, lambda: x @ y, given.repeat)
+    side *= 4
