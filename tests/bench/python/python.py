@@ -1,15 +1,19 @@
 #!/usr/bin/env python3
-"""Measures the Python package beside NumPy, PyTorch and the C client: python.py [--json FILE] [--quick] TRANSFER-PROGRAM [ROW…]
+"""Measures the Python package beside NumPy, PyTorch and the C client: python.py [--json FILE] [--quick] [--cnn PROGRAM] TRANSFER-PROGRAM [ROW…]
 
-Rows: add transfer start. $TENSORD_EXE is the daemon, and `tensord` can be imported. What is not installed has an empty column. Each figure
-is the least of several rounds, in which the libraries take turns, because other work on the machine can only add to it.
+Rows: add transfer start cnn. $TENSORD_EXE is the daemon, and `tensord` can be imported. What is not installed has an empty column. Each figure
+is the least of several rounds, in which the libraries take turns, because other work on the machine can only add to it; where a row says so, the median.
 """
 import argparse
+import gzip
 import json
 import os
+import pathlib
+import random
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 
 import tensord as td
@@ -53,7 +57,7 @@ def adds(a, b, count, after):
     return work
 
 
-def row_add(quick, transfer):
+def row_add(quick, given):
     count, rounds = (2000, 3) if quick else (100000, 15)
     a, b = _core.full((16,), 1.0), _core.full((16,), 2.0)
     works = {"tensord": adds(a, b, count, a.device.sync)}
@@ -74,7 +78,7 @@ def row_add(quick, transfer):
 # ---- asarray() and numpy() of 64 MiB over a Unix socket ----
 
 
-def row_transfer(quick, transfer):
+def row_transfer(quick, given):
     mib, rounds, turns = (1, 2, 1) if quick else (MIB, 4, 10)
     if not numpy:
         print("asarray and numpy: NumPy is not installed")
@@ -101,7 +105,7 @@ def row_transfer(quick, transfer):
     of_c = []
     found = {"in": 1e9, "out": 1e9}
     for _ in range(turns):  # of both clients
-        said = subprocess.run([transfer, str(mib), str(rounds)], env=environment, stdout=subprocess.PIPE, universal_newlines=True, check=True)
+        said = subprocess.run([given.transfer, str(mib), str(rounds)], env=environment, stdout=subprocess.PIPE, universal_newlines=True, check=True)
         of_c.append([float(each) for each in said.stdout.split()])
         found = {name: min(each, found[name]) for name, each in least(rounds, **{"in": into, "out": out}).items()}
     arrays.clear()
@@ -128,7 +132,7 @@ print(imported - start, time.perf_counter() - imported)
 """
 
 
-def row_start(quick, transfer):
+def row_start(quick, given):
     environment = {**os.environ, "TENSORD_URL": td.default_connection().url}
     times = []
     for _ in range(2 if quick else 15):
@@ -139,18 +143,110 @@ def row_start(quick, transfer):
     return {"import_ms": imported, "first_ms": first}
 
 
-ROWS = {"add": row_add, "transfer": row_transfer, "start": row_start}
+# ---- a convolutional network evaluated: client/examples/cnn.c and client/python/examples/cnn.py are the same ----
+
+IMAGES, BATCH = 10000, 256
+
+
+def made_up(folder):
+    """Fashion-MNIST's test images, of random bytes: nothing but the speed is to be learned."""
+    for name, shape, data in (
+        ("images-idx3", (IMAGES, 28, 28), random.randbytes(IMAGES * 28 * 28)),
+        ("labels-idx1", (IMAGES,), bytes(random.choices(range(10), k=IMAGES))),
+    ):
+        with gzip.open(f"{folder}/t10k-{name}-ubyte.gz", "wb", 1) as file:
+            file.write(bytes((0, 0, 8, len(shape))) + b"".join(extent.to_bytes(4, "big") for extent in shape) + data)
+
+
+def evaluation(right_in_batch, count, found):
+    """Seconds until the number of right guesses is there. `found` gets that number."""
+
+    def work():
+        start = time.perf_counter()
+        right = 0
+        for begin in range(0, count, BATCH):
+            right = right + right_in_batch(slice(begin, begin + BATCH))
+        found.append(int(right))
+        return time.perf_counter() - start
+
+    return work
+
+
+def evaluation_tensord(cnn, folder, model, found):
+    images, labels = cnn.read_dataset(folder, "t10k")
+
+    def right_in_batch(part):
+        return td.sum(td.argmax(cnn.forward(model, images[part]), axis=-1) == labels[part])
+
+    return evaluation(right_in_batch, IMAGES, found)
+
+
+def evaluation_torch(cnn_torch, folder, net, found):
+    images, labels = cnn_torch.read_dataset(folder, "t10k")
+
+    def right_in_batch(part):
+        with torch.inference_mode():
+            return (net(images[part]).argmax(1) == labels[part]).sum()
+
+    return evaluation(right_in_batch, IMAGES, found)
+
+
+def row_cnn(quick, given):
+    rounds, turns = (1, 1) if quick else (2, 5)
+    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "client" / "python" / "examples"))
+    import cnn
+
+    works, found, of_c = {}, {"tensord": [], "torch": []}, []
+    environment = {**os.environ, "TENSORD_URL": td.default_connection().url}
+    with tempfile.TemporaryDirectory() as folder:
+        made_up(folder)
+        if torch:
+            import cnn_torch
+
+            torch.set_num_threads(td.device().processors)
+            net = cnn_torch.Net()
+            model = {name: td.asarray(x.detach()) for name, x in net.state_dict().items()}
+            works["torch"] = evaluation_torch(cnn_torch, folder, net, found["torch"])
+        else:
+            rng = td.random.Generator(1)
+            model = {f"{name}.weight": rng.normal(scale=0.1, size=shape) for name, shape in cnn.SHAPES.items()}
+            model.update({f"{name}.bias": td.zeros(shape[0]) for name, shape in cnn.SHAPES.items()})
+        works["tensord"] = evaluation_tensord(cnn, folder, model, found["tensord"])
+        times = {name: [] for name in works}
+        for work in works.values():
+            work()  # the first time warms up
+        for _ in range(turns):
+            if given.cnn:  # its first evaluation warms up
+                command = [given.cnn, "--data", folder, "--batch", str(BATCH), "--evaluate", str(rounds + 1)]
+                said = subprocess.run(command, env=environment, stdout=subprocess.PIPE, universal_newlines=True, check=True)
+                of_c += [float(line.split()[-2]) for line in said.stdout.splitlines()[1:]]
+            for name, work in works.items():
+                times[name] += [work() for _ in range(rounds)]
+    if torch and abs(found["torch"][0] - found["tensord"][0]) > IMAGES // 1000:
+        raise SystemExit(f"the network in PyTorch guesses {found['torch'][0]} images right, in tensord {found['tensord'][0]}")
+    rates = {name: IMAGES / statistics.median(each) for name, each in times.items()}
+    if of_c:
+        rates["c"] = statistics.median(of_c)
+    print(f"a convolutional network evaluates {IMAGES} images in batches of {BATCH}, the median of the rounds")
+    for name, rate in rates.items():
+        ratio = f", tensord in Python has {rates['tensord'] / rate:.2f} of that" if name != "tensord" else ""
+        print(f"  {name:10} {rate:8,.0f} images/s{ratio}")
+    return rates
+
+
+ROWS = {"add": row_add, "transfer": row_transfer, "start": row_start, "cnn": row_cnn}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json")
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--cnn", metavar="PROGRAM", help="client/examples/cnn.c")
     parser.add_argument("transfer")
     parser.add_argument("rows", nargs="*")
     given = parser.parse_args()
     daemon = td.serve()
-    results = {name: ROWS[name](given.quick, given.transfer) for name in given.rows or ROWS}
+    results = {name: ROWS[name](given.quick, given) for name in given.rows or ROWS}
     daemon.close()
     if given.json:
         with open(given.json, "w", encoding="utf-8") as file:
