@@ -121,12 +121,15 @@ enum cpu_random_kind {
 };
 
 /* Pooling of n places of a row. `greatest` keeps the greatest elements so far and their positions, negative where there is none yet; `add` adds
- * elements up; `scatter` adds each to an element of its own, unless its position is not below `extent`. */
+ * elements up; `scatter` adds each to an element of its own, unless its position is not below `extent`. `pairs` is all of a max-pooling with
+ * windows of 2 × 2 places side by side: two rows of x of `width` elements become n elements, with their positions. False if one of them is a NaN:
+ * then the results are not right. */
 struct cpu_pooling {
     void (*greatest)(int64_t n, const void *x, int64_t stride, int32_t position, int32_t step, void *values,
                      int32_t *positions);
     void (*add)(int64_t n, const void *x, int64_t x_stride, void *sum, int64_t sum_stride);
     void (*scatter)(int64_t n, const void *x, const int64_t *positions, int64_t extent, void *out);
+    bool (*pairs)(int64_t n, const void *x, int64_t width, int32_t position, void *values, int64_t *positions);
 };
 
 /* Passes over n elements of a row of a normalisation, with a stride; but with a weight for each element (`along`, and where `weight` is not

@@ -23,6 +23,16 @@ static struct geometry geometry_random(struct suite *suite, bool dilates) {
     g.ceil_mode = suite_chance(suite, 40);
     g.counts_padding = suite_chance(suite, 50);
     g.plain = suite_chance(suite, 30);
+    if (suite_chance(suite, 25)) { /* windows of 2 × 2, as most networks have, of which some reach over the end */
+        g.plain = true;
+        for (int i = 0; i < g.axes; i++) {
+            g.kernel[i] = g.stride[i] = i + 2 < g.axes ? 1 : 2;
+            g.dilation[i] = 1;
+            g.x[i] = g.kernel[i] + suite_below(suite, most);
+            g.extents[i] = 1 + suite_below(suite, g.x[i] + 3);
+        }
+        return g;
+    }
     for (int i = 0; i < g.axes; i++) {
         g.kernel[i] = 1 + suite_below(suite, 4);
         g.stride[i] = g.plain ? g.kernel[i] : 1 + suite_below(suite, 3);
