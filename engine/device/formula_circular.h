@@ -147,10 +147,10 @@ FORMULA_FUNCTION formula_c128 formula_atan_c128(formula_c128 a) {
 
 /* ---- exponentials and logarithms ---- */
 
-/* e^re cos im - 1 is (e^re - 1) cos im - 2 sin²(im/2). */
+/* e^re cos im - 1 is (e^re - 1) cos im - 2 sin²(im/2). The array API has 0, not -0, as the real part of expm1(-0 + 0i). */
 FORMULA_FUNCTION formula_c128 formula_expm1_c128(formula_c128 a) {
     if (a.im == 0) {
-        return formula_make_c128(expm1(a.re), a.im);
+        return formula_make_c128(a.re == 0 ? 0 : expm1(a.re), a.im);
     }
     if (a.re < 0 && formula_is_infinite(a.re)) {
         return formula_make_c128(-1, formula_is_finite(a.im) ? copysign(0.0, sin(a.im)) : 0);

@@ -124,7 +124,7 @@ static long double _Complex complex_result(unsigned opcode, long double _Complex
     case OP_ATANH:
         return catanhl(z);
     case OP_EXPM1:
-        return 2 * cexpl(z / 2) * csinhl(z / 2);
+        return z == 0 ? CMPLXL(0, cimagl(z)) : 2 * cexpl(z / 2) * csinhl(z / 2);
     case OP_LOG1P:
         return log1p_result(z);
     case OP_LOG2:

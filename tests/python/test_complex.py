@@ -73,6 +73,8 @@ class Functions(unittest.TestCase):
             ("atanh", complex(1.0, INF), 0.0, math.pi / 2),
             ("expm1", complex(-INF, NAN), -1.0, None),
             ("expm1", complex(INF, 0.0), INF, 0.0),
+            ("expm1", complex(-0.0, 0.0), 0.0, 0.0),
+            ("expm1", complex(-0.0, -0.0), 0.0, -0.0),
             ("log1p", complex(-1.0, 0.0), -INF, 0.0),
             ("log1p", complex(-INF, 1.0), INF, math.pi),
             ("round", complex(2.5, -1.4), 2.0, -1.0),

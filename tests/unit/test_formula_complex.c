@@ -65,7 +65,9 @@ Test(formula_complex, exponentials_and_logarithms_near_one) {
         double re, im, expm1_re, expm1_im;
     } powers[] = {
         {0, 0, 0, 0},
-        {-0.0, 0, -0.0, 0},
+        {-0.0, 0, 0, 0},
+        {0, -0.0, 0, -0.0},
+        {-0.0, -0.0, 0, -0.0},
         {1, INFINITY, NAN, NAN},
         {1, NAN, NAN, NAN},
         {INFINITY, 0, INFINITY, 0},
