@@ -1,9 +1,13 @@
 """Waiting: the GIL is free, Ctrl-C ends it, asyncio goes on, and a full send queue is waited for."""
 import asyncio
+import collections
+import itertools
+import operator
 import os
 import signal
 import threading
 import unittest
+from functools import partial
 
 import tensord as td
 from tensord import _core as core
@@ -48,32 +52,44 @@ class Stopped:
 
 
 class ControlC(unittest.TestCase):
-    """SIGINT comes from a thread, which can only run while the wait has given up the GIL."""
+    """SIGINT comes from a thread, which can only run while a wait has given up the GIL: the main thread runs no bytecode meanwhile, only
+    functions in C. Without bytecode nobody but the wait itself looks for signals, either."""
 
-    def interrupted(self, wait):
-        begun = threading.Event()
+    def interrupted(self, *calls, times=1):
+        """Each function in C is called so often, or endlessly, until SIGINT ends a wait in it."""
+        for number, call in enumerate(calls):
+            begun = threading.Lock()
+            begun.acquire()
 
-        def interrupt():
-            begun.wait()
-            os.kill(os.getpid(), signal.SIGINT)
+            def interrupt():
+                begun.acquire()  # noqa: B023
+                os.kill(os.getpid(), signal.SIGINT)
 
-        thread = threading.Thread(target=interrupt)
-        thread.start()
-        with self.assertRaises(KeyboardInterrupt):
-            begun.set()
-            wait()
-            thread.join()  # the signal may come as late as here only if the wait has ended by itself
-            self.fail("the wait has ended by itself")
-        thread.join()
+            thread = threading.Thread(target=interrupt)
+            thread.start()
+            arguments = itertools.repeat((), times) if times else itertools.repeat(())
+            results = itertools.chain(itertools.starmap(begun.release, [()]), itertools.starmap(call, arguments))
+            with self.subTest(number=number):
+                try:
+                    collections.deque(results, maxlen=0)
+                    end = "it has ended by itself"
+                except KeyboardInterrupt:
+                    end = None
+                except Exception as error:
+                    end = repr(error)
+                try:
+                    thread.join()
+                except KeyboardInterrupt:  # it has come after the calls
+                    thread.join()
+                self.assertIsNone(end)
 
     def test_ends_waits(self):
         x = core.full((300, 300), 2.0)
         x.wait()
         memory = bytearray(x.nbytes)
         with Stopped():
-            for wait in (x.tolist, x.wait, x.device.sync, lambda: float(core.sum(x)), lambda: memoryview(x), lambda: x.fetch_into(memory),
-                         lambda: x.__dlpack__()):
-                self.interrupted(wait)
+            self.interrupted(x.tolist, x.wait, x.device.sync, partial(float, core.sum(x)), partial(memoryview, x),
+                             partial(x.fetch_into, memory), x.__dlpack__)
             with self.assertRaises(BufferError):
                 memory.append(1)  # the interrupted fetch will still write there
         self.assertEqual(core.sum(x).item(), 180000.0)
@@ -91,9 +107,7 @@ class ControlC(unittest.TestCase):
         x.wait()
         memory = bytearray(64 << 20)  # more than the socket takes
         with Stopped():
-            for given in (memory, memoryview(memory)[::2]):
-                self.interrupted(lambda: core.asarray(given))
-            del given
+            self.interrupted(partial(core.asarray, memory), partial(core.asarray, memoryview(memory)[::2]))
             with self.assertRaises(BufferError):
                 memory.append(1)  # the library still sends it
         self.assertEqual((x + x).tolist(), [4.0] * 4)
@@ -106,18 +120,17 @@ class ControlC(unittest.TestCase):
                 pass
 
     def test_ends_the_wait_for_room(self):
+        """Each call is made until the queue has no room for it; it must wait then, where another failure would be raised."""
         x = core.full((4,), 2.0)
         x.wait()
-
-        for operation in (lambda: x + x, lambda: core.exp(x), lambda: core.asarray(x, copy=True), lambda: core.asarray(x, dtype="f64"),
-                          lambda: core.asarray(1.0), lambda: core.asarray([1.0, 2.0])):
-            def flood():
-                while True:
-                    operation()  # noqa: B023
-
-            with Stopped():
-                self.interrupted(flood)
-            self.assertEqual((x + x).tolist(), [4.0] * 4)
+        with Stopped():
+            self.interrupted(partial(operator.add, x, x), times=None)
+            self.interrupted(
+                partial(operator.add, x, x), partial(operator.add, x, 0.125), partial(operator.neg, x), partial(core.exp, x),
+                partial(core.sum, x), partial(core.concat, [x, x], axis=0), partial(core.split, x, [2, 2]), partial(core.asarray, x, copy=True),
+                partial(core.asarray, x, dtype="f64"), partial(core.asarray, 1.0), partial(core.asarray, [1.0, 2.0]),
+                partial(core.asarray, bytearray(64)), partial(core.full, (2,), 1), times=None)
+        self.assertEqual((x + x).tolist(), [4.0] * 4)
 
 
 class Room(unittest.TestCase):
