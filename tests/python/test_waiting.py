@@ -141,6 +141,35 @@ class Room(unittest.TestCase):
         self.assertEqual(y.tolist(), [400000] * 4)
 
 
+    def test_arrays_may_take_other_values_meanwhile(self):
+        """A call that waits for room computes with the value that its array has afterwards: the handle that it had before is gone."""
+        for number, (function, last) in enumerate((
+                (lambda x: partial(operator.neg, x), [-7.0, -7.0]),
+                (lambda x: partial(operator.add, x, x), [14.0, 14.0]),
+                (lambda x: partial(operator.mul, 3.0, x), [21.0, 21.0]),
+                (lambda x: partial(core.sum, x), 14.0),
+                (lambda x: partial(core.concat, [x, x], axis=0), [7.0] * 4),
+                (lambda x: partial(core.asarray, x, copy=True), [7.0, 7.0]),
+                (lambda x: partial(core.asarray, x, dtype="f64"), [7.0, 7.0]))):
+            x, other = core.full((2,), 2.0), core.full((2,), 7.0)
+            x.wait()
+            other.wait()
+            begun, results, arguments = threading.Lock(), collections.deque(maxlen=1), [()]
+            begun.acquire()
+            calls = itertools.chain(itertools.starmap(begun.release, [()]),
+                                    itertools.starmap(function(x), iter(partial(arguments.__getitem__, 0), None)))
+            thread = threading.Thread(target=results.extend, args=(calls,))
+            with self.subTest(number=number):
+                with Stopped():
+                    thread.start()
+                    begun.acquire()  # the thread has given up the GIL: it waits for room
+                    x._exchange(other)
+                    del other
+                    arguments[0] = None  # its last call
+                thread.join()
+                self.assertEqual(results.pop().tolist(), last)
+
+
 class Asyncio(unittest.TestCase):
     def test_other_tasks_run_meanwhile(self):
         async def both():

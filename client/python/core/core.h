@@ -86,7 +86,8 @@ void device_forget(struct device *device, const char *why);
 struct device *device_take(PyObject *object);
 /* Raises the thread's last error, which a call on this device has set; returns NULL. */
 PyObject *device_raise(struct device *device);
-/* After TD_E_AGAIN: waits until the device's send queue has room (wait.c). Blocks. */
+/* After TD_E_AGAIN: waits until the device's send queue has room (wait.c). Blocks, so an array may have another handle afterwards: the
+ * caller takes it again. */
 int device_wait_room(struct device *device);
 
 /* ---- context.c ---- */

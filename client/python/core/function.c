@@ -285,10 +285,30 @@ static PyObject *wrap_list(struct call *call, td_tensor **outputs) {
     return list;
 }
 
+/* The handles that the arrays have now: whatever gave up the GIL since they were taken may have given them other values. */
+static int take_again(struct call *call) {
+    for (unsigned i = 0; i < call->function->n_parameters; i++) {
+        enum parameter_kind kind = call->function->parameters[i].kind;
+        if ((kind != PARAMETER_ARRAY && kind != PARAMETER_OPERAND) || !call->given[i] || !array_check(call->given[i]))
+            continue;
+        call->in[i].tensor = array_tensor((struct array *)call->given[i]);
+        if (!call->in[i].tensor)
+            return -1;
+    }
+    for (Py_ssize_t i = 0; call->tuple && i < PyTuple_Size(call->tuple); i++) {
+        call->tensors[i] = array_tensor((struct array *)PyTuple_GetItem(call->tuple, i));
+        if (!call->tensors[i])
+            return -1;
+    }
+    return 0;
+}
+
 static PyObject *run(struct call *call) {
     td_tensor *out[OUTPUTS_MAX] = {NULL};
     int code;
     do {
+        if (take_again(call))
+            return NULL;
         label_next();
         code = call->function->call(call->in, out);
         if (PyErr_Occurred())

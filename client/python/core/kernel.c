@@ -178,13 +178,14 @@ static PyObject *kernel_call(PyObject *self, PyObject *arguments, PyObject *name
     if (PyErr_Occurred() || dim_take(PyTuple_GetItem(arguments, 0), &grid) ||
         dim_take(PyTuple_GetItem(arguments, 1), &block))
         return NULL;
-    for (Py_ssize_t i = 2; i < n; i++)
-        if (launch_add(&launch, PyTuple_GetItem(arguments, i)))
-            return NULL;
     if (!kernel->device->handle)
         return error_set(TD_E_CANCELLED, "the kernel's device is gone");
     int code, waited = 0;
     do {
+        launch.n = launch.n_outputs = 0;
+        for (Py_ssize_t i = 2; i < n; i++)
+            if (launch_add(&launch, PyTuple_GetItem(arguments, i)))
+                return NULL;
         label_next();
         code = td_kernel_launch(kernel->handle, grid, block, (size_t)shared, launch.n, launch.args);
     } while (code == TD_E_AGAIN && !(waited = device_wait_room(kernel->device)));

@@ -29,6 +29,11 @@ static int pair_take(PyObject *a, PyObject *b, struct pair *pair) {
     return its->tensor ? 0 : -1;
 }
 
+/* The handle that the operand has now: arrays may have taken other values during a wait. */
+static td_tensor *operand_tensor(PyObject *object, const struct operand *operand) {
+    return array_check(object) ? array_tensor((struct array *)object) : operand->tensor;
+}
+
 /* Operands that are not both arrays, or no room in the send queue. */
 static __attribute__((noinline)) PyObject *binary_slow(PyObject *a, PyObject *b,
                                                        td_tensor *call(td_tensor *, td_tensor *)) {
@@ -42,9 +47,11 @@ static __attribute__((noinline)) PyObject *binary_slow(PyObject *a, PyObject *b,
     if (code)
         return NULL;
     do {
+        td_tensor *x = operand_tensor(a, &pair.a), *y = operand_tensor(b, &pair.b);
+        code = x && y ? 0 : -1;
         label_next();
-        result = call(pair.a.tensor, pair.b.tensor);
-    } while (!result && td_last_error()->code == TD_E_AGAIN && !(code = device_wait_room(pair.device)));
+        result = code ? NULL : call(x, y);
+    } while (!code && !result && td_last_error()->code == TD_E_AGAIN && !(code = device_wait_room(pair.device)));
     PyObject *array = code ? NULL : array_wrap(pair.device, result);
     pair_finish(&pair);
     return array;
@@ -72,10 +79,11 @@ PyObject *operator_binary(PyObject *a, PyObject *b, td_tensor *call(td_tensor *,
 
 static PyObject *unary(PyObject *self, td_tensor *call(td_tensor *)) {
     struct array *x = (struct array *)self;
-    td_tensor *tensor = array_tensor(x), *result;
-    if (!tensor)
-        return NULL;
+    td_tensor *result;
     do {
+        td_tensor *tensor = array_tensor(x);
+        if (!tensor)
+            return NULL;
         label_next();
         result = call(tensor);
     } while (!result && td_last_error()->code == TD_E_AGAIN && !device_wait_room(x->device));

@@ -34,7 +34,7 @@ PyObject *upload_cast(PyObject *array, td_dtype dtype) {
     td_tensor *tensor;
     int code = 0;
     do
-        tensor = td_cast(x->tensor, dtype);
+        tensor = td_cast(x->tensor, dtype); /* a handle that was taken before a wait may be gone */
     while (!tensor && td_last_error()->code == TD_E_AGAIN && !(code = device_wait_room(x->device)));
     PyObject *result = code ? NULL : array_wrap(x->device, tensor);
     Py_DECREF(array);
@@ -266,15 +266,15 @@ static PyObject *copy_through(struct array *x, struct device *device) {
 
 PyObject *copy_to(struct array *x, struct device *device) {
     td_device *handle = device_open(device);
-    td_tensor *tensor = handle ? array_tensor(x) : NULL, *copy = NULL;
+    td_tensor *copy = NULL;
     int code = 0;
-    if (!tensor)
+    if (!handle || !array_tensor(x))
         return NULL;
     if (device->connection != x->device->connection)
         return copy_through(x, device);
     do {
         label_next();
-        copy = td_copy_to(tensor, handle);
+        copy = td_copy_to(x->tensor, handle);
     } while (!copy && td_last_error()->code == TD_E_AGAIN && !(code = device_wait_room(device)));
     return code ? NULL : array_wrap(device, copy);
 }
