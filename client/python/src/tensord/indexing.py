@@ -412,6 +412,77 @@ def put(x, key, value):
     return _scatter(_core.scatter, x, key, value)
 
 
+def _take_over(x, result):
+    """x takes the result's value. Its old handle is released right behind the operation that made the result, which consumes it therefore:
+    nothing may be enqueued in between."""
+    x._exchange(result)
+
+
+def put_into(x, key, value):
+    """x[key] = value: the object x takes the new array. The new one has the memory of the old one, and nothing but the part is written, if
+    nothing else uses that memory and the key has one array of integers at most, of rank 1, without other integers and slices. Blocks as
+    put()."""
+    value = value_for(x, value)
+    if _mask_for(x, key) is None:
+        key = tuple(_items(key, x))
+        cuts = _cuts(x, key)
+        if cuts:
+            _put_lines(x, key, cuts, value)
+            return
+        if cuts == []:
+            key = ...
+    _take_over(x, put(x, key, value))
+
+
+def _cuts(x, key):
+    """The axes of which a key's integers and slices, or its only array, select a part; None for other keys. The key has an item for each
+    axis."""
+    cuts, axis = [], 0
+    for item in key:
+        if item is Ellipsis:
+            continue
+        if item is None or _is_mask(item) or (isinstance(item, Array) and (item.ndim != 1 or not _dtypes.is_integer(item.dtype))):
+            return None
+        if not isinstance(item, slice) or item.indices(x.shape[axis]) != (0, x.shape[axis], 1):
+            cuts.append(axis)
+        axis += 1
+    return None if len(cuts) > 1 and any(isinstance(item, Array) for item in key) else cuts
+
+
+def _put_lines(x, key, cuts, value):
+    """x[key] = value by a scatter along the first axis that is cut. If others are, too, its lines are copied, and the copy gets the value."""
+    key = [item for item in key if item is not Ellipsis]
+    axis = cuts[0]
+    item, extent = key[axis], x.shape[axis]
+    if isinstance(item, slice):
+        start, stop, step = item.indices(extent)
+        count = len(range(start, stop, step))
+    elif isinstance(item, int):
+        start, count, step = _int_index(item, extent, axis), 1, 1
+    else:
+        count = item.size
+    shape = x.shape[:axis] + (count,) + x.shape[axis + 1 :]
+    if len(cuts) > 1:
+        whole = [slice(None)] * axis
+        part = get(x, (*whole, item))
+        rest = key[axis + 1 :] if isinstance(item, int) else [slice(None), *key[axis + 1 :]]
+        value = put(part, (*whole, *rest), value)
+        del part  # it uses x's memory
+    else:
+        value = _fit(value, shape[:axis] + shape[axis + 1 :] if isinstance(item, int) else shape)
+    if not count or not x.size:
+        return
+    if isinstance(item, Array):
+        places = _wrapped(item, extent)
+    elif count == 1:
+        places = _core.full((1,), start, _dtypes.int64, x.device)
+    else:
+        places = _core.arange(start, start + count * step, step, _dtypes.int64, x.device)
+    places = _core.reshape(places, (1,) * axis + (count,) + (1,) * (x.ndim - axis - 1))
+    value = _core.reshape(value, shape)
+    _take_over(x, _core.scatter(x, places, value, axis))
+
+
 def put_sum(x, key, value):
     """A new array: x with the value added to x[key], as often as the key names a place. Blocks for masks."""
     value = value_for(x, value)
