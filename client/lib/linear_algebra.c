@@ -233,16 +233,21 @@ static td_tensor *kept(td_tensor *x, int keepdims) {
     return made_of(column, td_expand_dims(column, -1));
 }
 
-/* The greatest or least of the rows' or columns' sums of magnitudes. */
+static bool is_empty(const td_tensor *x) {
+    return x->type.shape[x->type.rank - 1] == 0 || x->type.shape[x->type.rank - 2] == 0;
+}
+
+/* The greatest or least of the rows' or columns' sums of magnitudes. No sum is below 0, so the greatest of none is 0, which adding them
+ * up gives. */
 static td_tensor *norm_of_sums(td_tensor *x, int along, bool least, int keepdims) {
     td_tensor *sums = td_vector_norm(x, TD_AXES(along), 1, 1);
-    td_tensor *extreme = (least ? td_min : td_max)(sums, TD_AXES(-1, -2), keepdims);
+    td_tensor *extreme = (least ? td_min : is_empty(x) ? td_sum : td_max)(sums, TD_AXES(-1, -2), keepdims);
     return made_of(sums, extreme);
 }
 
 static td_tensor *norm_of_values(td_tensor *x, td_matrix_norm_order order, int keepdims) {
     td_tensor *values = td_svdvals(x);
-    if (order == TD_MATRIX_NORM_NUCLEAR)
+    if (order == TD_MATRIX_NORM_NUCLEAR || (order == TD_MATRIX_NORM_2 && is_empty(x)))
         return kept(made_of(values, td_sum(values, TD_AXES(-1), 0)), keepdims);
     return kept(made_of(values, (order == TD_MATRIX_NORM_2 ? td_max : td_min)(values, TD_AXES(-1), 0)), keepdims);
 }

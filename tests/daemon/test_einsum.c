@@ -378,6 +378,13 @@ Test(einsum, norms_rank_and_inverse_by_singular_values) {
     cr_expect_float_eq(near(td_matrix_norm(x, TD_MATRIX_NORM_LEAST_2, 1)), 3, 1e-12);
     cr_expect_float_eq(near(td_matrix_norm(x, TD_MATRIX_NORM_NUCLEAR, 0)), 7, 1e-12);
     expect_shape(td_matrix_norm(x, TD_MATRIX_NORM_2, 1), TD_SHAPE(1, 1));
+    static const td_matrix_norm_order greatest[] = {TD_MATRIX_NORM_1, TD_MATRIX_NORM_2, TD_MATRIX_NORM_INF};
+    for (unsigned i = 0; i < 3; i++) {
+        cr_expect_eq(near(td_matrix_norm(td_full(client.device, TD_F64, TD_SHAPE(0, 3), 1), greatest[i], 0)), 0);
+        cr_expect_eq(near(td_matrix_norm(td_full(client.device, TD_F64, TD_SHAPE(3, 0), 1), greatest[i], 1)), 0);
+    }
+    expect_refused(td_matrix_norm(td_full(client.device, TD_F64, TD_SHAPE(3, 0), 1), TD_MATRIX_NORM_LEAST_2, 0),
+                   TD_E_SHAPE, "min");
     cr_expect_eq(near(td_matrix_rank(x, -1)), 2);
     cr_expect_eq(near(td_matrix_rank(x, 0.9)), 1);
     cr_expect_eq(near(td_matrix_rank(td_full(client.device, TD_F64, TD_SHAPE(4, 7), 3), -1)), 1);

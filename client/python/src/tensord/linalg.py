@@ -148,7 +148,8 @@ _NORMS = {"fro": "fro", "nuc": "nuc", 1: "1", -1: "-1", 2: "2", -2: "-2", _infin
 
 def matrix_norm(x, /, *, keepdims=False, ord="fro"):
     """A norm of each matrix: "fro" the root of the sum of squares, "nuc" the sum of the singular values, 1 and inf the greatest sum of
-    magnitudes of a column and of a row, 2 the greatest singular value; -1, -inf and -2 the least ones."""
+    magnitudes of a column and of a row, 2 the greatest singular value; -1, -inf and -2 the least ones. Norms of an empty matrix are 0;
+    ShapeError where there is nothing to choose the least one from."""
     if ord is None:
         ord = "fro"
     if ord not in _NORMS:
