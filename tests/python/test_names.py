@@ -38,6 +38,29 @@ class Names(unittest.TestCase):
                 call()
         self.assertEqual(device.names(), [])
 
+    def test_are_moved_and_removed(self):
+        device = td.device()
+        for i in range(3):
+            core.asarray(i).publish(f"part {i}")
+        device.names_move("part 0", "first")
+        device.names_move("part 1", new_name="second", owner=None, new_owner=None)
+        with self.assertRaises(td.DuplicateNameError):
+            device.names_move("first", "second")
+        for call in (lambda: device.names_move("part 0", "third"), lambda: device.names_remove("part 0")):
+            with self.assertRaises(td.UnknownNameError):
+                call()
+        everybody = device.names_all()
+        self.assertEqual([each["name"] for each in everybody], ["first", "part 2", "second"])
+        self.assertEqual(len({each["owner"] for each in everybody}), 1)
+        self.assertFalse(any(each["orphan"] for each in everybody))
+        device.names_remove("second", owner=everybody[0]["owner"])
+        self.assertEqual([(each["name"], "owner" in each) for each in device.names()], [("first", False), ("part 2", False)])
+        self.assertEqual(device.lookup("first").item(), 0)
+        with self.assertRaises(TypeError):
+            device.names_remove()
+        device.names_remove(None)
+        self.assertEqual(device.names_all(), [])
+
     def test_many_are_listed(self):
         device, x = td.device(), core.asarray(1)
         for i in range(40):
