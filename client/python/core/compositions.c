@@ -110,6 +110,15 @@ int call_unstack(const union argument *in, td_tensor **out) {
     return outputs ? several(td_unstack(in[0].tensor, axis, outputs), outputs, out) : refused();
 }
 
+/* The norm, and then the clipped gradients. */
+int call_clip_grad_norm(const union argument *in, td_tensor **out) {
+    td_tensor **outputs = outputs_of((int64_t)in[0].count + 1);
+    if (!outputs)
+        return refused();
+    outputs[0] = td_clip_grad_norm(in[0].count, in[0].tensors, in[1].f, in[2].f, outputs + 1);
+    return several(outputs[0] ? 0 : td_last_error()->code, outputs, out);
+}
+
 int call_moveaxis(const union argument *in, td_tensor **out) {
     if (!same_count(&in[1], &in[2], "moveaxis"))
         return refused();

@@ -10,6 +10,7 @@ int call_slice(const union argument *in, td_tensor **out);
 int call_meshgrid(const union argument *in, td_tensor **out);
 int call_split(const union argument *in, td_tensor **out);
 int call_unstack(const union argument *in, td_tensor **out);
+int call_clip_grad_norm(const union argument *in, td_tensor **out);
 int call_moveaxis(const union argument *in, td_tensor **out);
 int call_tensordot(const union argument *in, td_tensor **out);
 int call_fftn(const union argument *in, td_tensor **out);

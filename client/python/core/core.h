@@ -178,6 +178,7 @@ enum parameter_kind {
     PARAMETER_ARRAY,   /* one of its own dtype */
     PARAMETER_OPERAND, /* an array that promotes with the others, or a number */
     PARAMETER_ARRAYS,
+    PARAMETER_UPDATES, /* a sequence of arrays, each once, which take the results' values */
     PARAMETER_INT,
     PARAMETER_BOOL,
     PARAMETER_DTYPE,
@@ -191,7 +192,7 @@ enum parameter_kind {
     PARAMETER_OBJECT, /* as it is; NULL: left out */
 };
 
-enum { PARAMETERS_MAX = 20, OUTPUTS_MAX = 16 };
+enum { PARAMETERS_MAX = 20, OUTPUTS_MAX = 16, LISTS_MAX = 4 };
 
 struct parameter {
     const char *name;
@@ -223,9 +224,10 @@ union argument {
 struct function {
     const char *name;
     const struct parameter *parameters;
-    unsigned n_parameters, n_outputs; /* no outputs: a list (compositions.h) */
+    unsigned n_parameters, n_outputs; /* no outputs: a list (compositions.h), or None */
     /* Calls the function of libtensord: 0, or a code. It may also raise. */
     int (*call)(const union argument *in, td_tensor **out);
+    bool updates; /* it has PARAMETER_UPDATES: all lists of arrays have one length, and the result is None */
 };
 
 PyObject *function_call(const struct function *function, PyObject *const *arguments, Py_ssize_t count, PyObject *names);

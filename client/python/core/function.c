@@ -6,6 +6,14 @@
 
 enum { INTS_MAX = 160, FLOATS_MAX = 128 };
 
+/* A list of arrays, and their handles. */
+struct list {
+    PyObject *tuple; /* keeps the arrays alive */
+    td_tensor **tensors;
+    Py_ssize_t pinned; /* the first so many of them, which take other values afterwards */
+    bool updates;
+};
+
 /* The state of one call. */
 struct call {
     const struct function *function;
@@ -14,9 +22,8 @@ struct call {
     struct operand operands[PARAMETERS_MAX];
     struct device *device; /* owned */
     td_dtype like;         /* of the first array that promotes; 0: none */
-    PyObject *tuple;       /* keeps the arrays of a list alive */
-    td_tensor **tensors;
-    unsigned n_ints, n_floats;
+    struct list lists[LISTS_MAX];
+    unsigned n_lists, n_ints, n_floats;
     int64_t ints[INTS_MAX];
     double floats[FLOATS_MAX];
 };
@@ -134,24 +141,63 @@ static int take_array(struct call *call, PyObject *object, bool promotes, td_ten
     return 0;
 }
 
+/* The list's next array gives its old handle away, which it can do once. */
+static int pin(const struct call *call, const struct parameter *parameter, struct list *list) {
+    struct array *array = (struct array *)PyTuple_GetItem(list->tuple, list->pinned);
+    if (array->pins)
+        return PyErr_Format(PyExc_ValueError, "%s(): %s[%zd] comes twice, or another thread waits for it",
+                            call->function->name, parameter->name, list->pinned),
+               -1;
+    array->pins++;
+    list->pinned++;
+    return 0;
+}
+
 static int take_arrays(struct call *call, const struct parameter *parameter, PyObject *object, union argument *out) {
     if (array_check(object))
         return refuse(call, parameter, "a sequence of arrays", object);
-    call->tuple = PySequence_Tuple(object);
-    Py_ssize_t n = call->tuple ? PyTuple_Size(call->tuple) : 0;
-    call->tensors = call->tuple ? PyMem_Malloc(((size_t)n + 1) * sizeof *call->tensors) : NULL;
-    if (!call->tensors)
-        return call->tuple ? PyErr_NoMemory(), -1 : -1;
+    struct list *list = &call->lists[call->n_lists++];
+    *list = (struct list){.tuple = PySequence_Tuple(object), .updates = parameter->kind == PARAMETER_UPDATES};
+    Py_ssize_t n = list->tuple ? PyTuple_Size(list->tuple) : 0;
+    list->tensors = list->tuple ? PyMem_Malloc(((size_t)n + 1) * sizeof *list->tensors) : NULL;
+    if (!list->tensors)
+        return list->tuple ? PyErr_NoMemory(), -1 : -1;
     out->given = true;
     out->count = (int)n;
-    out->tensors = call->tensors;
+    out->tensors = list->tensors;
     for (Py_ssize_t i = 0; i < n; i++) {
-        PyObject *entry = PyTuple_GetItem(call->tuple, i);
+        PyObject *entry = PyTuple_GetItem(list->tuple, i);
         if (!array_check(entry))
             return refuse(call, parameter, "a sequence of arrays", entry);
-        if (take_array(call, entry, true, &out->tensors[i]))
+        if (take_array(call, entry, true, &out->tensors[i]) || (list->updates && pin(call, parameter, list)))
             return -1;
     }
+    return 0;
+}
+
+static void lists_finish(struct call *call) {
+    for (struct list *list = call->lists; list < call->lists + call->n_lists; list++) {
+        for (Py_ssize_t i = 0; i < list->pinned; i++)
+            ((struct array *)PyTuple_GetItem(list->tuple, i))->pins--;
+        Py_XDECREF(list->tuple);
+        PyMem_Free(list->tensors);
+    }
+}
+
+/* The arrays of the lists that the call has updated have their new handles. */
+static PyObject *lists_update(struct call *call) {
+    for (struct list *list = call->lists; list < call->lists + call->n_lists; list++)
+        for (Py_ssize_t i = 0; i < list->pinned; i++)
+            ((struct array *)PyTuple_GetItem(list->tuple, i))->tensor = list->tensors[i];
+    Py_RETURN_NONE;
+}
+
+static int lists_match(const struct call *call) {
+    for (unsigned i = 1; i < call->n_lists; i++)
+        if (PyTuple_Size(call->lists[i].tuple) != PyTuple_Size(call->lists[0].tuple))
+            return PyErr_Format(PyExc_ValueError, "%s(): lists of %zd and of %zd arrays", call->function->name,
+                                PyTuple_Size(call->lists[0].tuple), PyTuple_Size(call->lists[i].tuple)),
+                   -1;
     return 0;
 }
 
@@ -174,6 +220,7 @@ static int take(struct call *call, const struct parameter *parameter, PyObject *
         return array_check(object) ? take_array(call, object, parameter->kind == PARAMETER_OPERAND, &out->tensor)
                                    : refuse(call, parameter, "an array", object);
     case PARAMETER_ARRAYS:
+    case PARAMETER_UPDATES:
         return take_arrays(call, parameter, object, out);
     case PARAMETER_INT:
         return take_int(object, &out->i);
@@ -244,7 +291,7 @@ static int take_all(struct call *call) {
         if (!call->given[i] && parameter->kind != PARAMETER_DEVICE)
             leave_out(parameter, &call->in[i]);
     }
-    if (take_numbers(call))
+    if (take_numbers(call) || (function->updates && lists_match(call)))
         return -1;
     if (!call->device)
         call->device = device_take(NULL);
@@ -295,11 +342,10 @@ static int take_again(struct call *call) {
         if (!call->in[i].tensor)
             return -1;
     }
-    for (Py_ssize_t i = 0; call->tuple && i < PyTuple_Size(call->tuple); i++) {
-        call->tensors[i] = array_tensor((struct array *)PyTuple_GetItem(call->tuple, i));
-        if (!call->tensors[i])
-            return -1;
-    }
+    for (struct list *list = call->lists; list < call->lists + call->n_lists; list++)
+        for (Py_ssize_t i = 0; i < PyTuple_Size(list->tuple); i++)
+            if (!(list->tensors[i] = array_tensor((struct array *)PyTuple_GetItem(list->tuple, i))))
+                return -1;
     return 0;
 }
 
@@ -318,6 +364,8 @@ static PyObject *run(struct call *call) {
         return NULL;
     if (code)
         return device_raise(call->device);
+    if (call->function->updates)
+        return lists_update(call);
     return call->function->n_outputs ? wrap_all(call, out) : wrap_list(call, (td_tensor **)(void *)out[0]);
 }
 
@@ -327,9 +375,7 @@ PyObject *function_call(const struct function *function, PyObject *const *argume
     call.function = function;
     call.device = NULL;
     call.like = 0;
-    call.tuple = NULL;
-    call.tensors = NULL;
-    call.n_ints = call.n_floats = 0;
+    call.n_lists = call.n_ints = call.n_floats = 0;
     for (unsigned i = 0; i < function->n_parameters; i++)
         call.operands[i].scalar = NULL;
     PyObject *result = NULL;
@@ -339,8 +385,7 @@ PyObject *function_call(const struct function *function, PyObject *const *argume
         if (call.operands[i].scalar)
             operand_finish(call.device, &call.operands[i]);
     Py_XDECREF(call.device);
-    Py_XDECREF(call.tuple);
-    PyMem_Free(call.tensors);
+    lists_finish(&call);
     return result;
 }
 

@@ -222,10 +222,7 @@ def linspace(start, stop, /, num, *, dtype=None, device=None, endpoint=True):
     if isinstance(start, complex) or isinstance(stop, complex) or _dtypes.is_complex(dtype):
         dtype = dtype or _dtypes.complex64
         start, stop = complex(start), complex(stop)
-        part = _dtypes.real_of(dtype)
-        real = _linspace(start.real, stop.real, num, endpoint, part, device)
-        imag = _linspace(start.imag, stop.imag, num, endpoint, part, device)
-        return _core.complex(real, imag)
+        return _core.linspace_complex(dtype, start.real, start.imag, stop.real, stop.imag, num, endpoint, device)
     dtype = dtype or _dtypes.float32
     if _dtypes.is_float(dtype):
         return _linspace(float(start), float(stop), num, endpoint, dtype, device)
