@@ -112,6 +112,7 @@ class Connections(unittest.TestCase):
                     device.sync, lambda: device.stream(), connection.devices, lambda: core.full((), 1, device=device)):
             with self.assertRaisesRegex(td.Error, "closed"):
                 use()
+        self.assertIn("its connection was closed", repr(x))
         connection.close()
 
 

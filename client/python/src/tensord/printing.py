@@ -79,8 +79,11 @@ def _wrap(items, indent, columns=100):
 
 def represent(x):
     """repr(x): its elements, or a preview of a large array, with dtype and device. Blocks until these have been computed. An array
-    whose computation has failed shows the failure instead of raising it."""
-    tail = f"dtype={x.dtype.name}, device='{x.device.name}')"
+    whose computation has failed, or whose device is gone, shows the failure instead of raising it."""
+    try:
+        tail = f"dtype={x.dtype.name}, device='{x.device.name}')"
+    except _core.Error as error:
+        return f"<tensord.Array: {error}>"
     if not x.size:
         return f"tensord.Array([], shape={x.shape}, {tail}"
     try:
