@@ -132,22 +132,30 @@ struct cpu_pooling {
     bool (*pairs)(int64_t n, const void *x, int64_t width, int32_t position, void *values, int64_t *positions);
 };
 
-/* Passes over n elements of a row of a normalisation, with a stride; but with a weight for each element (`along`, and where `weight` is not
- * NULL) it is 1. Sums are in f64.
- * squares: of the distances from the mean. dots: Σ of gradient · weight; *with_x: of these times the distances. back: gradient · weight · scale -
- * shift - distance · slope. collect: adds gradient · distance · scale to the weights, and the gradient to the biases. */
+/* Of the elements of a row so far: the mean, and the sum of the squares of their distances from it. */
+struct cpu_moments {
+    double count, mean, squares;
+};
+
+/* Passes over n elements of a row of a normalisation, with a stride; those with a weight for each element (`along`, and where `weight` is not
+ * NULL) without one. x̂ = (x - mean) · scale.
+ * moments: takes the elements. squares: the sum of the squares. dots: Σ of gradient · weight; *with_x: of these times x̂. back: (gradient · weight -
+ * shift - x̂ · slope) · scale; back_along also adds gradient · x̂ to `weights` and the gradient to `biases`. total: the sum of arrays, `parts` of
+ * them and `step` elements apart. */
 struct cpu_normalisation {
-    double (*sum)(int64_t n, const void *x, int64_t stride);
-    double (*squares)(int64_t n, const void *x, int64_t stride, double mean);
-    void (*write)(int64_t n, const void *x, int64_t stride, double mean, double scale, double shift, void *out);
+    void (*moments)(int64_t n, const void *x, int64_t stride, struct cpu_moments *moments);
+    double (*squares)(int64_t n, const void *x, int64_t stride);
+    double (*dots)(int64_t n, const void *gradient, const void *x, int64_t stride, double mean, double scale,
+                   const void *weight, double *with_x);
+    void (*write)(int64_t n, const void *x, int64_t stride, double mean, double scale, double weight, double bias,
+                  void *out);
     void (*write_along)(int64_t n, const void *x, double mean, double scale, const void *weight, const void *bias,
                         void *out);
-    double (*dots)(int64_t n, const void *gradient, const void *x, int64_t stride, double mean, const void *weight,
-                   double *with_x);
-    void (*back)(int64_t n, const void *gradient, const void *x, int64_t stride, double mean, const void *weight,
-                 double scale, double shift, double slope, void *out);
-    void (*collect)(int64_t n, const void *gradient, const void *x, double mean, double scale, double *weights,
-                    double *biases);
+    void (*back)(int64_t n, const void *gradient, const void *x, int64_t stride, double mean, double scale,
+                 double weight, double shift, double slope, void *out);
+    void (*back_along)(int64_t n, const void *gradient, const void *x, double mean, double scale, const void *weight,
+                       double shift, double slope, void *out, double *weights, double *biases);
+    void (*total)(int64_t n, int64_t parts, int64_t step, const double *sums, void *out);
 };
 
 /* A step of an optimiser for n elements, which follow one another in all arrays; the factors are struct optimiser_f32 or optimiser_f64

@@ -1,4 +1,4 @@
-/* Normalisations, row by row, in passes: the mean, the variance, for a gradient two sums with it, and the result. A row is left between
+/* Normalisations, row by row, in passes: mean and variance, for a gradient two sums with them, and the result. A row is left between
  * pieces; its sums so far are the lane's state.
  *
  * Gradients by weight and bias are sums over rows: of parts of the rows, which depend on shapes alone, then over the parts in their order, so
@@ -10,18 +10,19 @@
 #include "engine/cpu/cpu.h"
 
 enum {
-    PIECE = 1 << 14, /* elements between two looks whether to stop */
-    ROW_PARTS = 32,  /* of the gradient with a factor for each element */
+    PIECE = 1 << 14,      /* elements between two looks whether to stop */
+    ROW_PARTS = 32,       /* of the gradient with a factor for each element */
+    SUMS_PIECE = 1 << 10, /* factors between two looks */
 };
 
-enum pass { PASS_MEAN, PASS_VARIANCE, PASS_GRADIENT, PASS_RESULT };
+enum pass { PASS_MOMENTS, PASS_GRADIENT, PASS_RESULT };
 
 struct job {
     struct cpu_job base;
     const struct cpu_normalisation *functions;
     struct normalisation n;
     struct normalisation_operands of;
-    enum pass passes[4];
+    enum pass passes[3];
     int n_passes;
     bool is_f64;
     int64_t size, elements; /* of an element; of a row */
@@ -29,11 +30,14 @@ struct job {
     int64_t n_sums;         /* parts */
 };
 
-/* What is known of a row so far. */
+/* What is known of a row so far, and where to go on in it. */
 struct row {
-    int64_t number;
-    double sum, squares;        /* of x, of its distances from the mean */
-    double gradient, with_x;    /* of weighted gradients, and of these times the distances */
+    int64_t number, segment, offset;
+    int pass;
+    bool first; /* of its part */
+    struct cpu_moments moments;
+    double mean, scale;         /* x̂ = (x - mean) · scale */
+    double gradient, with_x;    /* sums of weighted gradients, and of these times x̂ */
     double plain, plain_with_x; /* the same without the weight */
 };
 
@@ -55,18 +59,12 @@ static const char *at(const struct job *job, const void *from, int64_t element) 
 
 /* ---- a row ---- */
 
-static double row_mean(const struct job *job, const struct row *row) {
-    return job->n.given     ? element(job, job->of.mean, row->number)
-           : job->n.centred ? row->sum / (double)job->elements
-                            : 0;
-}
-
-static double row_variance(const struct job *job, const struct row *row) {
-    return job->n.given ? element(job, job->of.variance, row->number) : row->squares / (double)job->elements;
-}
-
-static double row_scale(const struct job *job, const struct row *row) {
-    return 1 / sqrt(row_variance(job, row) + job->n.epsilon);
+static void row_begin(const struct job *job, struct row *row, int64_t number, bool first) {
+    *row = (struct row){.number = number, .first = first};
+    if (job->n.given) {
+        row->mean = element(job, job->of.mean, number);
+        row->scale = 1 / sqrt(element(job, job->of.variance, number) + job->n.epsilon);
+    }
 }
 
 /* The factor of a segment, or the first one of its elements. */
@@ -80,13 +78,20 @@ static double *segment_sums(const struct job *job, const struct row *row, int64_
     return job->sums + row->number / job->n.factor_rows * 2 * job->n.factors + factor;
 }
 
-static void piece_gradient(const struct job *job, struct row *row, int64_t from, int64_t segment, int64_t offset,
-                           int64_t n) {
+static void piece_moments(const struct job *job, struct row *row, int64_t from, int64_t n) {
+    const char *x = at(job, job->of.x, from);
+    if (job->n.centred) {
+        job->functions->moments(n, x, job->n.stride, &row->moments);
+    } else {
+        row->moments.squares += job->functions->squares(n, x, job->n.stride);
+    }
+}
+
+static void piece_gradient(const struct job *job, struct row *row, int64_t from, int64_t n) {
     const char *g = at(job, job->of.gradient, from), *x = at(job, job->of.x, from);
-    int64_t factor = row_factor(job, row, segment);
-    double mean = row_mean(job, row), with_x, sum;
-    const void *along = job->n.along && job->of.weight ? at(job, job->of.weight, offset) : NULL;
-    sum = job->functions->dots(n, g, x, job->n.stride, mean, along, &with_x);
+    int64_t factor = row_factor(job, row, row->segment);
+    const void *along = job->n.along && job->of.weight ? at(job, job->of.weight, row->offset) : NULL;
+    double with_x, sum = job->functions->dots(n, g, x, job->n.stride, row->mean, row->scale, along, &with_x);
     double weight = !job->n.along && job->of.weight ? element(job, job->of.weight, factor) : 1;
     row->gradient += sum * weight;
     row->with_x += with_x * weight;
@@ -94,64 +99,57 @@ static void piece_gradient(const struct job *job, struct row *row, int64_t from,
     row->plain_with_x += with_x;
     if (!job->n.along && job->sums) {
         double *sums = segment_sums(job, row, factor);
-        sums[0] = (offset ? sums[0] : 0) + with_x * row_scale(job, row);
-        sums[job->n.factors] = (offset ? sums[job->n.factors] : 0) + sum;
+        sums[0] = (row->offset ? sums[0] : 0) + with_x;
+        sums[job->n.factors] = (row->offset ? sums[job->n.factors] : 0) + sum;
     }
 }
 
-static void piece_back(const struct job *job, const struct row *row, int64_t part, int64_t from, int64_t segment,
-                       int64_t offset, int64_t n) {
+static void piece_back(const struct job *job, const struct row *row, int64_t part, int64_t from, int64_t n) {
     const char *g = at(job, job->of.gradient, from), *x = at(job, job->of.x, from);
-    double mean = row_mean(job, row), scale = row_scale(job, row), count = (double)job->elements;
-    const void *along = job->n.along && job->of.weight ? at(job, job->of.weight, offset) : NULL;
-    double weight = !job->n.along && job->of.weight ? element(job, job->of.weight, row_factor(job, row, segment)) : 1;
-    double shift = job->n.centred ? row->gradient / count * scale : 0;
-    double slope = row->with_x / count * scale * scale * scale;
-    job->functions->back(n, g, x, job->n.stride, mean, along, weight * scale, shift, slope,
-                         (char *)job->of.out[0] + from * job->size);
+    char *out = (char *)job->of.out[0] + from * job->size;
+    double shift = job->n.centred ? row->gradient / (double)job->elements : 0;
+    double slope = row->with_x / (double)job->elements;
     if (job->n.along) {
-        double *sums = job->sums + part * 2 * job->n.factors + offset;
-        job->functions->collect(n, g, x, mean, scale, sums, sums + job->n.factors);
+        double *weights = job->sums + part * 2 * job->n.factors + row->offset, *biases = weights + job->n.factors;
+        if (row->first) {
+            memset(weights, 0, (size_t)n * sizeof *weights);
+            memset(biases, 0, (size_t)n * sizeof *biases);
+        }
+        job->functions->back_along(n, g, x, row->mean, row->scale,
+                                   job->of.weight ? at(job, job->of.weight, row->offset) : NULL, shift, slope, out,
+                                   weights, biases);
+    } else {
+        double weight = job->of.weight ? element(job, job->of.weight, row_factor(job, row, row->segment)) : 1;
+        job->functions->back(n, g, x, job->n.stride, row->mean, row->scale, weight, shift, slope, out);
     }
 }
 
-static void piece_write(const struct job *job, const struct row *row, int64_t from, int64_t segment, int64_t offset,
-                        int64_t n) {
+static void piece_write(const struct job *job, const struct row *row, int64_t from, int64_t n) {
     const char *x = at(job, job->of.x, from);
     char *out = (char *)job->of.out[0] + from * job->size;
-    double mean = row_mean(job, row), scale = row_scale(job, row);
     if (job->n.along) {
-        job->functions->write_along(n, x, mean, scale, job->of.weight ? at(job, job->of.weight, offset) : NULL,
-                                    job->of.bias ? at(job, job->of.bias, offset) : NULL, out);
+        job->functions->write_along(n, x, row->mean, row->scale,
+                                    job->of.weight ? at(job, job->of.weight, row->offset) : NULL,
+                                    job->of.bias ? at(job, job->of.bias, row->offset) : NULL, out);
     } else {
-        int64_t factor = row_factor(job, row, segment);
+        int64_t factor = row_factor(job, row, row->segment);
         double weight = job->of.weight ? element(job, job->of.weight, factor) : 1;
         double bias = job->of.bias ? element(job, job->of.bias, factor) : 0;
-        job->functions->write(n, x, job->n.stride, mean, scale * weight, bias, out);
+        job->functions->write(n, x, job->n.stride, row->mean, row->scale, weight, bias, out);
     }
 }
 
-/* One pass over a piece: n elements of a segment from `offset` on. */
-static void piece_run(const struct job *job, struct row *row, enum pass pass, int64_t part, int64_t segment,
-                      int64_t offset, int64_t n) {
-    int64_t from = row->number * job->n.row_step + segment * job->n.segment_step + offset * job->n.stride;
-    const char *x = at(job, job->of.x, from);
-    switch (pass) {
-    case PASS_MEAN:
-        row->sum += job->functions->sum(n, x, job->n.stride);
-        break;
-    case PASS_VARIANCE:
-        row->squares += job->functions->squares(n, x, job->n.stride, row_mean(job, row));
-        break;
-    case PASS_GRADIENT:
-        piece_gradient(job, row, from, segment, offset, n);
-        break;
-    case PASS_RESULT:
-        if (job->n.back) {
-            piece_back(job, row, part, from, segment, offset, n);
-        } else {
-            piece_write(job, row, from, segment, offset, n);
-        }
+/* One pass over a piece: the next n elements. */
+static void piece_run(const struct job *job, struct row *row, enum pass pass, int64_t part, int64_t n) {
+    int64_t from = row->number * job->n.row_step + row->segment * job->n.segment_step + row->offset * job->n.stride;
+    if (pass == PASS_MOMENTS) {
+        piece_moments(job, row, from, n);
+    } else if (pass == PASS_GRADIENT) {
+        piece_gradient(job, row, from, n);
+    } else if (job->n.back) {
+        piece_back(job, row, part, from, n);
+    } else {
+        piece_write(job, row, from, n);
     }
 }
 
@@ -160,77 +158,97 @@ static void row_finish(const struct job *job, const struct row *row) {
     double count = (double)job->elements, keep = 1 - job->n.momentum;
     if (job->of.mean && !job->n.given) {
         double mean = element(job, job->of.mean, row->number), variance = element(job, job->of.variance, row->number);
-        set(job, job->of.out[1], row->number, keep * mean + job->n.momentum * row_mean(job, row));
-        set(job, job->of.out[2], row->number, keep * variance + job->n.momentum * row->squares / (count - 1));
+        set(job, job->of.out[1], row->number, keep * mean + job->n.momentum * row->mean);
+        set(job, job->of.out[2], row->number, keep * variance + job->n.momentum * row->moments.squares / (count - 1));
     }
     if (job->n.back && !job->sums) { /* all that a factor has is in this row */
-        set(job, job->of.out[1], row->number, row->plain_with_x * row_scale(job, row));
+        set(job, job->of.out[1], row->number, row->plain_with_x);
         set(job, job->of.out[2], row->number, row->plain);
     }
 }
 
-/* A row from *position on, which counts the elements of its passes. False: it is left. */
-static bool row_run(struct job *job, struct row *row, int64_t part, int64_t *position) {
-    int64_t all = job->n_passes * job->elements, seen = 0;
-    while (*position < all) {
-        int64_t place = *position % job->elements, offset = place % job->n.length;
-        int64_t left = job->n.length - offset, n = left < PIECE ? left : PIECE;
-        piece_run(job, row, job->passes[*position / job->elements], part, place / job->n.length, offset, n);
-        *position += n;
-        seen += n;
-        if (seen >= PIECE && *position < all) {
-            seen = 0;
-            if (cpu_job_stops(&job->base)) {
-                return false;
+/* A row from where it was left. False: it is left again. `seen` counts elements since the last look whether to stop. */
+static bool row_run(struct job *job, struct row *row, int64_t part, int64_t *seen) {
+    for (; row->pass < job->n_passes; row->pass++, row->segment = 0) {
+        enum pass pass = job->passes[row->pass];
+        for (; row->segment < job->n.segments; row->segment++, row->offset = 0) {
+            while (row->offset < job->n.length) {
+                int64_t left = job->n.length - row->offset, n = left < PIECE ? left : PIECE;
+                if (*seen >= PIECE) {
+                    if (cpu_job_stops(&job->base)) {
+                        return false;
+                    }
+                    *seen = 0;
+                }
+                piece_run(job, row, pass, part, n);
+                row->offset += n;
+                *seen += n;
             }
+        }
+        if (pass == PASS_MOMENTS) {
+            row->mean = row->moments.mean;
+            row->scale = 1 / sqrt(row->moments.squares / (double)job->elements + job->n.epsilon);
         }
     }
     row_finish(job, row);
-    *position = 0;
     return true;
 }
 
 /* ---- parts ---- */
 
+/* lane->position: 1 and the number of rows that the part has behind it. */
 static bool rows_part(struct cpu_job *base, struct cpu_lane *lane) {
     struct job *job = (struct job *)base;
     struct row here, *row = lane->state ? lane->state : &here;
     int64_t begin = cpu_part_begin(job->n.rows, lane->part, base->parts);
-    int64_t end = cpu_part_begin(job->n.rows, lane->part + 1, base->parts);
-    int64_t all = job->n_passes * job->elements, position = lane->position % all, seen = 0;
-    if (lane->position == 0 && job->n.along && job->sums) {
-        memset(job->sums + lane->part * 2 * job->n.factors, 0, (size_t)(2 * job->n.factors) * sizeof *job->sums);
-    }
-    for (int64_t number = begin + lane->position / all; number < end; number++) {
-        if (position == 0) {
-            *row = (struct row){.number = number};
+    int64_t end = cpu_part_begin(job->n.rows, lane->part + 1, base->parts), seen = 0;
+    bool left = lane->position > 0;
+    for (int64_t number = begin + (left ? lane->position - 1 : 0); number < end; number++) {
+        if (!left) {
+            row_begin(job, row, number, number == begin);
         }
-        bool whole = row_run(job, row, lane->part, &position);
-        seen += all;
-        if (!whole || (seen >= PIECE && number + 1 < end && cpu_job_stops(base))) {
-            lane->position = (number + whole - begin) * all + position;
+        left = false;
+        if (!row_run(job, row, lane->part, &seen)) {
+            lane->position = number - begin + 1;
             return false;
         }
-        seen = seen >= PIECE ? 0 : seen;
     }
     return true;
 }
 
 /* Adds the parts of the gradients by weight and bias up. */
-static void sums_end(struct cpu_job *base) {
+static bool sums_part(struct cpu_job *base, struct cpu_lane *lane) {
     struct job *job = (struct job *)base;
-    int64_t factors = job->n.factors;
-    for (int64_t i = 0; i < factors; i++) {
-        double weight = 0, bias = 0;
-        for (int64_t part = 0; part < job->n_sums; part++) {
-            weight += job->sums[part * 2 * factors + i];
-            bias += job->sums[(part * 2 + 1) * factors + i];
+    int64_t factors = job->n.factors, end = cpu_part_begin(factors, lane->part + 1, base->parts);
+    int64_t i = cpu_part_begin(factors, lane->part, base->parts) + lane->position;
+    while (i < end) {
+        int64_t n = end - i < SUMS_PIECE ? end - i : SUMS_PIECE;
+        for (int which = 0; which < 2 && job->of.out[1 + which]; which++) {
+            job->functions->total(n, job->n_sums, 2 * factors, job->sums + which * factors + i,
+                                  (char *)job->of.out[1 + which] + i * job->size);
         }
-        set(job, job->of.out[1], i, weight);
-        if (job->of.out[2]) {
-            set(job, job->of.out[2], i, bias);
+        i += n;
+        if (i < end && cpu_job_stops(base)) {
+            lane->position = i - cpu_part_begin(factors, lane->part, base->parts);
+            return false;
         }
     }
+    return true;
+}
+
+static double sums_work(const struct job *job) {
+    return (double)job->n_sums * (double)job->n.factors * 16;
+}
+
+/* The second round of a job with sums. */
+static bool sums_begin(struct cpu_job *base) {
+    struct job *job = (struct job *)base;
+    if (base->run == sums_part) {
+        return false;
+    }
+    base->run = sums_part;
+    base->parts = cpu_parts(base->cpu, sums_work(job));
+    return true;
 }
 
 static void job_init(struct job *job, struct cpu *cpu, const struct launch *launch) {
@@ -242,10 +260,7 @@ static void job_init(struct job *job, struct cpu *cpu, const struct launch *laun
     job->functions = &cpu->kernels->normalisation[job->is_f64];
     job->elements = job->n.segments * job->n.length;
     if (!job->n.given) {
-        if (job->n.centred) {
-            job->passes[job->n_passes++] = PASS_MEAN;
-        }
-        job->passes[job->n_passes++] = PASS_VARIANCE;
+        job->passes[job->n_passes++] = PASS_MOMENTS;
     }
     if (job->n.back) {
         job->passes[job->n_passes++] = PASS_GRADIENT;
@@ -273,10 +288,12 @@ static int normalisation_run(struct cpu *cpu, const struct launch *launch, struc
     job_init(&job, cpu, launch);
     if (job.n_sums > 0) {
         job.sums = launch->workspace;
-        job.base.end = sums_end;
+        job.base.again = sums_begin;
     }
-    if (job.n.rows == 0) { /* a gradient of an empty batch */
-        sums_end(&job.base);
+    if (job.n.rows == 0) { /* a gradient of an empty batch: the sums are of nothing */
+        job.base.run = sums_part;
+        job.base.parts = 1;
+        cpu_job_begin(&job.base, sizeof job, sums_work(&job), begun);
         return STATUS_OK;
     }
     double work = (double)job.n.rows * (double)job.elements * (double)(job.n_passes * 8);

@@ -16,11 +16,11 @@ struct setting {
     unsigned factors_most; /* weight, and bias */
 };
 
-static struct setting setting_of(struct suite *suite, unsigned opcode, int rank, const int64_t *shape) {
+static struct setting setting_of(struct suite *suite, unsigned opcode, int rank, const int64_t *shape, int exponent) {
     struct setting s = {.outputs = 3, .factors_rank = 1, .factors_most = 2};
     int64_t axis = opcode == OP_BATCH_NORM && rank > 2 ? suite_below(suite, rank) : 1,
             axes = 1 + suite_below(suite, shape[0] ? rank : rank - 1); /* an axis that is normalised has elements */
-    double epsilon = suite_chance(suite, 50) ? 1e-5 : 0.25;
+    double epsilon = ldexp(suite_chance(suite, 50) ? 1e-5 : 0.25, exponent < 0 ? 2 * exponent : 0);
     s.gradient = opcode == OP_BATCH_NORM_GRAD || opcode == OP_LAYER_NORM_GRAD || opcode == OP_GROUP_NORM_GRAD ||
                  opcode == OP_RMS_NORM_GRAD;
     s.statistics = opcode == OP_BATCH_NORM || opcode == OP_BATCH_NORM_INFERENCE;
@@ -58,15 +58,26 @@ static struct sample variances(struct suite *suite, enum dtype dtype, int rank, 
     return suite_upload(suite, values);
 }
 
-static void norm_once(struct suite *suite, const struct op_case *row, enum dtype dtype, int rank,
-                      const int64_t *shape) {
-    struct setting s = setting_of(suite, row->opcode, rank, shape);
+/* Ordinary numbers times 2^exponent. */
+static struct sample scaled(struct suite *suite, enum dtype dtype, int rank, const int64_t *shape, int exponent) {
+    if (!exponent)
+        return suite_input(suite, dtype, rank, shape, FILL_ORDINARY);
+    struct values *values = values_create(dtype, rank, shape);
+    suite_fill(suite, values, FILL_ORDINARY);
+    for (int64_t k = 0; k < values->count; k++)
+        values->f[k] = ldexpl(values->f[k], exponent);
+    return suite_upload(suite, values);
+}
+
+static void norm_scaled(struct suite *suite, const struct op_case *row, enum dtype dtype, int rank,
+                        const int64_t *shape, int exponent) {
+    struct setting s = setting_of(suite, row->opcode, rank, shape, exponent);
     struct sample in[INPUTS_MOST], out[OUTPUTS_MOST];
     const struct sample *inputs[INPUTS_MOST];
     unsigned n = 0, factors = (unsigned)suite_below(suite, s.factors_most + 1);
     if (s.gradient)
         in[n++] = suite_input(suite, dtype, rank, shape, FILL_ORDINARY);
-    in[n++] = suite_input(suite, dtype, rank, shape, FILL_ORDINARY);
+    in[n++] = scaled(suite, dtype, rank, shape, exponent);
     if (s.statistics) {
         in[n++] = suite_input(suite, dtype, s.factors_rank, s.factors, FILL_ORDINARY);
         in[n++] = variances(suite, dtype, s.factors_rank, s.factors);
@@ -85,6 +96,11 @@ static void norm_once(struct suite *suite, const struct op_case *row, enum dtype
         suite_free(suite, &in[i]);
 }
 
+static void norm_once(struct suite *suite, const struct op_case *row, enum dtype dtype, int rank,
+                      const int64_t *shape) {
+    norm_scaled(suite, row, dtype, rank, shape, 0);
+}
+
 static void case_normalisation(struct suite *suite, const struct op_case *row) {
     for (enum dtype dtype = DTYPE_BOOL; dtype < DTYPE_COUNT; dtype++) {
         for (int i = 0; op_case_takes(row, dtype) && i < SUITE_REPEAT(30); i++) {
@@ -96,6 +112,11 @@ static void case_normalisation(struct suite *suite, const struct op_case *row) {
     norm_once(suite, row, DTYPE_F32, 2, (int64_t[]){120, 700});
     norm_once(suite, row, DTYPE_F32, 4, (int64_t[]){9, 6, 33, 30});
     norm_once(suite, row, DTYPE_F64, 3, (int64_t[]){3, 4, 20000});
+    /* squares that f32 has no range for, and sums of them */
+    norm_scaled(suite, row, DTYPE_F32, 2, (int64_t[]){120, 700}, 63);
+    norm_scaled(suite, row, DTYPE_F32, 2, (int64_t[]){120, 700}, -75);
+    norm_scaled(suite, row, DTYPE_F32, 4, (int64_t[]){9, 6, 33, 30}, 63);
+    norm_scaled(suite, row, DTYPE_F32, 4, (int64_t[]){9, 6, 33, 30}, -75);
     if (row->opcode == OP_LAYER_NORM_GRAD || row->opcode == OP_GROUP_NORM_GRAD) /* sums of nothing are 0 */
         norm_once(suite, row, DTYPE_F32, 2, (int64_t[]){0, 4});
 }
