@@ -5,10 +5,7 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-enum {
-    BLOCK = 1024, /* elements of a block: they stay in the first-level cache for its passes */
-    SHORT = 64,   /* fewer elements are one stream */
-};
+enum { BLOCK = 1024 }; /* elements of a block: they stay in the first-level cache for its passes */
 /* Sums of squares that f32 has range for, with those of single elements. */
 #define LEAST_SQUARES 0x1p-90
 #define MOST_SQUARES 0x1p127
@@ -20,78 +17,150 @@ INLINE double rest_of(double m, double mean, double scale) {
 
 /* ---- sums of a block ---- */
 
-/* Two sums of terms `first` and `second`, which TERMS(i) declares, in four streams, so that an addition need not wait for the one before. */
-#define TWO_SUMS(A, n, TERMS, first_sum, second_sum)                                                                   \
-    A f0 = 0, f1 = 0, f2 = 0, f3 = 0, s0 = 0, s1 = 0, s2 = 0, s3 = 0;                                                  \
-    const int64_t quarter = n < SHORT ? 0 : n / 4;                                                                     \
-    CPU_PRAGMA(omp simd reduction(+ : f0, f1, f2, f3, s0, s1, s2, s3))                                                 \
-    for (int64_t i = 0; i < quarter; i++) {                                                                            \
-        TWO_SUMS_ADD(A, TERMS, i, f0, s0);                                                                             \
-        TWO_SUMS_ADD(A, TERMS, i + quarter, f1, s1);                                                                   \
-        TWO_SUMS_ADD(A, TERMS, i + 2 * quarter, f2, s2);                                                               \
-        TWO_SUMS_ADD(A, TERMS, i + 3 * quarter, f3, s3);                                                               \
-    }                                                                                                                  \
-    CPU_PRAGMA(omp simd reduction(+ : f0, s0))                                                                         \
-    for (int64_t i = 4 * quarter; i < n; i++) {                                                                        \
-        TWO_SUMS_ADD(A, TERMS, i, f0, s0);                                                                             \
-    }                                                                                                                  \
-    first_sum = ((double)f0 + (double)f1) + ((double)f2 + (double)f3);                                                 \
-    second_sum = ((double)s0 + (double)s1) + ((double)s2 + (double)s3)
-#define TWO_SUMS_ADD(A, TERMS, at, f, s)                                                                               \
-    do {                                                                                                               \
-        A first, second;                                                                                               \
-        TERMS(at);                                                                                                     \
-        f += first;                                                                                                    \
-        s += second;                                                                                                   \
-    } while (0)
+/* Vectors of the level, as they lie in memory. */
+#if defined(__AVX512F__)
+#define VECTOR_BYTES 64
+#elif defined(__AVX__)
+#define VECTOR_BYTES 32
+#else
+#define VECTOR_BYTES 16
+#endif
+typedef float vector_f32 __attribute__((vector_size(VECTOR_BYTES), aligned(4), may_alias));
+typedef double vector_f64 __attribute__((vector_size(VECTOR_BYTES), aligned(8), may_alias));
 
-#define TERMS_DISTANCE(i) first = (A)x[i] - m, second = first * first
-#define TERMS_GRADIENT(i) first = (A)g[i], second = first * (((A)x[i] - m) * a + rest)
-#define TERMS_WEIGHTED(i) first = (A)g[i] * (A)w[i], second = first * (((A)x[i] - m) * a + rest)
+INLINE double lanes_sum_f32(vector_f32 v) {
+#if defined(__AVX512F__)
+    return (double)_mm512_reduce_add_ps((__m512)v);
+#elif defined(__AVX__)
+    return (double)(((v[0] + v[1]) + (v[2] + v[3])) + ((v[4] + v[5]) + (v[6] + v[7])));
+#else
+    return (double)((v[0] + v[1]) + (v[2] + v[3]));
+#endif
+}
+INLINE double lanes_sum_f64(vector_f64 v) {
+#if defined(__AVX512F__)
+    return _mm512_reduce_add_pd((__m512d)v);
+#elif defined(__AVX__)
+    return (v[0] + v[1]) + (v[2] + v[3]);
+#else
+    return v[0] + v[1];
+#endif
+}
+#define STREAMS_SUM(name, v) lanes_sum_##name((v[0] + v[1]) + (v[2] + v[3]))
 
-/* Sums in B of elements of T. */
-#define BLOCK_SUMS(name, T, B)                                                                                         \
+/* Runs `step` for each vector of n elements, at `at`, in one of four streams `k`, so that an addition need not wait for the one before; then
+ * `single` for each element that is left. */
+enum { STREAMS = 4 };
+#define IN_STREAMS(n, lanes, step, single)                                                                             \
+    int64_t next = 0;                                                                                                  \
+    for (; next + STREAMS * (lanes) <= (n); next += STREAMS * (lanes)) {                                               \
+        for (int64_t k = 0; k < STREAMS; k++) {                                                                        \
+            const int64_t at = next + k * (lanes);                                                                     \
+            step;                                                                                                      \
+        }                                                                                                              \
+    }                                                                                                                  \
+    for (; next + (lanes) <= (n); next += (lanes)) {                                                                   \
+        const int64_t at = next, k = 0;                                                                                \
+        step;                                                                                                          \
+    }                                                                                                                  \
+    for (; next < (n); next++) {                                                                                       \
+        const int64_t at = next;                                                                                       \
+        single;                                                                                                        \
+    }
+#define VECTOR_AT(name, x) (*(const vector_##name *)(const void *)(x))
+
+#define BLOCK_SUMS(name, T)                                                                                            \
+    enum { LANES_##name = VECTOR_BYTES / sizeof(T) };                                                                  \
     static double sum_##name(int64_t n, const T *x) {                                                                  \
-        typedef B A;                                                                                                   \
-        A v0 = 0, v1 = 0, v2 = 0, v3 = 0;                                                                              \
-        const int64_t quarter = n < SHORT ? 0 : n / 4;                                                                 \
-        CPU_PRAGMA(omp simd reduction(+ : v0, v1, v2, v3))                                                             \
-        for (int64_t i = 0; i < quarter; i++) {                                                                        \
-            v0 += (A)x[i];                                                                                             \
-            v1 += (A)x[i + quarter];                                                                                   \
-            v2 += (A)x[i + 2 * quarter];                                                                               \
-            v3 += (A)x[i + 3 * quarter];                                                                               \
-        }                                                                                                              \
-        CPU_LOOP_SUM(v0)                                                                                               \
-        for (int64_t i = 4 * quarter; i < n; i++) {                                                                    \
-            v0 += (A)x[i];                                                                                             \
-        }                                                                                                              \
-        return ((double)v0 + (double)v1) + ((double)v2 + (double)v3);                                                  \
+        vector_##name v[STREAMS] = {{0}};                                                                              \
+        double rest = 0;                                                                                               \
+        IN_STREAMS(n, LANES_##name, v[k] += VECTOR_AT(name, x + at), rest += (double)x[at])                            \
+        return STREAMS_SUM(name, v) + rest;                                                                            \
     }                                                                                                                  \
     /* Of the distances from m, and of their squares. */                                                               \
     static double distances_##name(int64_t n, const T *x, double from, double *squares) {                              \
-        typedef B A;                                                                                                   \
-        const A m = (A)from;                                                                                           \
-        double sum;                                                                                                    \
-        TWO_SUMS(A, n, TERMS_DISTANCE, sum, *squares);                                                                 \
-        return sum;                                                                                                    \
+        const T m = (T)from;                                                                                           \
+        vector_##name v[STREAMS] = {{0}}, s[STREAMS] = {{0}};                                                          \
+        double sum = 0, rest = 0;                                                                                      \
+        IN_STREAMS(                                                                                                    \
+            n, LANES_##name,                                                                                           \
+            {                                                                                                          \
+                const vector_##name d = VECTOR_AT(name, x + at) - m;                                                   \
+                v[k] += d;                                                                                             \
+                s[k] += d * d;                                                                                         \
+            },                                                                                                         \
+            {                                                                                                          \
+                const double d = (double)(x[at] - m);                                                                  \
+                sum += d;                                                                                              \
+                rest += d * d;                                                                                         \
+            })                                                                                                         \
+        *squares = STREAMS_SUM(name, s) + rest;                                                                        \
+        return STREAMS_SUM(name, v) + sum;                                                                             \
     }                                                                                                                  \
     /* Of gradient · weight, and of these times x̂. */                                                               \
+    INLINE double weighted_##name(int64_t n, const T *g, const T *x, double mean, double scale, const T *w,            \
+                                  double *with_x) {                                                                    \
+        const T m = (T)mean, a = (T)scale, shift = (T)rest_of((double)m, mean, scale);                                 \
+        vector_##name v[STREAMS] = {{0}}, s[STREAMS] = {{0}};                                                          \
+        double sum = 0, rest = 0;                                                                                      \
+        IN_STREAMS(                                                                                                    \
+            n, LANES_##name,                                                                                           \
+            {                                                                                                          \
+                vector_##name value = VECTOR_AT(name, g + at);                                                         \
+                if (w) {                                                                                               \
+                    value *= VECTOR_AT(name, w + at);                                                                  \
+                }                                                                                                      \
+                v[k] += value;                                                                                         \
+                s[k] += value * ((VECTOR_AT(name, x + at) - m) * a + shift);                                           \
+            },                                                                                                         \
+            {                                                                                                          \
+                const T value = w ? g[at] * w[at] : g[at];                                                             \
+                sum += (double)value;                                                                                  \
+                rest += (double)(value * ((x[at] - m) * a + shift));                                                   \
+            })                                                                                                         \
+        *with_x = STREAMS_SUM(name, s) + rest;                                                                         \
+        return STREAMS_SUM(name, v) + sum;                                                                             \
+    }                                                                                                                  \
     static double gradients_##name(int64_t n, const T *g, const T *x, double mean, double scale, const T *w,           \
                                    double *with_x) {                                                                   \
-        typedef B A;                                                                                                   \
-        const A m = (A)mean, a = (A)scale, rest = (A)rest_of((double)m, mean, scale);                                  \
-        double sum;                                                                                                    \
-        if (w) {                                                                                                       \
-            TWO_SUMS(A, n, TERMS_WEIGHTED, sum, *with_x);                                                              \
-            return sum;                                                                                                \
-        }                                                                                                              \
-        TWO_SUMS(A, n, TERMS_GRADIENT, sum, *with_x);                                                                  \
-        return sum;                                                                                                    \
+        return w ? weighted_##name(n, g, x, mean, scale, w, with_x)                                                    \
+                 : weighted_##name(n, g, x, mean, scale, NULL, with_x);                                                \
     }
-BLOCK_SUMS(f32, float, float)
-BLOCK_SUMS(f32_wide, float, double)
-BLOCK_SUMS(f64, double, double)
+BLOCK_SUMS(f32, float)
+BLOCK_SUMS(f64, double)
+
+/* The same of f32, in f64 from the first term on. */
+static double sum_f32_wide(int64_t n, const float *x) {
+    double sum = 0;
+    CPU_LOOP_SUM(sum)
+    for (int64_t i = 0; i < n; i++) {
+        sum += (double)x[i];
+    }
+    return sum;
+}
+static double distances_f32_wide(int64_t n, const float *x, double mean, double *squares) {
+    double sum = 0, products = 0;
+    CPU_PRAGMA(omp simd reduction(+ : sum, products))
+    for (int64_t i = 0; i < n; i++) {
+        const double d = (double)x[i] - mean;
+        sum += d;
+        products += d * d;
+    }
+    *squares = products;
+    return sum;
+}
+static double gradients_f32_wide(int64_t n, const float *g, const float *x, double mean, double scale, const float *w,
+                                 double *with_x) {
+    double sum = 0, products = 0;
+    CPU_PRAGMA(omp simd reduction(+ : sum, products))
+    for (int64_t i = 0; i < n; i++) {
+        const double value = (double)g[i] * (w ? (double)w[i] : 1);
+        sum += value;
+        products += value * (((double)x[i] - mean) * scale);
+    }
+    *with_x = products;
+    return sum;
+}
 #define sum_f64_wide sum_f64
 #define distances_f64_wide distances_f64
 #define gradients_f64_wide gradients_f64
