@@ -4,6 +4,7 @@
  * the drivers (elementwise.c, reduce.c, …) walk over axes, share the work out among threads, and are compiled once. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -120,16 +121,21 @@ enum cpu_random_kind {
     CPU_RANDOM_COUNT,
 };
 
-/* Pooling of n places of a row. `greatest` keeps the greatest elements so far and their positions, negative where there is none yet; `add` adds
- * elements up; `scatter` adds each to an element of its own, unless its position is not below `extent`. `pairs` is all of a max-pooling with
- * windows of 2 × 2 places side by side: two rows of x of `width` elements become n elements, with their positions. False if one of them is a NaN:
- * then the results are not right. */
+/* Pooling of n places of a row. Windows are `stride` apart in x; where `pair` is true, two neighbours of each are taken, the one at x and the next.
+ * greatest: keeps the greatest elements so far and their positions, negative where there is none yet; `first`: there is none yet anywhere. add: to
+ * sums. spread: adds values to windows. add_run, spread_run: the same of one place and a window of n neighbours. divide: by `rows` times the
+ * numbers `by`. scatter: adds each to an element of its own, unless its position is not below `extent`. */
 struct cpu_pooling {
-    void (*greatest)(int64_t n, const void *x, int64_t stride, int32_t position, int32_t step, void *values,
+    void (*greatest)(int64_t n, const void *x, int64_t stride, bool pair, bool first, int32_t position, void *values,
                      int32_t *positions);
-    void (*add)(int64_t n, const void *x, int64_t x_stride, void *sum, int64_t sum_stride);
+    void (*none)(int64_t n, void *values, int32_t *positions);
+    void (*widen)(int64_t n, const int32_t *positions, int64_t *out);
+    void (*add)(int64_t n, const void *x, int64_t stride, bool pair, void *sums);
+    void (*spread)(int64_t n, const void *values, int64_t stride, bool pair, void *x);
+    void (*add_run)(int64_t n, const void *x, void *sum);
+    void (*spread_run)(int64_t n, const void *value, void *x);
+    void (*divide)(int64_t n, const void *x, double rows, const void *by, void *out);
     void (*scatter)(int64_t n, const void *x, const int64_t *positions, int64_t extent, void *out);
-    bool (*pairs)(int64_t n, const void *x, int64_t width, int32_t position, void *values, int64_t *positions);
 };
 
 /* Of the elements of a row so far: the mean, and the sum of the squares of their distances from it. */

@@ -1,43 +1,145 @@
-/* Pooling of a row of places: for each place of the kernel one pass over the row, so that the passes vectorise. */
+/* Pooling of a row of places: for each place of the kernel, or two neighbours, one pass over the row, so that the passes vectorise. */
 #include "engine/cpu/rows.h"
 
-#define ALWAYS_INLINE inline __attribute__((always_inline))
+#define INLINE static inline __attribute__((always_inline))
+enum { TOGETHER = 16 }; /* windows whose greatest elements are looked for in one loop without a rest */
 
-/* Rows are short: in parts of a constant number of elements, and the last part overlaps the one before, no element is left to a slower loop. */
-#define PAIRS_ROW(name, count)                                                                                         \
-    for (int64_t i = 0, next; i < n; i = next) {                                                                       \
-        next = i + count;                                                                                              \
-        i = next <= n ? i : n - count;                                                                                 \
-        nan |= pairs_some_##name(count, x + 2 * i, width, position + 2 * (int32_t)i, out + i, positions + i);          \
-    }
+/* Calls a function with constants for the strides that most windows have. */
+#define BY_STRIDE(function, ...)                                                                                       \
+    do {                                                                                                               \
+        if (pair) {                                                                                                    \
+            function(2, true, __VA_ARGS__);                                                                            \
+        } else if (stride == 1) {                                                                                      \
+            function(1, false, __VA_ARGS__);                                                                           \
+        } else if (stride == 2) {                                                                                      \
+            function(2, false, __VA_ARGS__);                                                                           \
+        } else {                                                                                                       \
+            function(stride, false, __VA_ARGS__);                                                                      \
+        }                                                                                                              \
+    } while (0)
 
 /* The greatest so far and its position, -1 while there is none. The first of equals stays; so does a NaN before numbers. */
 #define POOLING(name, T)                                                                                               \
-    static void greatest_##name(int64_t n, const void *from, int64_t stride, int32_t position, int32_t step,           \
+    INLINE bool better_##name(T value, T best) {                                                                       \
+        return (value > best) | ((value != value) & (best == best));                                                   \
+    }                                                                                                                  \
+    /* The greatest of each window alone. `step`: from a window's position to the next one's. */                       \
+    INLINE void see_##name(int64_t stride, bool pair, const T *x, int32_t position, int32_t step, T *values,           \
+                           int32_t *positions) {                                                                       \
+        CPU_LOOP                                                                                                       \
+        for (int32_t i = 0; i < TOGETHER; i++) {                                                                       \
+            const T one = x[i * stride], two = pair ? x[i * stride + 1] : one;                                         \
+            const bool second = pair & better_##name(two, one);                                                        \
+            values[i] = second ? two : one;                                                                            \
+            positions[i] = position + i * step + (second ? 1 : 0);                                                     \
+        }                                                                                                              \
+    }                                                                                                                  \
+    /* Windows may be taken again: that changes nothing. Two loops, of which the compiler vectorises each. */          \
+    INLINE void take_##name(int64_t stride, bool pair, bool first, const T *x, int32_t position, int32_t step,         \
+                            T *values, int32_t *positions) {                                                           \
+        T found[TOGETHER];                                                                                             \
+        int32_t at[TOGETHER];                                                                                          \
+        if (first) {                                                                                                   \
+            see_##name(stride, pair, x, position, step, values, positions);                                            \
+            return;                                                                                                    \
+        }                                                                                                              \
+        see_##name(stride, pair, x, position, step, found, at);                                                        \
+        CPU_LOOP                                                                                                       \
+        for (int32_t i = 0; i < TOGETHER; i++) {                                                                       \
+            const bool better = (positions[i] < 0) | better_##name(found[i], values[i]);                               \
+            values[i] = better ? found[i] : values[i];                                                                 \
+            positions[i] = better ? at[i] : positions[i];                                                              \
+        }                                                                                                              \
+    }                                                                                                                  \
+    INLINE void take_all_##name(int64_t stride, bool pair, bool first, int64_t n, const T *x, int32_t position,        \
+                                T *values, int32_t *positions) {                                                       \
+        for (int64_t i = 0; i < n; i += TOGETHER) {                                                                    \
+            i = i < n - TOGETHER ? i : n - TOGETHER;                                                                   \
+            take_##name(stride, pair, first, x + i * stride, position + (int32_t)(i * stride), (int32_t)stride,        \
+                        values + i, positions + i);                                                                    \
+        }                                                                                                              \
+    }                                                                                                                  \
+    /* Fewer windows than are taken together, by way of buffers. */                                                    \
+    static void take_few_##name(int64_t stride, bool pair, bool first, int64_t n, const T *x, int32_t position,        \
+                                T *values, int32_t *positions) {                                                       \
+        T elements[2 * TOGETHER] = {0}, bests[TOGETHER] = {0};                                                         \
+        int32_t kept[TOGETHER] = {0};                                                                                  \
+        for (int64_t i = 0; i < n; i++) {                                                                              \
+            elements[2 * i] = x[i * stride];                                                                           \
+            elements[2 * i + 1] = x[i * stride + pair];                                                                \
+        }                                                                                                              \
+        if (first) {                                                                                                   \
+            take_##name(2, true, true, elements, position, (int32_t)stride, bests, kept);                              \
+        } else {                                                                                                       \
+            memcpy(bests, values, (size_t)n * sizeof *bests);                                                          \
+            memcpy(kept, positions, (size_t)n * sizeof *kept);                                                         \
+            take_##name(2, true, false, elements, position, (int32_t)stride, bests, kept);                             \
+        }                                                                                                              \
+        memcpy(values, bests, (size_t)n * sizeof *bests);                                                              \
+        memcpy(positions, kept, (size_t)n * sizeof *kept);                                                             \
+    }                                                                                                                  \
+    static void greatest_##name(int64_t n, const void *x, int64_t stride, bool pair, bool first, int32_t position,     \
                                 void *values, int32_t *positions) {                                                    \
-        const T *x = from;                                                                                             \
+        if (n < TOGETHER) {                                                                                            \
+            take_few_##name(stride, pair, first, n, x, position, values, positions);                                   \
+        } else if (first) {                                                                                            \
+            BY_STRIDE(take_all_##name, true, n, x, position, values, positions);                                       \
+        } else {                                                                                                       \
+            BY_STRIDE(take_all_##name, false, n, x, position, values, positions);                                      \
+        }                                                                                                              \
+    }                                                                                                                  \
+    static void none_##name(int64_t n, void *values, int32_t *positions) {                                             \
         T *best = values;                                                                                              \
         CPU_LOOP                                                                                                       \
         for (int64_t i = 0; i < n; i++) {                                                                              \
-            const T value = x[i * stride];                                                                             \
-            const bool better = (positions[i] < 0) | (value > best[i]) | ((value != value) & (best[i] == best[i]));    \
-            best[i] = better ? value : best[i];                                                                        \
-            positions[i] = better ? position + (int32_t)i * step : positions[i];                                       \
+            best[i] = -(T)__builtin_inff();                                                                            \
+            positions[i] = -1;                                                                                         \
         }                                                                                                              \
     }                                                                                                                  \
-    static void add_##name(int64_t n, const void *from, int64_t from_stride, void *to, int64_t to_stride) {            \
-        const T *x = from;                                                                                             \
-        T *sum = to;                                                                                                   \
-        if (from_stride == 1 && to_stride == 1) {                                                                      \
-            CPU_LOOP                                                                                                   \
-            for (int64_t i = 0; i < n; i++) {                                                                          \
-                sum[i] += x[i];                                                                                        \
-            }                                                                                                          \
-            return;                                                                                                    \
-        }                                                                                                              \
+    INLINE void add_to_##name(int64_t stride, bool pair, int64_t n, const T *x, T *sum) {                              \
         CPU_LOOP                                                                                                       \
         for (int64_t i = 0; i < n; i++) {                                                                              \
-            sum[i * to_stride] += x[i * from_stride];                                                                  \
+            sum[i] += pair ? x[i * stride] + x[i * stride + 1] : x[i * stride];                                        \
+        }                                                                                                              \
+    }                                                                                                                  \
+    static void add_##name(int64_t n, const void *x, int64_t stride, bool pair, void *sums) {                          \
+        BY_STRIDE(add_to_##name, n, x, sums);                                                                          \
+    }                                                                                                                  \
+    INLINE void spread_to_##name(int64_t stride, bool pair, int64_t n, const T *value, T *x) {                         \
+        CPU_LOOP                                                                                                       \
+        for (int64_t i = 0; i < n; i++) {                                                                              \
+            x[i * stride] += value[i];                                                                                 \
+            if (pair) {                                                                                                \
+                x[i * stride + 1] += value[i];                                                                         \
+            }                                                                                                          \
+        }                                                                                                              \
+    }                                                                                                                  \
+    static void spread_##name(int64_t n, const void *values, int64_t stride, bool pair, void *x) {                     \
+        BY_STRIDE(spread_to_##name, n, values, x);                                                                     \
+    }                                                                                                                  \
+    static void add_run_##name(int64_t n, const void *from, void *to) {                                                \
+        const T *x = from;                                                                                             \
+        T sum = 0;                                                                                                     \
+        CPU_LOOP_SUM(sum)                                                                                              \
+        for (int64_t i = 0; i < n; i++) {                                                                              \
+            sum += x[i];                                                                                               \
+        }                                                                                                              \
+        *(T *)to += sum;                                                                                               \
+    }                                                                                                                  \
+    static void spread_run_##name(int64_t n, const void *from, void *to) {                                             \
+        const T value = *(const T *)from;                                                                              \
+        T *x = to;                                                                                                     \
+        CPU_LOOP                                                                                                       \
+        for (int64_t i = 0; i < n; i++) {                                                                              \
+            x[i] += value;                                                                                             \
+        }                                                                                                              \
+    }                                                                                                                  \
+    static void divide_##name(int64_t n, const void *from, double rows, const void *numbers, void *to) {               \
+        const T *x = from, *by = numbers;                                                                              \
+        T *out = to;                                                                                                   \
+        CPU_LOOP                                                                                                       \
+        for (int64_t i = 0; i < n; i++) {                                                                              \
+            out[i] = x[i] / ((T)rows * by[i]);                                                                         \
         }                                                                                                              \
     }                                                                                                                  \
     /* Positions may repeat. */                                                                                        \
@@ -49,44 +151,18 @@
                 out[positions[i]] += x[i];                                                                             \
             }                                                                                                          \
         }                                                                                                              \
-    }                                                                                                                  \
-    /* Without the case of a NaN the choices become vectors. True if it met one. */                                    \
-    static ALWAYS_INLINE bool pairs_some_##name(int count, const T *x, int64_t width, int32_t position, T *values,     \
-                                                int64_t *positions) {                                                  \
-        const T *below = x + width;                                                                                    \
-        int32_t unordered = 0;                                                                                         \
-        CPU_PRAGMA(omp simd reduction(| : unordered))                                                                  \
-        for (int i = 0; i < count; i++) {                                                                              \
-            const T a = x[2 * i], b = x[2 * i + 1], c = below[2 * i], d = below[2 * i + 1];                            \
-            const int32_t at = position + 2 * i, at_below = at + (int32_t)width;                                       \
-            const T upper = b > a ? b : a, lower = d > c ? d : c;                                                      \
-            const int32_t upper_at = b > a ? at + 1 : at, lower_at = d > c ? at_below + 1 : at_below;                  \
-            values[i] = lower > upper ? lower : upper;                                                                 \
-            positions[i] = lower > upper ? lower_at : upper_at;                                                        \
-            unordered |= (a != a) | (b != b) | (c != c) | (d != d);                                                    \
-        }                                                                                                              \
-        return unordered;                                                                                              \
-    }                                                                                                                  \
-    static bool pairs_##name(int64_t n, const void *from, int64_t width, int32_t position, void *values,               \
-                             int64_t *positions) {                                                                     \
-        const T *x = from;                                                                                             \
-        T *out = values;                                                                                               \
-        bool nan = false;                                                                                              \
-        if (n >= 8) {                                                                                                  \
-            PAIRS_ROW(name, 8)                                                                                         \
-        } else if (n >= 4) {                                                                                           \
-            PAIRS_ROW(name, 4)                                                                                         \
-        } else if (n >= 2) {                                                                                           \
-            PAIRS_ROW(name, 2)                                                                                         \
-        } else {                                                                                                       \
-            PAIRS_ROW(name, 1)                                                                                         \
-        }                                                                                                              \
-        return !nan;                                                                                                   \
     }
 POOLING(f32, float)
 POOLING(f64, double)
 
+static void widen(int64_t n, const int32_t *positions, int64_t *out) {
+    CPU_LOOP
+    for (int64_t i = 0; i < n; i++) {
+        out[i] = positions[i];
+    }
+}
+
 const struct cpu_pooling CPU_NAME(pooling)[2] = {
-    {greatest_f32, add_f32, scatter_f32, pairs_f32},
-    {greatest_f64, add_f64, scatter_f64, pairs_f64},
+    {greatest_f32, none_f32, widen, add_f32, spread_f32, add_run_f32, spread_run_f32, divide_f32, scatter_f32},
+    {greatest_f64, none_f64, widen, add_f64, spread_f64, add_run_f64, spread_run_f64, divide_f64, scatter_f64},
 };
