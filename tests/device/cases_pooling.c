@@ -133,6 +133,19 @@ static void case_pooling(struct suite *suite, const struct op_case *row) {
                              .ceil_mode = i == 1};
         pool_once(suite, row, &g, i == 2 ? DTYPE_F64 : DTYPE_F32, FILL_ORDINARY);
     }
+    for (int i = 0; i < 3; i++) { /* kernels with many places along a row, and one that sees all of a channel */
+        struct geometry g = {.axes = 2,
+                             .batch = 2,
+                             .channels = 3,
+                             .x = {i == 2 ? 7 : 3, i == 2 ? 7 : 130},
+                             .kernel = {i == 2 ? 7 : 1, i == 2 ? 7 : 40},
+                             .stride = {1, 2 + i},
+                             .padding = {0, i == 2 ? 0 : 15},
+                             .dilation = {1, 1},
+                             .extents = {1, 1}};
+        pool_once(suite, row, &g, i == 1 ? DTYPE_F64 : DTYPE_F32, FILL_ORDINARY);
+        pool_once(suite, row, &g, DTYPE_F32, row->fill);
+    }
 }
 
 const struct op_case op_case_max_pool = {case_pooling, OP_MAX_POOL, FILL_ANY};
