@@ -1,4 +1,4 @@
-/* exp, log, tanh, erf, sine and cosine for f32, written so that loops over them vectorise: no branches, no calls, no
+/* exp, exp2, log, tanh, erf, sine and cosine for f32, written so that loops over them vectorise: no branches, no calls, no
  * tables. Errors are below 3 ulp; NaN, infinities, zeros and subnormal numbers come out as libm has
  * them. The polynomials are the Chebyshev or Taylor expansions of their intervals. */
 #pragma once
@@ -26,6 +26,22 @@ static inline float vector_exp(float x) {
     p = CPU_FMA(p, r, 1.66666667e-1f);
     p = CPU_FMA(p, r, 0.5f);
     p = CPU_FMA(p * r, r, r) + 1.0f;
+    float result = vector_scale(p, (int32_t)(float_bits(shifted) - float_bits(VECTOR_ROUND)));
+    return x != x ? x : result;
+}
+
+/* 2^x = 2^n · 2^r with |r| <= 1/2, which is exact. */
+static inline float vector_exp2(float x) {
+    float clamped = x < -152.0f ? -152.0f : x > 129.0f ? 129.0f : x;
+    float shifted = clamped + VECTOR_ROUND, r = clamped - (shifted - VECTOR_ROUND);
+    float p = 1.52527338e-5f;
+    p = CPU_FMA(p, r, 1.54035304e-4f);
+    p = CPU_FMA(p, r, 1.33335581e-3f);
+    p = CPU_FMA(p, r, 9.61812911e-3f);
+    p = CPU_FMA(p, r, 5.55041087e-2f);
+    p = CPU_FMA(p, r, 2.40226507e-1f);
+    p = CPU_FMA(p, r, 6.93147181e-1f);
+    p = CPU_FMA(p, r, 1.0f);
     float result = vector_scale(p, (int32_t)(float_bits(shifted) - float_bits(VECTOR_ROUND)));
     return x != x ? x : result;
 }
@@ -222,14 +238,33 @@ static inline double wide_pow(double x, double y) {
     return y == 0 || x == 1 ? 1 : result;
 }
 
+/* The parts of e^r and e^-r, |r| <= ln(2)/2, that are the same and that differ in sign: cosh(r) and sinh(r); and 2^(n - 1), 2^(-n - 1). So
+ * e^x and e^-x take neither a second function nor a quotient. */
+static inline void wide_exp_both(double x, double *even, double *odd, double *up, double *down) {
+    double shifted, r = wide_exp_reduce(x, &shifted), z = r * r;
+    double e = 2.48015873015873016e-05;
+    e = WIDE_FMA(e, z, 1.38888888888888889e-03);
+    e = WIDE_FMA(e, z, 4.16666666666666667e-02);
+    e = WIDE_FMA(e, z, 0.5);
+    double o = 1.98412698412698413e-04;
+    o = WIDE_FMA(o, z, 8.33333333333333333e-03);
+    o = WIDE_FMA(o, z, 1.66666666666666667e-01);
+    *even = WIDE_FMA(e, z, 1);
+    *odd = WIDE_FMA(o * z, r, r);
+    *up = wide_power(shifted - 1);
+    *down = wide_power(2 * WIDE_ROUND - shifted - 1);
+}
+
 static inline double wide_sinh(double x) {
-    double e = wide_expm1(__builtin_fabs(x));
-    return __builtin_copysign(0.5 * (e + e / (e + 1)), x);
+    double even, odd, up, down;
+    wide_exp_both(__builtin_fabs(x), &even, &odd, &up, &down);
+    return __builtin_copysign(WIDE_FMA(up + down, odd, (up - down) * even), x);
 }
 
 static inline double wide_cosh(double x) {
-    double e = wide_exp(__builtin_fabs(x));
-    return 0.5 * (e + 1 / e);
+    double even, odd, up, down;
+    wide_exp_both(__builtin_fabs(x), &even, &odd, &up, &down);
+    return WIDE_FMA(up + down, even, (up - down) * odd);
 }
 
 static inline double wide_asinh(double x) {

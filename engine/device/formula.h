@@ -217,6 +217,7 @@ FORMULA_FUNCTION double formula_floor_divide_f64(double a, double b) {
     FORMULA_UNARY(abs, name, T, PLAIN(fabs)(a))                                                                        \
     FORMULA_UNARY(sqrt, name, T, PLAIN(sqrt)(a))                                                                       \
     FORMULA_UNARY(exp, name, T, MATH(exp)(a))                                                                          \
+    FORMULA_UNARY(exp2, name, T, MATH(exp2)(a))                                                                        \
     FORMULA_UNARY(log, name, T, MATH(log)(a))                                                                          \
     FORMULA_UNARY(erf, name, T, MATH(erf)(a))                                                                          \
     FORMULA_UNARY(tanh, name, T, PLAIN(copysign)(MATH(tanh)(a), a))                                                    \
@@ -228,7 +229,8 @@ FORMULA_REALS(FORMULA_REAL)
 
 /* What follows from the functions of real numbers:
  *
- * silu and mish are made of h = e^(-|a|/2), which cannot overflow: h² is subnormal where the result need not be. mish is a · n / (n + 2) with
+ * silu and mish are made of h = e^(-|a|/2), which cannot overflow: h² is subnormal where the result need not be, but not if an f32's silu is
+ * computed in double. mish is a · n / (n + 2) with
  * n = e^a (e^a + 2). softplus is made of e^-|t|. The two terms of logaddexp may cancel. */
 #define FORMULA_SMOOTH(name, T, MATH, PLAIN)                                                                           \
     FORMULA_UNARY(sin, name, T, MATH(sin)(a))                                                                          \
@@ -242,15 +244,12 @@ FORMULA_REALS(FORMULA_REAL)
     FORMULA_UNARY(asinh, name, T, MATH(asinh)(a))                                                                      \
     FORMULA_UNARY(acosh, name, T, MATH(acosh)(a))                                                                      \
     FORMULA_UNARY(atanh, name, T, MATH(atanh)(a))                                                                      \
-    FORMULA_UNARY(exp2, name, T, MATH(exp2)(a))                                                                        \
     FORMULA_UNARY(expm1, name, T, MATH(expm1)(a))                                                                      \
     FORMULA_UNARY(log1p, name, T, MATH(log1p)(a))                                                                      \
     FORMULA_UNARY(log2, name, T, MATH(log2)(a))                                                                        \
     FORMULA_UNARY(log10, name, T, MATH(log10)(a))                                                                      \
     FORMULA_UNARY(erfc, name, T, MATH(erfc)(a))                                                                        \
     FORMULA_UNARY(half_exp, name, T, MATH(exp)(PLAIN(fabs)(a) * (T)-0.5))                                              \
-    FORMULA_BINARY(silu_part, name, T, a >= 0 ? a / (1 + b * b) : a * b * (b / (1 + b * b)))                           \
-    FORMULA_UNARY(silu, name, T, formula_silu_part_##name(a, formula_half_exp_##name(a)))                              \
     FORMULA_BINARY(mish_part, name, T,                                                                                 \
                    a >= 0 ? a * ((1 + 2 * b) / (1 + 2 * b + 2 * b * b)) : (b + 2) / (b * b + 2 * b + 2))               \
     FORMULA_BINARY(mish_of, name, T, formula_mish_part_##name(a, b *b) * (a >= 0 ? 1 : a * b) * (a >= 0 ? 1 : b))      \
@@ -267,9 +266,16 @@ FORMULA_REALS(FORMULA_REAL)
     FORMULA_BINARY(remainder_of, name, T, a == 0 ? PLAIN(copysign)(a, b) : (a < 0) != (b < 0) ? a + b : a)             \
     FORMULA_BINARY(remainder, name, T, formula_remainder_of_##name(MATH(fmod)(a, b), b))
 
+#define FORMULA_SILU(name, T)                                                                                          \
+    FORMULA_BINARY(silu_part, name, T, a >= 0 ? a / (1 + b * b) : a * b * (b / (1 + b * b)))                           \
+    FORMULA_UNARY(silu, name, T, formula_silu_part_##name(a, formula_half_exp_##name(a)))
+
 FORMULA_SMOOTH(f64, double, FORMULA_MATH_f64, FORMULA_PLAIN_f64)
+FORMULA_SILU(f64, double)
 #ifdef FORMULA_WIDE
 FORMULA_SMOOTH(wide, double, FORMULA_WIDE, FORMULA_PLAIN_f64)
+FORMULA_BINARY(silu_part, wide, double, (a >= 0 ? a : a * b) / (1 + b))
+FORMULA_UNARY(silu, wide, double, formula_silu_part_wide(a, FORMULA_WIDE(exp)(-FORMULA_PLAIN_f64(fabs)(a))))
 FORMULA_UNARY(gelu, wide, double, a * 0.5 * FORMULA_WIDE(erfc)(a * -0.70710678118654752))
 #define FORMULA_NARROW_1(name)                                                                                         \
     FORMULA_FUNCTION float formula_##name##_f32(float a) {                                                             \
@@ -286,13 +292,14 @@ FORMULA_UNARY(gelu, wide, double, a * 0.5 * FORMULA_WIDE(erfc)(a * -0.7071067811
 /* clang-format off */
 FORMULA_NARROW_1(sin) FORMULA_NARROW_1(cos) FORMULA_NARROW_1(tan) FORMULA_NARROW_1(asin) FORMULA_NARROW_1(acos)
 FORMULA_NARROW_1(atan) FORMULA_NARROW_1(sinh) FORMULA_NARROW_1(cosh) FORMULA_NARROW_1(asinh) FORMULA_NARROW_1(acosh)
-FORMULA_NARROW_1(atanh) FORMULA_NARROW_1(exp2) FORMULA_NARROW_1(expm1) FORMULA_NARROW_1(log1p) FORMULA_NARROW_1(log2)
+FORMULA_NARROW_1(atanh) FORMULA_NARROW_1(expm1) FORMULA_NARROW_1(log1p) FORMULA_NARROW_1(log2)
 FORMULA_NARROW_1(log10) FORMULA_NARROW_1(erfc) FORMULA_NARROW_1(silu) FORMULA_NARROW_1(mish) FORMULA_NARROW_1(gelu)
 FORMULA_NARROW_2(elu) FORMULA_NARROW_3(softplus) FORMULA_NARROW_2(logaddexp) FORMULA_NARROW_2(atan2)
 FORMULA_NARROW_2(hypot) FORMULA_NARROW_2(fmod) FORMULA_NARROW_2(remainder)
 /* clang-format on */
 #else
 FORMULA_SMOOTH(f32, float, FORMULA_MATH_f32, FORMULA_PLAIN_f32)
+FORMULA_SILU(f32, float)
 #endif
 
 /* x/2 · erfc(y) with y = -x/√2. What y was rounded by is d, times 2y in the result: erfc(y + d) is about erfc(y) · (1 - 2yd). */
@@ -302,10 +309,9 @@ FORMULA_SMOOTH(f32, float, FORMULA_MATH_f32, FORMULA_PLAIN_f32)
         return a * (T)0.5 * (y > 0 && y < 40 ? tail - tail * (2 * y * d) : tail);                                      \
     }
 #ifndef FORMULA_WIDE
-                            FORMULA_GELU(f32, float, 0.70710678f, 1.21016171e-8f, FORMULA_PLAIN_f32)
+                        FORMULA_GELU(f32, float, 0.70710678f, 1.21016171e-8f, FORMULA_PLAIN_f32)
 #endif
-                                FORMULA_GELU(f64, double, 0.70710678118654752, -4.8336466567264567e-17,
-                                             FORMULA_PLAIN_f64)
+                            FORMULA_GELU(f64, double, 0.70710678118654752, -4.8336466567264567e-17, FORMULA_PLAIN_f64)
 
 #define FORMULA_ROUNDED(name, T, MATH, PLAIN)                                                                          \
     FORMULA_UNARY(floor, name, T, PLAIN(floor)(a))                                                                     \
@@ -314,7 +320,7 @@ FORMULA_SMOOTH(f32, float, FORMULA_MATH_f32, FORMULA_PLAIN_f32)
     FORMULA_UNARY(round, name, T, PLAIN(rint)(a))                                                                      \
     FORMULA_UNARY(rsqrt, name, T, 1 / PLAIN(sqrt)(a))                                                                  \
     FORMULA_BINARY(copysign, name, T, PLAIN(copysign)(a, b))
-                                    FORMULA_REALS(FORMULA_ROUNDED)
+                                FORMULA_REALS(FORMULA_ROUNDED)
 
 /* ---- comparisons, truth values ---- */
 
@@ -327,7 +333,7 @@ FORMULA_SMOOTH(f32, float, FORMULA_MATH_f32, FORMULA_PLAIN_f32)
     FORMULA_TEST(isinf, name, T, a == a && a - a != 0)                                                                 \
     FORMULA_TEST(isnan, name, T, a != a)                                                                               \
     FORMULA_TEST(signbit, name, T, PLAIN(copysign)((T)1, a) < 0)
-                                        FORMULA_REALS(FORMULA_TESTS)
+                                    FORMULA_REALS(FORMULA_TESTS)
 
 #define FORMULA_COMPARISON(operation, name, T, expression)                                                             \
     FORMULA_FUNCTION uint8_t formula_##operation##_##name(T a, T b) {                                                  \
@@ -340,9 +346,9 @@ FORMULA_SMOOTH(f32, float, FORMULA_MATH_f32, FORMULA_PLAIN_f32)
     FORMULA_COMPARISON(less_equal, name, T, a <= b)                                                                    \
     FORMULA_COMPARISON(greater, name, T, a > b)                                                                        \
     FORMULA_COMPARISON(greater_equal, name, T, a >= b)
-                                            FORMULA_INTEGERS(FORMULA_COMPARISONS) FORMULA_FLOATS(FORMULA_COMPARISONS)
+                                        FORMULA_INTEGERS(FORMULA_COMPARISONS) FORMULA_FLOATS(FORMULA_COMPARISONS)
 
-                                                FORMULA_FUNCTION uint8_t formula_logical_or_bool(uint8_t a, uint8_t b) {
+                                            FORMULA_FUNCTION uint8_t formula_logical_or_bool(uint8_t a, uint8_t b) {
     return (uint8_t)(a | b);
 }
 FORMULA_FUNCTION uint8_t formula_logical_and_bool(uint8_t a, uint8_t b) {

@@ -67,7 +67,7 @@ static const struct function functions[] = {
     OF_1(asinh, asinhl, 0.6f),
     OF_1(acosh, acoshl, 0.6f),
     OF_1(atanh, atanhl, 0.6f),
-    OF_1(exp2, exp2l, 0.6f),
+    OF_1(exp2, exp2l, 1.2f),
     OF_1(expm1, expm1l, 0.6f),
     OF_1(log1p, log1pl, 0.6f),
     OF_1(log2, log2l, 0.6f),
