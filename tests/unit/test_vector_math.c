@@ -237,3 +237,27 @@ Test(vector_math, functions_of_two_numbers_are_exact, .timeout = 120) {
         }
     }
 }
+
+/* The registers of MMX are those of x87: a compiler that uses them and does not give them back leaves long double without any. */
+Test(vector_math, kernels_leave_the_registers_of_long_double_alone) {
+    static struct cpu_accumulators accumulators;
+    static const int64_t zeros[BLOCK];
+    for (unsigned level = 0; cpu_kernels_level(level); level++) {
+        const struct cpu_kernels *kernels = cpu_kernels_level(level);
+        for (int kind = 0; kind < CPU_REDUCE_COUNT; kind++) {
+            for (int dtype = 0; dtype < DTYPE_COUNT; dtype++) {
+                const struct cpu_reduction *reduction = kernels->reductions[kind][dtype];
+                int64_t out[2];
+                if (!reduction)
+                    continue;
+                accumulators.parameter = 3;
+                reduction->start(1, &accumulators);
+                reduction->row(BLOCK / 2 - 1, zeros, 1, 0, &accumulators);
+                reduction->columns(1, zeros, 1, 5, 1, BLOCK / 2 - 1, &accumulators);
+                reduction->finish(1, &accumulators, BLOCK / 2 + 4, out);
+                volatile long double one = 1;
+                cr_assert(one + one == 2, "%s: reduction %d of dtype %d", kernels->level, kind, dtype);
+            }
+        }
+    }
+}
