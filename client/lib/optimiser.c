@@ -42,6 +42,24 @@ static void step_replace(const struct step *step, td_tensor **results) {
     }
 }
 
+/* A handle can be released once. Marks are in the link of released handles, among which those of the caller are not. */
+static bool listed_twice(const struct step *step, size_t n, td_tensor *const *consumed) {
+    size_t marked = 0;
+    bool twice = false;
+    for (; marked < n && !twice; marked++) {
+        td_tensor *tensor = consumed[marked];
+        twice = tensor && tensor->next_released == tensor;
+        if (tensor)
+            tensor->next_released = tensor;
+    }
+    if (twice)
+        call_refuse(step->opcode, STATUS_INVALID_ARGUMENT, "a tensor comes twice among those that the step replaces");
+    while (marked-- > 0)
+        if (consumed[marked])
+            consumed[marked]->next_released = NULL;
+    return twice;
+}
+
 /* All tensors are in one array: the inputs, those of them that are released, and the results. */
 static int step_run(struct step *step) {
     if (!step_check(step))
@@ -65,7 +83,9 @@ static int step_run(struct step *step) {
                                 .n_ints = step->packed.n_ints,
                                 .floats = step->packed.floats,
                                 .n_floats = step->packed.n_floats};
-    int code = call_enqueue_taking(&entry, (unsigned)replaced, results, (unsigned)replaced, consumed);
+    int code = listed_twice(step, replaced, consumed)
+                   ? td_last_error()->code
+                   : call_enqueue_taking(&entry, (unsigned)replaced, results, (unsigned)replaced, consumed);
     if (!code)
         step_replace(step, results);
     free(inputs);

@@ -334,3 +334,18 @@ Test(compositions, frequencies_and_their_order) {
     EXPECT(td_ifftshift(matrix(), TD_AXES(-1)), 1, 2, 0, 4, 5, 3);
     cr_assert_null(td_fftshift(matrix(), TD_AXES(2)));
 }
+
+/* A step releases the handles of what it replaces, and can do so once. */
+Test(compositions, a_step_refuses_a_tensor_that_it_would_replace_twice) {
+    td_tensor *x = td_full(client.device, TD_F32, TD_SHAPE(2), 4),
+              *gradient = td_full(client.device, TD_F32, TD_SHAPE(2), 2);
+    td_tensor *twice[] = {x, x}, *gradients[] = {gradient, gradient}, *once[] = {x}, *same[] = {x};
+    cr_assert_eq(td_sgd(2, twice, gradients, NULL, 0.5, 0, 0, 0), TD_E_INVALID_ARGUMENT);
+    cr_assert(strstr(td_last_error()->message, "twice"), "%s", td_last_error()->message);
+    cr_assert_eq(td_sgd(1, once, gradients, same, 0.5, 0.9, 0, 0), TD_E_INVALID_ARGUMENT);
+    cr_assert(twice[0] == x && twice[1] == x && once[0] == x && same[0] == x);
+    cr_assert_eq(td_sgd(1, once, gradients, NULL, 0.5, 0, 0, 0), 0, "%s", td_last_error()->message);
+    EXPECT(once[0], 3, 3);
+    cr_assert_eq(td_sgd(1, once, once, NULL, 0.5, 0, 0, 0), 0, "%s", td_last_error()->message); /* its own gradient */
+    EXPECT(once[0], 1.5, 1.5);
+}
