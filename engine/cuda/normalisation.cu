@@ -113,11 +113,12 @@ __global__ void __launch_bounds__(SPACE_THREADS)
             sums.b += g * ((double)x[at.at] - mean);
         }
         sums = block_sum(sums);
-        const double shift = p.n.centred ? sums.a / count * scale : 0, slope = sums.b / count * scale * scale * scale;
+        const double shift = p.n.centred ? sums.a / count : 0, slope = sums.b / count * scale; /* of the normalised x */
         for (int64_t i = threadIdx.x; i < p.elements; i += SPACE_THREADS) {
             const place at = place_of(p, row, i);
             const T g = weight ? gradient[at.at] * weight[at.factor] : gradient[at.at];
-            ((T *)p.of.out[0])[at.at] = g * (T)scale - (T)shift - (x[at.at] - (T)mean) * (T)slope;
+            const T normal = (x[at.at] - (T)mean) * (T)scale;
+            ((T *)p.of.out[0])[at.at] = (T)scale * (g - (T)shift - normal * (T)slope);
         }
         if (threadIdx.x == 0) {
             p.known[2 * row] = mean;

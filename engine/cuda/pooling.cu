@@ -33,9 +33,20 @@ __device__ __forceinline__ pooling_place place_of(int64_t at, int64_t places, co
     return place;
 }
 
+/* Kahan's summation, as a window may be a whole plane; and the plain sum, for Kahan's of an infinity is NaN. */
+template <class T> struct mean_sum { T sum, lost, plain; };
+
+template <class T> __device__ __forceinline__ void mean_add(struct mean_sum<T> *all, T x) {
+    const T rest = x - all->lost, sum = all->sum + rest;
+    all->lost = (sum - all->sum) - rest;
+    all->sum = sum;
+    all->plain += x;
+}
+
 /* The greatest element (with its position) or the mean of each window. */
 template <class T, bool greatest>
-__global__ void __launch_bounds__(SPACE_THREADS) pooling_forward(const __grid_constant__ struct pooling_arguments a) {
+__global__ void __launch_bounds__(SPACE_THREADS, 4)
+    pooling_forward(const __grid_constant__ struct pooling_arguments a) {
     const struct pooling &p = a.p;
     const int64_t step = (int64_t)gridDim.x * SPACE_THREADS;
     for (int64_t at = (int64_t)blockIdx.x * SPACE_THREADS + threadIdx.x; at < a.count; at += step) {
@@ -43,7 +54,8 @@ __global__ void __launch_bounds__(SPACE_THREADS) pooling_forward(const __grid_co
         const T *x = (const T *)a.from + to.plane * a.x_places;
         const struct pooling_window wz = pooling_window(&p, 0, to.z), wy = pooling_window(&p, 1, to.y);
         const struct pooling_window wx = pooling_window(&p, 2, to.x);
-        T value = greatest ? -(T)INFINITY : (T)0;
+        T value = -(T)INFINITY;
+        struct mean_sum<T> sum = {};
         int64_t position = -1;
         for (int64_t i = 0; i < wz.count; i++) {
             for (int64_t j = 0; j < wy.count; j++) {
@@ -51,7 +63,7 @@ __global__ void __launch_bounds__(SPACE_THREADS) pooling_forward(const __grid_co
                 for (int64_t k = 0; k < wx.count; k++, from += wx.step) {
                     const T seen = x[from];
                     if (!greatest) {
-                        value += seen;
+                        mean_add(&sum, seen);
                     } else if (position < 0 || seen > value || (seen != seen && value == value)) {
                         value = seen;
                         position = from;
@@ -62,7 +74,7 @@ __global__ void __launch_bounds__(SPACE_THREADS) pooling_forward(const __grid_co
         if (greatest) {
             a.positions[at] = position;
         } else {
-            value /= (T)(wz.divisor * wy.divisor * wx.divisor);
+            value = (isfinite(sum.sum) ? sum.sum : sum.plain) / (T)(wz.divisor * wy.divisor * wx.divisor);
         }
         ((T *)a.to)[at] = value;
     }

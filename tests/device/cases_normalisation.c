@@ -113,10 +113,10 @@ static void case_normalisation(struct suite *suite, const struct op_case *row) {
     norm_once(suite, row, DTYPE_F32, 4, (int64_t[]){9, 6, 33, 30});
     norm_once(suite, row, DTYPE_F64, 3, (int64_t[]){3, 4, 20000});
     /* squares that f32 has no range for, and sums of them */
-    norm_scaled(suite, row, DTYPE_F32, 2, (int64_t[]){120, 700}, 63);
-    norm_scaled(suite, row, DTYPE_F32, 2, (int64_t[]){120, 700}, -75);
-    norm_scaled(suite, row, DTYPE_F32, 4, (int64_t[]){9, 6, 33, 30}, 63);
-    norm_scaled(suite, row, DTYPE_F32, 4, (int64_t[]){9, 6, 33, 30}, -75);
+    norm_scaled(suite, row, DTYPE_F32, 2, (int64_t[]){12, 700}, 63);
+    norm_scaled(suite, row, DTYPE_F32, 2, (int64_t[]){12, 700}, -75);
+    norm_scaled(suite, row, DTYPE_F32, 4, (int64_t[]){3, 6, 33, 30}, 63);
+    norm_scaled(suite, row, DTYPE_F32, 4, (int64_t[]){3, 6, 33, 30}, -75);
     if (row->opcode == OP_LAYER_NORM_GRAD || row->opcode == OP_GROUP_NORM_GRAD) /* sums of nothing are 0 */
         norm_once(suite, row, DTYPE_F32, 2, (int64_t[]){0, 4});
 }
