@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/autograd/tape.h"
 #include "client/lib/connection.h"
 #include "client/lib/device.h"
 #include "client/lib/error.h"
@@ -230,6 +231,9 @@ CALL_INLINE int append(td_device *device, struct batch_entry *call, unsigned n_o
             return td_last_error()->code;
         call->label = label_current(&call->label_bytes);
     }
+    bool noted = __builtin_expect(tape_any(), 0);
+    if (noted && tape_reserve(call, n_outputs))
+        return td_last_error()->code;
     batch_entry_measure(call);
     bool wake = false;
     pthread_mutex_lock(&device->lock);
@@ -237,6 +241,8 @@ CALL_INLINE int append(td_device *device, struct batch_entry *call, unsigned n_o
     if (!code) {
         for (unsigned i = 0; part && i < n_outputs; i++)
             scope_part_add(part, outputs[i]);
+        if (noted)
+            tape_note(call, n_outputs, outputs);
         wake = io_opened(&device->io);
         for (unsigned i = 0; i < n_consumed; i++)
             wake |= tensor_release(consumed[i]);
@@ -246,6 +252,8 @@ CALL_INLINE int append(td_device *device, struct batch_entry *call, unsigned n_o
     pthread_mutex_unlock(&device->lock);
     if (wake)
         io_wake(&device->io);
+    if (noted && !code)
+        tape_add(call->opcode);
     if (call->label && code != STATUS_AGAIN && code != STATUS_NO_HOST_MEMORY)
         label_clear();
     return code;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/autograd/tape.h"
 #include "client/lib/control.h"
 #include "client/lib/error.h"
 #include "client/lib/scope.h"
@@ -81,6 +82,7 @@ void device_destroy(td_device *device, unsigned timeout_ms) {
     io_stop(device); /* its thread fails the pending requests */
     resume_part(device, deadline_ms);
     scope_forget_device(device);
+    tape_forget_device(device);
     stream_forget_device(device);
     device_free(device);
 }

@@ -8,6 +8,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include "client/autograd/tape.h"
 #include "client/lib/call.h"
 #include "client/lib/connection.h"
 #include "client/lib/control.h"
@@ -507,5 +508,13 @@ td_tensor *td_copy_to(td_tensor *tensor, td_device *device) {
         return call_refuse(OP_COPY, STATUS_UNSUPPORTED,
                            "%s of %.80s and %s of %.80s belong to different daemons, which do not copy to each other",
                            tensor->device->name, from->url, device->name, device->connection->url);
-    return copy_between(tensor, device);
+    struct batch_entry call = {.opcode = OP_COPY, .n_inputs = 1, .inputs = &tensor};
+    if (tape_any() && tape_reserve(&call, 1))
+        return error_null();
+    td_tensor *copy = copy_between(tensor, device);
+    if (copy && tape_any()) {
+        tape_note(&call, 1, &copy); /* which holds nothing of a copy */
+        tape_add(OP_COPY);
+    }
+    return copy;
 }

@@ -172,6 +172,7 @@ class Operation:
         self.tolerance = fields.get("tolerance", {})
         self.formula = fields.get("formula", "none")
         self.layouts = fields.get("layouts", "few")
+        self.derivative = fields.get("derivative")  # None: there is no rule yet, so asking through the operation is an error
         given = fields.get("attributes", [])
         if isinstance(given, str):
             self.struct, members = given, [{"name": key, **value} for key, value in file.sets[given].items()]
@@ -196,6 +197,7 @@ class Operation:
         if not 0 < self.number < 65536:
             raise Wrong(f"{self.number} is no number for an operation")
         self.check_formula()
+        self.check_derivative()
         if len(self.outputs) > OUTPUTS_MAX:
             raise Wrong(f"{len(self.outputs)} outputs, {OUTPUTS_MAX} are possible")
         if any(each.variadic for each in self.outputs) and len(self.outputs) > 1:
@@ -216,6 +218,14 @@ class Operation:
             raise Wrong(f"the attributes may be more than {INTS_MAX} integers")
         if self.dtype == "attribute" and not any(each.type == "dtype" for each in self.attributes):
             raise Wrong("no attribute is a dtype")
+
+    def check_derivative(self):
+        if self.derivative in (None, "none"):
+            return
+        known = [each.name for each in self.inputs + self.outputs]
+        for name in self.derivative:
+            if name not in known:
+                raise Wrong(f"derivative: {name} is neither an input nor an output")
 
     def check_formula(self):
         if self.formula == "none":

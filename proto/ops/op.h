@@ -55,6 +55,13 @@ enum op_dtype_rule {
     OP_DTYPE_RULE,
 };
 
+/* Whether results can be differentiated by inputs. */
+enum op_derivative {
+    OP_DERIVATIVE_MISSING, /* there is no rule: asking through the operation is an error */
+    OP_DERIVATIVE_NONE,    /* results are constants: positions, comparisons, random numbers */
+    OP_DERIVATIVE_RULE,    /* in client/autograd */
+};
+
 /* The quantity with which an operation's arithmetic grows; op_work() counts it. */
 enum op_work {
     OP_WORK_NONE,
@@ -198,6 +205,7 @@ struct op_info {
     uint32_t dtypes; /* the dtypes in which it computes, or that it gives; bit DTYPE_F32 set: f32 */
     op_rule *shape;  /* op_rules.h */
     uint32_t keeps;  /* if all inputs have one type, with one of these dtypes, the result has that type */
+    enum op_derivative derivative;
     enum op_work work;
     uint16_t flop; /* for each unit that op_work() counts */
     /* The estimate of a launch's time, in passes over its operands in memory, until launches have been measured. */

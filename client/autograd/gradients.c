@@ -1,0 +1,302 @@
+/* td_gradients(): back through the innermost tape. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/autograd/rule.h"
+#include "client/lib/call.h"
+#include "client/lib/device.h"
+#include "client/lib/error.h"
+
+/* A gradient that has been made, for all slots that have it. */
+struct gradient {
+    td_tensor *tensor;
+    unsigned users;
+};
+
+struct walk {
+    struct tape *tape;
+    size_t end;              /* nodes from here on came later */
+    struct gradient **slots; /* NULL: zero so far */
+    bool *depends;           /* of a slot: it follows from one of the xs */
+};
+
+static void gradient_drop(struct gradient *gradient) {
+    if (!gradient || --gradient->users > 0)
+        return;
+    td_release(gradient->tensor);
+    free(gradient);
+}
+
+/* Takes the tensor over, also on failure. */
+static struct gradient *gradient_create(td_tensor *tensor) {
+    struct gradient *gradient = malloc(sizeof *gradient);
+    if (gradient) {
+        *gradient = (struct gradient){tensor, 1};
+        return gradient;
+    }
+    td_release(tensor);
+    error_set(STATUS_NO_HOST_MEMORY, "no memory for a gradient");
+    return NULL;
+}
+
+/* Adds a gradient to a slot's; takes a use of it over. */
+static int slot_add(struct walk *walk, uint32_t slot, struct gradient *gradient) {
+    struct gradient **place = &walk->slots[slot];
+    if (!*place) {
+        *place = gradient;
+        return 0;
+    }
+    td_tensor *sum = td_add((*place)->tensor, gradient->tensor);
+    gradient_drop(*place);
+    gradient_drop(gradient);
+    *place = sum ? gradient_create(sum) : NULL;
+    return *place ? 0 : td_last_error()->code;
+}
+
+/* ---- which nodes count ---- */
+
+static bool is_floating(const struct tensor_type *type) {
+    enum dtype_kind kind = dtype_kind(type->dtype);
+    return kind == DTYPE_KIND_FLOAT || kind == DTYPE_KIND_COMPLEX;
+}
+
+static bool node_depends(const struct walk *walk, const struct tape_node *node) {
+    for (unsigned i = 0; i < node->n_inputs; i++)
+        if (walk->depends[node->inputs[i].slot] && is_floating(&node->inputs[i].type))
+            return true;
+    return false;
+}
+
+static void mark_depends(struct walk *walk) {
+    for (size_t i = 0; i < walk->end; i++) {
+        const struct tape_node *node = walk->tape->nodes[i];
+        bool depends = node_depends(walk, node);
+        for (unsigned k = 0; k < node->n_outputs && depends; k++)
+            walk->depends[node->outputs[k].slot] |= is_floating(&node->outputs[k].type);
+    }
+}
+
+static bool node_has_gradient(const struct walk *walk, const struct tape_node *node) {
+    for (unsigned i = 0; i < node->n_outputs; i++)
+        if (walk->slots[node->outputs[i].slot])
+            return true;
+    return false;
+}
+
+/* ---- one node ---- */
+
+struct step {
+    struct rule_call call;
+    td_tensor **g, **given;
+    bool *wanted;
+};
+
+static bool step_init(struct step *step, const struct walk *walk, const struct tape_node *node) {
+    unsigned tensors = node->n_outputs + node->n_inputs;
+    *step = (struct step){.g = calloc(tensors, sizeof(td_tensor *)), .wanted = calloc(node->n_inputs, 1)};
+    if (!step->g || !step->wanted) {
+        free(step->g);
+        free(step->wanted);
+        error_set(STATUS_NO_HOST_MEMORY, "no memory for gradients");
+        return false;
+    }
+    step->given = step->g + node->n_outputs;
+    for (unsigned i = 0; i < node->n_outputs; i++) {
+        const struct gradient *gradient = walk->slots[node->outputs[i].slot];
+        step->g[i] = gradient ? gradient->tensor : NULL;
+    }
+    for (unsigned i = 0; i < node->n_inputs; i++)
+        step->wanted[i] = walk->depends[node->inputs[i].slot] && is_floating(&node->inputs[i].type);
+    step->call = (struct rule_call){.node = node, .g = step->g, .wanted = step->wanted, .given = step->given};
+    return true;
+}
+
+static int unsupported(const struct tape_node *node, const char *why) {
+    struct fault fault = {.code = STATUS_UNSUPPORTED};
+    snprintf(fault.message, sizeof fault.message, "%s", why);
+    return error_fault(&fault, op_rows[node->opcode].name, NULL);
+}
+
+static int node_check(const struct tape_node *node) {
+    if (!rule_of(node->opcode)->apply)
+        return unsupported(node,
+                           "has no derivative here, so the gradient through it would be wrong: td_stop_gradient() "
+                           "takes its inputs, or its result, as constants");
+    for (unsigned i = 0; i < node->n_inputs; i++) {
+        if (!node->device || !node->inputs[i].device)
+            return unsupported(node, "the device of this operation has been closed");
+        if (dtype_is_complex(node->inputs[i].type.dtype))
+            return unsupported(node, "derivatives by complex numbers are not supported");
+    }
+    return 0;
+}
+
+/* The gradient that the rule gave for input i, of which an output's own gradient has one user more. */
+static struct gradient *step_take(const struct step *step, const struct walk *walk, unsigned i) {
+    const struct tape_node *node = step->call.node;
+    for (unsigned k = 0; k < node->n_outputs; k++) {
+        struct gradient *own = walk->slots[node->outputs[k].slot];
+        if (own && own->tensor == step->given[i]) {
+            own->users++;
+            return own;
+        }
+    }
+    return gradient_create(step->given[i]);
+}
+
+/* Adds what the rule gave to the inputs' slots; then the outputs' gradients are not needed any more. */
+static int step_end(struct step *step, struct walk *walk, int code) {
+    const struct tape_node *node = step->call.node;
+    for (unsigned i = 0; i < node->n_inputs && !code; i++) {
+        struct gradient *gradient = step->given[i] ? step_take(step, walk, i) : NULL;
+        if (step->given[i])
+            code = gradient ? slot_add(walk, node->inputs[i].slot, gradient) : td_last_error()->code;
+    }
+    return code;
+}
+
+static int node_apply(struct walk *walk, const struct tape_node *node) {
+    struct step step;
+    int code = node_check(node);
+    if (code || !step_init(&step, walk, node))
+        return td_last_error()->code;
+    td_scope_begin(NULL);
+    rule_of(node->opcode)->apply(&step.call);
+    for (unsigned i = 0; i < node->n_inputs; i++)
+        if (step.given[i])
+            td_keep(step.given[i]);
+    td_scope_end();
+    code = step_end(&step, walk, step.call.failed ? td_last_error()->code : 0);
+    free(step.g);
+    free(step.wanted);
+    return code;
+}
+
+/* A gradient of an inner node is needed once only, unless it is also one of the xs. */
+static void node_drop(struct walk *walk, const struct tape_node *node, const bool *asked) {
+    for (unsigned i = 0; i < node->n_outputs; i++) {
+        uint32_t slot = node->outputs[i].slot;
+        if (!asked[slot]) {
+            gradient_drop(walk->slots[slot]);
+            walk->slots[slot] = NULL;
+        }
+    }
+}
+
+static int walk_back(struct walk *walk, const bool *asked) {
+    for (size_t i = walk->end; i-- > 0;) {
+        const struct tape_node *node = walk->tape->nodes[i];
+        if (!node_has_gradient(walk, node))
+            continue;
+        int code = node_depends(walk, node) ? node_apply(walk, node) : 0;
+        if (code)
+            return code;
+        node_drop(walk, node, asked);
+    }
+    return 0;
+}
+
+/* ---- all ---- */
+
+static td_tensor *filled(td_tensor *like, double value) {
+    return td_full(like->device, (td_dtype)like->type.dtype, like->type.rank, like->type.shape, value);
+}
+
+/* A handle of its own for the program; others may have the same gradient. */
+static td_tensor *result_of(struct walk *walk, uint32_t slot, td_tensor *x) {
+    struct gradient *gradient = walk->slots[slot];
+    if (!gradient)
+        return filled(x, 0);
+    if (gradient->users > 1)
+        return td_reshape(gradient->tensor, x->type.rank, x->type.shape);
+    td_tensor *tensor = gradient->tensor;
+    walk->slots[slot] = NULL;
+    free(gradient);
+    return tensor;
+}
+
+static int results_make(struct walk *walk, int count, td_tensor *const *xs, td_tensor **gradients) {
+    int made = 0, code = 0;
+    for (; made < count && !code; made++) {
+        uint32_t slot;
+        int first = 0;
+        while (xs[first] != xs[made])
+            first++;
+        if (first < made) /* the same x twice */
+            gradients[made] = td_reshape(gradients[first], xs[made]->type.rank, xs[made]->type.shape);
+        else
+            gradients[made] =
+                tape_find(walk->tape, xs[made], &slot) ? result_of(walk, slot, xs[made]) : filled(xs[made], 0);
+        code = gradients[made] ? 0 : td_last_error()->code;
+    }
+    for (int i = 0; i < made && code; i++)
+        td_release(gradients[i]);
+    return code;
+}
+
+static int check(const struct tape *tape, td_tensor *y, int count, td_tensor *const *xs, td_tensor **gradients,
+                 uint32_t *slot) {
+    if (!tape)
+        return error_set(STATUS_INVALID_ARGUMENT,
+                         "gradients: no tape: td_tape_begin() has to come before what is to be differentiated");
+    if (!y || count < 0 || (count && (!xs || !gradients)))
+        return error_set(STATUS_INVALID_ARGUMENT, "gradients: y is NULL, or the lists of %d tensors are", count);
+    if (dtype_kind(y->type.dtype) != DTYPE_KIND_FLOAT)
+        return error_set(STATUS_DTYPE, "gradients: y is %s, only floats can be differentiated",
+                         dtype_name(y->type.dtype));
+    for (int i = 0; i < count; i++) {
+        if (!xs[i])
+            return error_set(STATUS_INVALID_ARGUMENT, "gradients: x number %d is NULL", i);
+        if (dtype_kind(xs[i]->type.dtype) != DTYPE_KIND_FLOAT)
+            return error_set(STATUS_DTYPE, "gradients: x number %d is %s, a derivative is by floats", i,
+                             dtype_name(xs[i]->type.dtype));
+    }
+    if (!tape_find(tape, y, slot))
+        return error_set(STATUS_INVALID_ARGUMENT, "gradients: y was not computed on the innermost tape");
+    return 0;
+}
+
+static int walk_all(struct walk *walk, td_tensor *y, uint32_t slot, int count, td_tensor *const *xs,
+                    td_tensor **gradients, bool *asked) {
+    td_tensor *ones = filled(y, 1);
+    uint32_t of;
+    if (!ones || !(walk->slots[slot] = gradient_create(ones)))
+        return td_last_error()->code;
+    for (int i = 0; i < count; i++)
+        if (tape_find(walk->tape, xs[i], &of))
+            asked[of] = walk->depends[of] = true;
+    mark_depends(walk);
+    int code = walk_back(walk, asked);
+    return code ? code : results_make(walk, count, xs, gradients);
+}
+
+int td_gradients(td_tensor *y, int count, td_tensor *const *xs, td_tensor **gradients) {
+    struct tape *tape = tape_innermost;
+    uint32_t slot;
+    int code = check(tape, y, count, xs, gradients, &slot);
+    for (int i = 0; i < count && gradients; i++)
+        gradients[i] = NULL;
+    if (code)
+        return code;
+    size_t n = tape->n_slots;
+    struct walk walk = {
+        .tape = tape, .end = tape->n_nodes, .slots = calloc(n, sizeof(struct gradient *)), .depends = calloc(n, 1)};
+    bool *asked = calloc(n, 1);
+    if (walk.slots && walk.depends && asked) {
+        tape->pauses = true;
+        td_scope_begin_label("gradients");
+        code = walk_all(&walk, y, slot, count, xs, gradients, asked);
+        td_scope_end();
+        tape->pauses = false;
+        for (size_t i = 0; i < n; i++)
+            gradient_drop(walk.slots[i]);
+    } else {
+        code = error_set(STATUS_NO_HOST_MEMORY, "gradients: no memory for %zu tensors", n);
+    }
+    for (int i = 0; i < count && code; i++)
+        gradients[i] = NULL;
+    free(walk.slots);
+    free(walk.depends);
+    free(asked);
+    return code;
+}

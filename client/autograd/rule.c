@@ -1,0 +1,58 @@
+#include "client/autograd/rule.h"
+
+#include "client/lib/device.h"
+
+static void rule_fail(struct rule_call *call) {
+    call->failed = true;
+}
+
+/* The sum over the axes along which a tensor of `type` was broadcast. */
+static td_tensor *sum_to(const struct tensor_type *type, td_tensor *x) {
+    int64_t axes[TD_RANK_MAX];
+    int count = 0, more = x->type.rank - type->rank;
+    for (int i = 0; i < x->type.rank; i++)
+        if (i < more || (type->shape[i - more] == 1 && x->type.shape[i] != 1))
+            axes[count++] = i;
+    td_tensor *sum = count ? td_sum(x, count, axes, 1) : x;
+    return more ? td_reshape(sum, type->rank, type->shape) : sum;
+}
+
+static td_tensor *cast_to(const struct tensor_type *type, td_tensor *x) {
+    return !x || x->type.dtype == type->dtype ? x : td_cast(x, (td_dtype)type->dtype);
+}
+
+void rule_give(struct rule_call *call, unsigned i, td_tensor *gradient) {
+    const struct tensor_type *type = rule_type(call, i);
+    td_tensor *given = gradient;
+    if (given && !shape_equal(&given->type, type))
+        given = sum_to(type, given);
+    call->given[i] = cast_to(type, given);
+    if (!call->given[i])
+        rule_fail(call);
+}
+
+void rule_give_reshaped(struct rule_call *call, unsigned i, td_tensor *gradient) {
+    const struct tensor_type *type = rule_type(call, i);
+    call->given[i] = cast_to(type, gradient ? td_reshape(gradient, type->rank, type->shape) : NULL);
+    if (!call->given[i])
+        rule_fail(call);
+}
+
+td_tensor *rule_gradient(struct rule_call *call, unsigned i) {
+    const struct tensor_type *type = &call->node->outputs[i].type;
+    if (call->g[i])
+        return call->g[i];
+    return td_full(call->node->device, (td_dtype)type->dtype, type->rank, type->shape, 0);
+}
+
+td_tensor *rule_number(const td_tensor *like, double value) {
+    return like ? td_full(like->device, (td_dtype)like->type.dtype, 0, NULL, value) : NULL;
+}
+
+td_tensor *rule_scale(td_tensor *x, double factor) {
+    return factor == 1 ? x : td_multiply(x, rule_number(x, factor));
+}
+
+td_tensor *rule_shift(td_tensor *x, double term) {
+    return td_add(x, rule_number(x, term));
+}

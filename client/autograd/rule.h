@@ -1,0 +1,61 @@
+/* Rules of derivatives: for each operation that has one, how the gradients of its inputs follow from the gradients of its outputs. A rule
+ * enqueues ordinary operations, in the reverse mode: the gradient of an output is that of the sum that is differentiated.
+ *
+ * A rule is written as RULE(name) in a file for its kind; which inputs and outputs it reads is in the operation's description
+ * (`derivative`), from which the table is generated. Rules run inside a scope of their own, so they release nothing. A td_ function that fails
+ * returns NULL, and so do those that are given it: rule_give() notes that. */
+#pragma once
+
+#include "client/autograd/tape.h"
+#include "client/tensord.h"
+
+struct rule_call {
+    const struct tape_node *node;
+    td_tensor *const
+        *g; /* the gradient of each output; of those that nobody has used, zeros that rule_gradient() makes */
+    const bool *wanted; /* of each input: whether its gradient is */
+    td_tensor **given;  /* of each input: its gradient; NULL: none, which counts as zeros */
+    bool failed;        /* the thread's error says why */
+};
+
+typedef void rule_function(struct rule_call *call);
+
+struct rule {
+    rule_function *apply; /* NULL: there is none */
+    bool
+        constant; /* results do not depend on the inputs in a way that can be differentiated: their gradients are zero */
+    uint32_t inputs, outputs; /* bits of those that the rule reads; bit 31 stands for all from number 31 on */
+};
+
+/* Never NULL. */
+const struct rule *rule_of(unsigned opcode);
+
+#define RULE(name)                                                                                                     \
+    rule_function rule_##name;                                                                                         \
+    void rule_##name(struct rule_call *call)
+
+static inline td_tensor *rule_input(const struct rule_call *call, unsigned i) {
+    return call->node->inputs[i].tensor;
+}
+static inline td_tensor *rule_output(const struct rule_call *call, unsigned i) {
+    return call->node->outputs[i].tensor;
+}
+static inline const struct tensor_type *rule_type(const struct rule_call *call, unsigned i) {
+    return &call->node->inputs[i].type;
+}
+static inline bool rule_wants(const struct rule_call *call, unsigned i) {
+    return i < call->node->n_inputs && call->wanted[i];
+}
+
+/* The gradient of input i: `gradient` is added up over the axes along which the input was broadcast, and cast to its dtype. NULL: a function
+ * has failed. */
+void rule_give(struct rule_call *call, unsigned i, td_tensor *gradient);
+/* The same of one that has the input's number of elements, in another shape. */
+void rule_give_reshaped(struct rule_call *call, unsigned i, td_tensor *gradient);
+/* The gradient of output i, which may be zeros. */
+td_tensor *rule_gradient(struct rule_call *call, unsigned i);
+/* A tensor of rank 0 with the dtype of `like`. */
+td_tensor *rule_number(const td_tensor *like, double value);
+/* x times, or plus, a number, in x's dtype. */
+td_tensor *rule_scale(td_tensor *x, double factor);
+td_tensor *rule_shift(td_tensor *x, double term);

@@ -1,0 +1,289 @@
+/* Derivatives: each rule against central differences, in f64; what a tape keeps and lets go; errors. */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "proto/ops/op.h"
+#include "tests/daemon/autograd_cases.h"
+#include "tests/daemon/client.h"
+#include "tests/daemon/daemon.h"
+#include "tests/daemon/status.h"
+
+static struct daemon tensord;
+static struct client client;
+
+static void start(void) {
+    daemon_start(&tensord, &(struct daemon_options){.devices = "cpu:0,cpu:1"});
+    client_open(&client, tensord.url, NULL);
+}
+
+static void stop(void) {
+    client_close(&client);
+    daemon_stop(&tensord);
+}
+
+TestSuite(autograd, .init = start, .fini = stop, .timeout = 240);
+
+static void ok(int code) {
+    cr_assert_eq(code, 0, "%s", td_last_error()->message);
+}
+
+/* ---- against central differences ---- */
+
+enum { ELEMENTS_MOST = 4096 };
+
+/* The arguments of a case. */
+struct arguments {
+    int64_t n[AUTOGRAD_INPUTS];
+    double values[AUTOGRAD_INPUTS][ELEMENTS_MOST];
+};
+
+static void arguments_init(struct arguments *at, const struct autograd_case *row) {
+    srand(11);
+    for (int i = 0; i < row->n_inputs; i++) {
+        at->n[i] = 1;
+        for (int axis = 0; axis < row->rank[i]; axis++)
+            at->n[i] *= row->shape[i][axis];
+        cr_assert_leq(at->n[i], ELEMENTS_MOST);
+        for (int64_t k = 0; k < at->n[i]; k++)
+            at->values[i][k] = row->low + (row->high - row->low) * (rand() + 0.5) / (RAND_MAX + 1.0);
+    }
+}
+
+/* Σ w · f(x), with w = cos(0), cos(1), … so that no two elements count alike. */
+static td_tensor *weighted(const struct autograd_case *row, td_tensor **x) {
+    td_tensor *y = row->function(x);
+    cr_assert(y, "%s: %s", op_rows[row->opcode].name, td_last_error()->message);
+    int64_t n = (int64_t)(td_tensor_bytes(y) / td_dtype_size(td_tensor_dtype(y)));
+    td_tensor *weights = td_reshape(td_cos(td_arange(client.device, td_tensor_dtype(y), 0, (double)n, 1)),
+                                    td_tensor_rank(y), td_tensor_shape(y));
+    return td_sum(td_multiply(y, weights), TD_ALL_AXES, 0);
+}
+
+static void upload(const struct autograd_case *row, const struct arguments *at, td_tensor **x) {
+    for (int i = 0; i < row->n_inputs; i++)
+        cr_assert(x[i] = td_upload(client.device, TD_F64, row->rank[i], row->shape[i], at->values[i]), "%s",
+                  td_last_error()->message);
+}
+
+static double value_at(const struct autograd_case *row, const struct arguments *at) {
+    td_tensor *x[AUTOGRAD_INPUTS];
+    double value;
+    td_scope_begin(NULL);
+    upload(row, at, x);
+    ok(td_fetch(weighted(row, x), &value, sizeof value));
+    td_scope_end();
+    return value;
+}
+
+/* The gradients as the library computes them, all of them fetched. `order` 2: of Σ cos(k) · gradient[k], which is a second derivative. */
+static void gradients_of(const struct autograd_case *row, const struct arguments *at, double (*out)[ELEMENTS_MOST]) {
+    td_tensor *x[AUTOGRAD_INPUTS], *gradients[AUTOGRAD_INPUTS];
+    td_scope_begin(NULL);
+    ok(td_tape_begin());
+    upload(row, at, x);
+    int code = td_gradients(weighted(row, x), row->n_inputs, x, gradients);
+    cr_assert_eq(code, 0, "%s: %s", op_rows[row->opcode].name, td_last_error()->message);
+    td_tape_end();
+    for (int i = 0; i < row->n_inputs; i++)
+        ok(td_fetch(gradients[i], out[i], (size_t)at->n[i] * sizeof(double)));
+    td_scope_end();
+}
+
+/* Some elements of large arguments, all of small ones. */
+static void check_case(const struct autograd_case *row) {
+    static struct arguments at;
+    static double gradients[AUTOGRAD_INPUTS][ELEMENTS_MOST];
+    const double h = 1e-5;
+    arguments_init(&at, row);
+    gradients_of(row, &at, gradients);
+    for (int i = 0; i < row->n_inputs; i++) {
+        for (int64_t k = 0; k < at.n[i]; k += 1 + at.n[i] / 24) {
+            double x = at.values[i][k];
+            at.values[i][k] = x + h;
+            double above = value_at(row, &at);
+            at.values[i][k] = x - h;
+            double below = value_at(row, &at);
+            at.values[i][k] = x;
+            double expected = (above - below) / (2 * h), got = gradients[i][k];
+            cr_assert(fabs(got - expected) <= 1e-6 * (1 + fabs(expected)),
+                      "%s, %s: d/d input %d [%d] is %.10g, differences say %.10g", op_rows[row->opcode].name, row->what,
+                      i, (int)k, got, expected);
+        }
+    }
+}
+
+Test(autograd, each_rule_agrees_with_central_differences) {
+    for (int i = 0; i < autograd_case_count; i++)
+        check_case(autograd_cases[i]);
+}
+
+/* Outer tape: the gradients' own derivative, for the cases that are smooth. */
+static double slope_at(const struct autograd_case *row, const struct arguments *at, bool fetch_second, int of,
+                       double *second) {
+    td_tensor *x[AUTOGRAD_INPUTS], *gradients[AUTOGRAD_INPUTS], *again[AUTOGRAD_INPUTS];
+    double value;
+    td_scope_begin(NULL);
+    ok(td_tape_begin());
+    upload(row, at, x);
+    ok(td_tape_begin());
+    ok(td_gradients(weighted(row, x), row->n_inputs, x, gradients));
+    td_tape_end();
+    td_tensor *sum = td_sum(td_sin(gradients[of]), TD_ALL_AXES, 0);
+    ok(td_fetch(sum, &value, sizeof value));
+    if (fetch_second) {
+        int code = td_gradients(sum, row->n_inputs, x, again);
+        cr_assert_eq(code, 0, "%s: %s", op_rows[row->opcode].name, td_last_error()->message);
+        ok(td_fetch(again[0], second, (size_t)at->n[0] * sizeof(double)));
+    }
+    td_tape_end();
+    td_scope_end();
+    return value;
+}
+
+Test(autograd, second_derivatives_of_smooth_functions) {
+    static struct arguments at;
+    static double second[ELEMENTS_MOST];
+    const double h = 1e-5;
+    for (int i = 0; i < autograd_case_count; i++) {
+        const struct autograd_case *row = autograd_cases[i];
+        if (!row->smooth)
+            continue;
+        for (int of = 0; of < row->n_inputs; of++) {
+            arguments_init(&at, row);
+            slope_at(row, &at, true, of, second);
+            for (int64_t k = 0; k < at.n[0]; k += 1 + at.n[0] / 4) {
+                double x = at.values[0][k];
+                at.values[0][k] = x + h;
+                double above = slope_at(row, &at, false, of, NULL);
+                at.values[0][k] = x - h;
+                double below = slope_at(row, &at, false, of, NULL);
+                at.values[0][k] = x;
+                double expected = (above - below) / (2 * h);
+                cr_assert(fabs(second[k] - expected) <= 1e-5 * (1 + fabs(expected)),
+                          "%s, %s: [%d] is %.10g, differences say %.10g", op_rows[row->opcode].name, row->what, (int)k,
+                          second[k], expected);
+            }
+        }
+    }
+}
+
+/* A new rule without a case is named here. */
+Test(autograd, each_rule_has_a_case) {
+    for (unsigned opcode = 0; opcode < OP_CODE_MAX; opcode++) {
+        bool found = false;
+        for (int i = 0; i < autograd_case_count; i++)
+            found |= autograd_cases[i]->opcode == opcode;
+        if (op_rows[opcode].derivative == OP_DERIVATIVE_RULE)
+            cr_expect(found, "%s has a rule and no case", op_rows[opcode].name);
+    }
+}
+
+/* ---- the tape ---- */
+
+static td_tensor *vector(double a, double b, double c) {
+    return td_upload(client.device, TD_F64, TD_SHAPE(3), (const double[]){a, b, c});
+}
+
+static void expect(td_tensor *x, double a, double b, double c) {
+    double got[3];
+    ok(td_fetch(x, got, sizeof got));
+    cr_assert(fabs(got[0] - a) + fabs(got[1] - b) + fabs(got[2] - c) < 1e-12, "%g %g %g", got[0], got[1], got[2]);
+}
+
+Test(autograd, what_the_program_releases_is_kept_for_the_rules) {
+    ok(td_tape_begin());
+    td_tensor *x = vector(1, 2, 3), *g;
+    td_tensor *squares = td_square(x), *y = td_multiply(squares, squares);
+    td_release(squares);
+    ok(td_sync(client.device));
+    ok(td_gradients(y, 1, &x, &g));
+    td_release(y);
+    expect(g, 4, 32, 108);
+    td_tape_end();
+    expect(g, 4, 32, 108);
+    td_release(g), td_release(x);
+}
+
+static bool holds_bytes(const Tensord__Status *status, const void *bytes) {
+    return status_device(status, "cpu:0")->memory_live >= *(const uint64_t *)bytes;
+}
+
+Test(autograd, the_end_of_a_tape_lets_go) {
+    ok(td_sync(client.device));
+    const struct status_baseline before = {.device = "cpu:0", .live = 0, .sessions = 1};
+    for (int i = 0; i < 3; i++) {
+        ok(td_tape_begin());
+        td_tensor *x = td_full(client.device, TD_F32, TD_SHAPE(1 << 20), 2), *y = td_exp(x), *z = td_multiply(y, y);
+        td_release(y), td_release(z);
+        td_release(x);
+        ok(td_sync(client.device));
+        status_until(tensord.url, holds_bytes, &(uint64_t){before.live + (4 << 20)}, 30000); /* exp's result */
+        td_tape_end();
+        ok(td_sync(client.device));
+        cr_assert(status_settles(tensord.url, &before, 30000));
+    }
+}
+
+Test(autograd, several_uses_add_up_and_constants_stop) {
+    ok(td_tape_begin());
+    td_tensor *x = vector(1, 2, 3), *other = vector(5, 5, 5), *all[3], *xs[] = {x, other, x};
+    td_tensor *y = td_add(td_multiply(x, td_stop_gradient(x)), td_add(x, x));
+    ok(td_gradients(y, 3, xs, all));
+    expect(all[0], 3, 4, 5);
+    expect(all[1], 0, 0, 0);
+    expect(all[2], 3, 4, 5);
+    td_tensor *place = td_argmax(x, TD_AXES(0), 0); /* a position is a constant */
+    td_tensor *g, *z = td_multiply(x, td_cast(place, TD_F64));
+    ok(td_gradients(z, 1, &x, &g));
+    expect(g, 2, 2, 2);
+    td_tape_end();
+}
+
+Test(autograd, a_gradient_goes_back_to_the_device_that_it_came_from) {
+    td_device *other;
+    ok(td_device_open(client.connection, "cpu:1", &other));
+    ok(td_tape_begin());
+    td_tensor *x = vector(1, 2, 3), *g;
+    td_tensor *there = td_square(td_copy_to(x, other));
+    ok(td_gradients(there, 1, &x, &g));
+    cr_assert_eq(td_tensor_device(g), client.device);
+    expect(g, 2, 4, 6);
+    td_device_close(other);
+    cr_assert_eq(td_gradients(td_copy(x), 1, &x, &g), 0, "what was on the closed device is not on the way");
+    td_tape_end();
+}
+
+Test(autograd, errors_say_what_to_do) {
+    td_tensor *x = vector(1, 2, 3), *g = x;
+    cr_assert_eq(td_gradients(x, 1, &x, &g), TD_E_INVALID_ARGUMENT);
+    cr_assert_null(g);
+    cr_assert(strstr(td_last_error()->message, "td_tape_begin"), "%s", td_last_error()->message);
+    ok(td_tape_begin());
+    cr_assert_eq(td_gradients(x, 1, &x, &g), TD_E_INVALID_ARGUMENT);
+    td_tensor *whole = td_cast(x, TD_I64);
+    cr_assert_eq(td_gradients(whole, 1, &x, &g), TD_E_DTYPE);
+    td_tape_end();
+    td_tape_end();
+}
+
+/* As it is when a program forgets the end. */
+static void *forgets(void *x) {
+    td_tape_begin();
+    td_release(td_multiply(x, x));
+    return NULL;
+}
+
+Test(autograd, a_thread_that_ends_ends_its_tapes) {
+    ok(td_sync(client.device));
+    const struct status_baseline before = {.device = "cpu:0", .live = 0, .sessions = 1};
+    td_tensor *x = td_full(client.device, TD_F32, TD_SHAPE(1 << 20), 2);
+    pthread_t thread;
+    cr_assert_eq(pthread_create(&thread, NULL, forgets, x), 0);
+    pthread_join(thread, NULL);
+    td_release(x);
+    ok(td_sync(client.device));
+    cr_assert(status_settles(tensord.url, &before, 30000));
+}
