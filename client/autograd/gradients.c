@@ -118,7 +118,7 @@ static int unsupported(const struct tape_node *node, const char *why) {
 }
 
 static int node_check(const struct tape_node *node) {
-    if (!rule_of(node->opcode)->apply)
+    if (!rule_of(node->opcode))
         return unsupported(node,
                            "has no derivative here, so the gradient through it would be wrong: td_stop_gradient() "
                            "takes its inputs, or its result, as constants");
@@ -161,7 +161,7 @@ static int node_apply(struct walk *walk, const struct tape_node *node) {
     if (code || !step_init(&step, walk, node))
         return td_last_error()->code;
     td_scope_begin(NULL);
-    rule_of(node->opcode)->apply(&step.call);
+    rule_of(node->opcode)(&step.call);
     for (unsigned i = 0; i < node->n_inputs; i++)
         if (step.given[i])
             td_keep(step.given[i]);

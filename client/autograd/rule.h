@@ -6,7 +6,7 @@
  * returns NULL, and so do those that are given it: rule_give() notes that. */
 #pragma once
 
-#include "client/autograd/tape.h"
+#include "client/lib/tape.h"
 #include "client/tensord.h"
 
 struct rule_call {
@@ -20,15 +20,8 @@ struct rule_call {
 
 typedef void rule_function(struct rule_call *call);
 
-struct rule {
-    rule_function *apply; /* NULL: there is none */
-    bool
-        constant; /* results do not depend on the inputs in a way that can be differentiated: their gradients are zero */
-    uint32_t inputs, outputs; /* bits of those that the rule reads; bit 31 stands for all from number 31 on */
-};
-
-/* Never NULL. */
-const struct rule *rule_of(unsigned opcode);
+/* NULL: the operation has no rule. */
+rule_function *rule_of(unsigned opcode);
 
 #define RULE(name)                                                                                                     \
     rule_function rule_##name;                                                                                         \

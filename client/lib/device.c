@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/autograd/tape.h"
+#include "client/lib/tape.h"
 #include "client/lib/control.h"
 #include "client/lib/error.h"
 #include "client/lib/scope.h"

@@ -8,7 +8,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#include "client/autograd/tape.h"
+#include "client/lib/tape.h"
 #include "client/lib/call.h"
 #include "client/lib/connection.h"
 #include "client/lib/control.h"

@@ -306,6 +306,15 @@ def rows(files):
     print("};")
 
 
+def bits_of(each, names):
+    """Bits of the inputs and of the outputs with these names; bit 31 stands for all from number 31 on."""
+    inputs, outputs = [given.name for given in each.inputs], [given.name for given in each.outputs]
+    of_inputs = sum(1 << inputs.index(name) for name in names if name in inputs)
+    if of_inputs and each.variadic and names[-1] == inputs[-1]:
+        of_inputs |= 0xffffffff & -(1 << len(inputs) - 1)
+    return of_inputs, sum(1 << outputs.index(name) for name in names if name in outputs)
+
+
 def print_outputs(each):
     rules = ", ".join(f"OP_DTYPE_{output.dtype.upper()}" for output in each.outputs[1:])
     print(f"static const enum op_dtype_rule {each.name}_further[] = {{{rules}}};\n")
@@ -321,8 +330,11 @@ def print_row(each):
     print(f"        .dtypes = {mask(each.dtypes)}, .shape = op_rule_{each.shape},")
     print(f"        .inputs_min = {each.inputs_min}, .inputs_max = {'OP_INPUTS_MAX' if each.variadic else len(each.inputs)}, .n_outputs = {len(each.outputs)},")
     print(f"        .work = OP_WORK_{each.work.upper().replace(' ', '_')}, .flop = {each.flop}, .passes = {each.passes},")
-    if each.derivative is not None:
-        print(f"        .derivative = OP_DERIVATIVE_{'NONE' if each.derivative == 'none' else 'RULE'},")
+    if each.derivative == "none":
+        print("        .derivative = OP_DERIVATIVE_NONE,")
+    elif each.derivative is not None:
+        inputs, outputs = bits_of(each, each.derivative)
+        print(f"        .derivative = OP_DERIVATIVE_RULE, .derivative_inputs = {inputs:#x}, .derivative_outputs = {outputs:#x},")
     if len(each.outputs) > 1:
         print(f"        .further = {each.name}_further,")
     if each.outputs and each.outputs[0].variadic:
@@ -637,29 +649,17 @@ def functions_called(files):
 # ---- derivatives ----
 
 
-def bits_of(each, names):
-    """Bits of the inputs and of the outputs with these names; bit 31 stands for all from number 31 on."""
-    inputs, outputs = [given.name for given in each.inputs], [given.name for given in each.outputs]
-    of_inputs = sum(1 << inputs.index(name) for name in names if name in inputs)
-    if of_inputs and each.variadic and names[-1] == inputs[-1]:
-        of_inputs |= 0xffffffff & -(1 << len(inputs) - 1)
-    return of_inputs, sum(1 << outputs.index(name) for name in names if name in outputs)
-
-
 def derivatives(files):
     """The table of rules. A rule that is missing does not link."""
-    operations = describe.operations_of(files)
+    ruled = [each for each in describe.operations_of(files) if isinstance(each.derivative, list)]
     print(NOTE)
     print('#include "client/autograd/rule.h"\n')
-    ruled = [each for each in operations if isinstance(each.derivative, list)]
     for each in ruled:
         print(f"extern rule_function rule_{each.name};")
-    print()
-    print("static const struct rule rules[OP_CODE_MAX] = {")
+    print("\nstatic rule_function *const rules[OP_CODE_MAX] = {")
     for each in ruled:
-        inputs, outputs = bits_of(each, each.derivative)
-        print(f"    [OP_{each.id}] = {{.apply = rule_{each.name}, .inputs = {inputs:#x}, .outputs = {outputs:#x}}},")
-    print("};\n\nconst struct rule *rule_of(unsigned opcode) {\n    return &rules[opcode];\n}")
+        print(f"    [OP_{each.id}] = rule_{each.name},")
+    print("};\n\nrule_function *rule_of(unsigned opcode) {\n    return rules[opcode];\n}")
 
 
 KINDS = {"table": table, "derivatives": derivatives, "rows": rows, "header": header, "functions": functions, "manual": manual, "contracts": contracts,

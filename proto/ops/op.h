@@ -206,6 +206,8 @@ struct op_info {
     op_rule *shape;  /* op_rules.h */
     uint32_t keeps;  /* if all inputs have one type, with one of these dtypes, the result has that type */
     enum op_derivative derivative;
+    /* Bits of the inputs and outputs that its rule reads; bit 31 stands for all from number 31 on. */
+    uint32_t derivative_inputs, derivative_outputs;
     enum op_work work;
     uint16_t flop; /* for each unit that op_work() counts */
     /* The estimate of a launch's time, in passes over its operands in memory, until launches have been measured. */

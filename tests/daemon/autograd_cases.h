@@ -20,5 +20,22 @@ struct autograd_case {
     int64_t shape[AUTOGRAD_INPUTS][TD_RANK_MAX];
 };
 
-extern const struct autograd_case *const autograd_cases[];
-extern const int autograd_case_count;
+/* A list ends with NULL; there is one in a file for each kind of rules. */
+#define AUTOGRAD_LISTS(X) X(elementwise) X(linear_algebra) X(movement) X(neural_networks) X(reduce)
+#define X(kind) extern const struct autograd_case *const autograd_##kind##_cases[];
+AUTOGRAD_LISTS(X)
+#undef X
+
+/* A list of cases is made of rows ROW(name, opcode, low, high, smooth, expression of x[0], x[1], …). */
+#define AUTOGRAD_FUNCTION(name, opcode, low, high, smooth, expression)                                                 \
+    static td_tensor *function_##name(td_tensor **x) {                                                                 \
+        return expression;                                                                                             \
+    }
+/* Of one input of shape (2, 3), and of two, the second one of shape (3), which broadcasts. */
+#define AUTOGRAD_ONE(name, opcode, low, high, smooth, expression)                                                      \
+    static const struct autograd_case name##_case = {OP_##opcode, #expression, function_##name, low, high, smooth,     \
+                                                     1,           {2},         {{2, 3}}};
+#define AUTOGRAD_TWO(name, opcode, low, high, smooth, expression)                                                      \
+    static const struct autograd_case name##_case = {OP_##opcode, #expression, function_##name, low,          high,    \
+                                                     smooth,      2,           {2, 1},          {{2, 3}, {3}}};
+#define AUTOGRAD_ROW(name, opcode, low, high, smooth, expression) &name##_case,

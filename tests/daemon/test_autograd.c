@@ -34,6 +34,26 @@ static void ok(int code) {
 
 enum { ELEMENTS_MOST = 4096 };
 
+#define X(kind) autograd_##kind##_cases,
+static const struct autograd_case *const *const lists[] = {AUTOGRAD_LISTS(X)};
+#undef X
+enum { LISTS = sizeof lists / sizeof *lists };
+
+/* The case behind this one, through all lists: list and place are where to go on, at first 0. NULL: there is none. */
+static const struct autograd_case *next_case(unsigned *list, unsigned *place) {
+    while (*list < LISTS) {
+        const struct autograd_case *row = lists[*list][(*place)++];
+        if (row)
+            return row;
+        ++*list;
+        *place = 0;
+    }
+    return NULL;
+}
+#define EACH_CASE(row)                                                                                                 \
+    for (unsigned list_ = 0, place_ = 0; list_ < LISTS;)                                                               \
+        for (const struct autograd_case *row; (row = next_case(&list_, &place_));)
+
 /* The arguments of a case. */
 struct arguments {
     int64_t n[AUTOGRAD_INPUTS];
@@ -116,8 +136,8 @@ static void check_case(const struct autograd_case *row) {
 }
 
 Test(autograd, each_rule_agrees_with_central_differences) {
-    for (int i = 0; i < autograd_case_count; i++)
-        check_case(autograd_cases[i]);
+    EACH_CASE(row)
+    check_case(row);
 }
 
 /* Outer tape: the gradients' own derivative, for the cases that are smooth. */
@@ -147,8 +167,7 @@ Test(autograd, second_derivatives_of_smooth_functions) {
     static struct arguments at;
     static double second[ELEMENTS_MOST];
     const double h = 1e-5;
-    for (int i = 0; i < autograd_case_count; i++) {
-        const struct autograd_case *row = autograd_cases[i];
+    EACH_CASE(row) {
         if (!row->smooth)
             continue;
         for (int of = 0; of < row->n_inputs; of++) {
@@ -174,8 +193,8 @@ Test(autograd, second_derivatives_of_smooth_functions) {
 Test(autograd, each_rule_has_a_case) {
     for (unsigned opcode = 0; opcode < OP_CODE_MAX; opcode++) {
         bool found = false;
-        for (int i = 0; i < autograd_case_count; i++)
-            found |= autograd_cases[i]->opcode == opcode;
+        EACH_CASE(row)
+        found |= row->opcode == opcode;
         if (op_rows[opcode].derivative == OP_DERIVATIVE_RULE)
             cr_expect(found, "%s has a rule and no case", op_rows[opcode].name);
     }

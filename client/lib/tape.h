@@ -1,7 +1,7 @@
 /* A tape notes the operations that a thread enqueues, so that td_gradients() can go back through them.
  *
  * Each thread has a stack of tapes; an operation is noted on all of them that do not pause. A tape holds the handles that rules will need
- * (struct rule says which): a handle that the program releases meanwhile lives on until the tape ends. Tensors are known by slots: a slot is
+ * (struct op_info says which): a handle that the program releases meanwhile lives on until the tape ends. Tensors are known by slots: a slot is
  * given to each tensor that is an input or output of a noted operation.
  *
  * A tape belongs to the thread that began it. Others see two things: the handles that it holds, which are under their device's lock; and the list of

@@ -1,10 +1,9 @@
-#include "client/autograd/tape.h"
+#include "client/lib/tape.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/autograd/rule.h"
 #include "client/lib/device.h"
 #include "client/lib/error.h"
 
@@ -136,16 +135,16 @@ static void value_note(struct tape *tape, struct tape_value *value, td_tensor *t
 }
 
 void tape_note(const struct batch_entry *call, unsigned n_outputs, td_tensor *const *outputs) {
-    const struct rule *rule = rule_of(call->opcode);
+    const struct op_info *info = &op_rows[call->opcode];
     for (struct tape *tape = tape_innermost; tape; tape = tape->outer) {
         if (tape->pauses || !is_noted(call->opcode))
             continue;
         struct tape_node *node = tape->nodes[tape->n_nodes];
         node->device = outputs[0]->device;
         for (unsigned i = 0; i < call->n_inputs; i++)
-            value_note(tape, &node->inputs[i], call->inputs[i], rule->inputs >> (i < 31 ? i : 31) & 1);
+            value_note(tape, &node->inputs[i], call->inputs[i], info->derivative_inputs >> (i < 31 ? i : 31) & 1);
         for (unsigned i = 0; i < n_outputs; i++)
-            value_note(tape, &node->outputs[i], outputs[i], rule->outputs >> (i < 31 ? i : 31) & 1);
+            value_note(tape, &node->outputs[i], outputs[i], info->derivative_outputs >> (i < 31 ? i : 31) & 1);
     }
 }
 
