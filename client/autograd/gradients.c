@@ -276,8 +276,10 @@ int td_gradients(td_tensor *y, int count, td_tensor *const *xs, td_tensor **grad
     int code = check(tape, y, count, xs, gradients, &slot);
     for (int i = 0; i < count && gradients; i++)
         gradients[i] = NULL;
-    if (code)
+    if (code) {
+        error_null();
         return code;
+    }
     size_t n = tape->n_slots;
     struct walk walk = {
         .tape = tape, .end = tape->n_nodes, .slots = calloc(n, sizeof(struct gradient *)), .depends = calloc(n, 1)};
@@ -298,5 +300,7 @@ int td_gradients(td_tensor *y, int count, td_tensor *const *xs, td_tensor **grad
     free(walk.slots);
     free(walk.depends);
     free(asked);
+    if (code)
+        error_null(); /* who passes NULL on instead of a gradient gets this error */
     return code;
 }
