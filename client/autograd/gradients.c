@@ -6,6 +6,7 @@
 #include "client/lib/call.h"
 #include "client/lib/device.h"
 #include "client/lib/error.h"
+#include "client/lib/scope.h"
 
 /* A gradient that has been made, for all slots that have it. */
 struct gradient {
@@ -161,7 +162,10 @@ static int node_apply(struct walk *walk, const struct tape_node *node) {
     if (code || !step_init(&step, walk, node))
         return td_last_error()->code;
     td_scope_begin(NULL);
-    rule_of(node->opcode)(&step.call);
+    if (scope_thread.lost_scopes) /* nothing would release what the rule makes */
+        step.call.failed = true;
+    else
+        rule_of(node->opcode)(&step.call);
     for (unsigned i = 0; i < node->n_inputs; i++)
         if (step.given[i])
             td_keep(step.given[i]);
