@@ -145,13 +145,17 @@ static struct gradient *step_take(const struct step *step, const struct walk *wa
     return gradient_create(step->given[i]);
 }
 
-/* Adds what the rule gave to the inputs' slots; then the outputs' gradients are not needed any more. */
-static int step_end(struct step *step, struct walk *walk, int code) {
+/* Adds what the rule gave to the inputs' slots, or drops it after a failure. */
+static int step_end(const struct step *step, struct walk *walk, int code) {
     const struct tape_node *node = step->call.node;
-    for (unsigned i = 0; i < node->n_inputs && !code; i++) {
+    for (unsigned i = 0; i < node->n_inputs; i++) {
         struct gradient *gradient = step->given[i] ? step_take(step, walk, i) : NULL;
-        if (step->given[i])
-            code = gradient ? slot_add(walk, node->inputs[i].slot, gradient) : td_last_error()->code;
+        if (step->given[i] && !gradient)
+            code = td_last_error()->code;
+        else if (code)
+            gradient_drop(gradient);
+        else if (gradient)
+            code = slot_add(walk, node->inputs[i].slot, gradient);
     }
     return code;
 }

@@ -306,3 +306,25 @@ Test(autograd, a_thread_that_ends_ends_its_tapes) {
     ok(td_sync(client.device));
     cr_assert(status_settles(tensord.url, &before, 30000));
 }
+
+/* exp's and multiply's rules have run when real's refuses: no gradient of theirs stays. */
+Test(autograd, after_an_error_nothing_stays) {
+    const struct status_baseline nothing = {.device = "cpu:0", .live = 0, .sessions = 1};
+    td_tensor *x = td_full(client.device, TD_F32, TD_SHAPE(1 << 18), 2);
+    td_tensor *w = td_full(client.device, TD_F32, TD_SHAPE(1 << 18), 3);
+    ok(td_tape_begin());
+    td_tensor *xs[] = {x, w}, *gradients[2];
+    td_tensor *number = td_cast(x, TD_C64), *part = td_real(number), *power = td_exp(w);
+    td_tensor *y = td_multiply(part, power);
+    cr_assert_eq(td_gradients(y, 2, xs, gradients), TD_E_UNSUPPORTED);
+    cr_assert(strstr(td_last_error()->message, "complex"), "%s", td_last_error()->message);
+    cr_assert(!gradients[0] && !gradients[1]);
+    cr_assert_null(td_add(gradients[0], x));
+    cr_assert_eq(td_last_error()->code, TD_E_UNSUPPORTED, "who passes the NULL on keeps the error");
+    td_tensor *all[] = {number, part, power, y, x, w};
+    for (int i = 0; i < 6; i++)
+        td_release(all[i]);
+    td_tape_end();
+    ok(td_sync(client.device));
+    cr_assert(status_settles(tensord.url, &nothing, 30000));
+}
