@@ -317,7 +317,7 @@ Test(autograd, after_an_error_nothing_stays) {
     td_tensor *number = td_cast(x, TD_C64), *part = td_real(number), *power = td_exp(w);
     td_tensor *y = td_multiply(part, power);
     cr_assert_eq(td_gradients(y, 2, xs, gradients), TD_E_UNSUPPORTED);
-    cr_assert(strstr(td_last_error()->message, "complex"), "%s", td_last_error()->message);
+    cr_assert(strstr(td_last_error()->message, "real: "), "%s", td_last_error()->message);
     cr_assert(!gradients[0] && !gradients[1]);
     cr_assert_null(td_add(gradients[0], x));
     cr_assert_eq(td_last_error()->code, TD_E_UNSUPPORTED, "who passes the NULL on keeps the error");
