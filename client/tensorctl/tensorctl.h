@@ -35,6 +35,7 @@ struct operation_contract {
     const char *prototypes;
     const char *inputs, *outputs, *attributes;
     const char *dtypes, *result;
+    const char *derivative;
     const char *cost;
     const char *contract;
 };

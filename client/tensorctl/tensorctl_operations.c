@@ -158,6 +158,7 @@ static void contract_show(FILE *out, const struct operation_contract *contract) 
         text_wrap(out, "  dtypes     ", contract->dtypes);
         text_wrap(out, "  result     ", contract->result);
     }
+    text_wrap(out, "  derivative ", contract->derivative);
     text_wrap(out, "  cost       ", contract->cost);
 }
 
@@ -173,6 +174,7 @@ static void contract_write(struct json *json, const struct operation_contract *c
     json_text(json, "outputs", contract->outputs);
     json_text(json, "dtypes", contract->dtypes);
     json_text(json, "result", contract->result);
+    json_text(json, "derivative", contract->derivative);
     json_text(json, "cost", contract->cost);
     json_text(json, "contract", contract->contract);
     json_close(json, '}');

@@ -569,6 +569,12 @@ def cost_words(each):
     return f"{each.flop} flop for each {describe.WORKS[each.work]}"
 
 
+def derivative_words(each):
+    if each.derivative == "none":
+        return "none: results are constants"
+    return "not supported" if each.derivative is None else "by td_gradients()"
+
+
 def output_words(each):
     return f"{'Result' if len(each.outputs) == 1 else 'Results'}: {result_words(each)}"
 
@@ -594,7 +600,7 @@ def manual(files):
             if each.attributes:
                 facts.append(f"Attributes: {'; '.join(attribute_words(a) for a in each.attributes)}.")
             facts.append(f"Dtypes: {dtype_words(each)}. {output_words(each)}.")
-            facts.append(f"Cost: {cost_words(each)}. Since {each.since}.")
+            facts.append(f"Derivative: {derivative_words(each)}. Cost: {cost_words(each)}. Since {each.since}.")
             print(scdoc(" ".join(facts)) + "\n")
     print("# SEE ALSO\n\n*tensord*(8), *tensorctl*(1)")
 
@@ -610,7 +616,7 @@ def contracts(files):
         print(f"     .outputs = {text('; '.join(output.name for output in each.outputs))},")
         print(f"     .attributes = {text('; '.join(attribute_words(a) for a in each.attributes))},")
         print(f"     .dtypes = {text(dtype_words(each))}, .result = {text(result_words(each))},")
-        print(f"     .cost = {text(cost_words(each))},")
+        print(f"     .derivative = {text(derivative_words(each))}, .cost = {text(cost_words(each))},")
         print(f"     .contract = {text(each.contract)}}},")
     print("};\nconst size_t operation_contracts_count = sizeof operation_contracts / sizeof *operation_contracts;")
 

@@ -99,6 +99,8 @@ class Commands(unittest.TestCase):
         self.assertEqual(told[0]["number"], 48)
         self.assertIn("gelu_tanh", told[1]["attributes"])
         self.assertIn("2 flop", told[1]["cost"])
+        self.assertEqual(told[0]["derivative"], "by td_gradients()")
+        self.assertIn("constants", ops("argmax").stdout)
         self.assertIn("16 flop for each element of the result", ops("softmax").stdout)
         self.assertIn("torch.nn.functional.linear", ops("linear").stdout)
         self.assertIn("td_add(td_tensor *a, td_tensor *b)", ops("add").stdout)
