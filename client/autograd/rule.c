@@ -38,11 +38,16 @@ void rule_give_reshaped(struct rule_call *call, unsigned i, td_tensor *gradient)
         rule_fail(call);
 }
 
-td_tensor *rule_gradient(struct rule_call *call, unsigned i) {
-    const struct tensor_type *type = &call->node->outputs[i].type;
-    if (call->g[i])
-        return call->g[i];
+td_tensor *rule_zeros(const struct rule_call *call, const struct tensor_type *type) {
     return td_full(call->node->device, (td_dtype)type->dtype, type->rank, type->shape, 0);
+}
+
+td_tensor *rule_gradient(struct rule_call *call, unsigned i) {
+    return call->g[i] ? call->g[i] : rule_zeros(call, &call->node->outputs[i].type);
+}
+
+td_tensor *rule_put_back(struct rule_call *call, const struct tensor_type *type, td_tensor *indices, int64_t axis) {
+    return td_scatter_add(rule_zeros(call, type), indices, rule_gradient(call, 0), (int)axis);
 }
 
 td_tensor *rule_number(const td_tensor *like, double value) {

@@ -47,6 +47,10 @@ void rule_give(struct rule_call *call, unsigned i, td_tensor *gradient);
 void rule_give_reshaped(struct rule_call *call, unsigned i, td_tensor *gradient);
 /* The gradient of output i, which may be zeros. */
 td_tensor *rule_gradient(struct rule_call *call, unsigned i);
+td_tensor *rule_zeros(const struct rule_call *call, const struct tensor_type *type);
+/* The gradient of x for a result x[…, indices, …] on an axis, with indices as td_take_along_axis() has them: zeros of `type`, to which the
+ * result's gradient is added where its elements came from. */
+td_tensor *rule_put_back(struct rule_call *call, const struct tensor_type *type, td_tensor *indices, int64_t axis);
 /* A tensor of rank 0 with the dtype of `like`. */
 td_tensor *rule_number(const td_tensor *like, double value);
 /* x times, or plus, a number, in x's dtype. */

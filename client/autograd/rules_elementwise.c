@@ -28,6 +28,8 @@ static td_tensor *square_and_one(td_tensor *x, double factor) {
 /* ---- arithmetic ---- */
 
 UNARY(cast, g)
+UNARY(real, g)
+UNARY(conj, g)
 UNARY(positive, g)
 UNARY(negative, td_negative(g))
 UNARY(abs, td_multiply(g, td_sign(x)))

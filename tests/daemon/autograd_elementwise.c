@@ -6,6 +6,8 @@
 #define ONE(X)                                                                                                         \
     X(copy, COPY, -2, 2, true, td_copy(x[0]))                                                                          \
     X(cast, CAST, -2, 2, true, td_cast(td_square(td_cast(x[0], TD_F64)), TD_F64))                                      \
+    X(real, REAL, -2, 2, true, td_real(td_square(x[0])))                                                               \
+    X(conj, CONJ, -2, 2, true, td_conj(td_square(x[0])))                                                               \
     X(positive, POSITIVE, -2, 2, true, td_positive(td_square(x[0])))                                                   \
     X(negative, NEGATIVE, -2, 2, true, td_negative(td_square(x[0])))                                                   \
     X(abs, ABS, -2, 2, false, td_abs(x[0]))                                                                            \
