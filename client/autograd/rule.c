@@ -61,3 +61,7 @@ td_tensor *rule_scale(td_tensor *x, double factor) {
 td_tensor *rule_shift(td_tensor *x, double term) {
     return td_add(x, rule_number(x, term));
 }
+
+td_tensor *rule_widen(td_tensor *x) {
+    return x && (x->type.dtype == DTYPE_F16 || x->type.dtype == DTYPE_BF16) ? td_cast(x, TD_F32) : x;
+}

@@ -36,6 +36,10 @@ static inline td_tensor *rule_output(const struct rule_call *call, unsigned i) {
 static inline const struct tensor_type *rule_type(const struct rule_call *call, unsigned i) {
     return &call->node->inputs[i].type;
 }
+/* NULL: the call does not have this input, which is optional. */
+static inline td_tensor *rule_optional(const struct rule_call *call, unsigned i) {
+    return i < call->node->n_inputs ? rule_input(call, i) : NULL;
+}
 static inline bool rule_wants(const struct rule_call *call, unsigned i) {
     return i < call->node->n_inputs && call->wanted[i];
 }
@@ -56,3 +60,5 @@ td_tensor *rule_number(const td_tensor *like, double value);
 /* x times, or plus, a number, in x's dtype. */
 td_tensor *rule_scale(td_tensor *x, double factor);
 td_tensor *rule_shift(td_tensor *x, double term);
+/* x in the dtype in which operations compute: halves as f32. */
+td_tensor *rule_widen(td_tensor *x);

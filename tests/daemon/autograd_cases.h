@@ -22,7 +22,20 @@ struct autograd_case {
 
 /* A list ends with NULL; there is one in a file for each kind of rules. */
 #define AUTOGRAD_LISTS(X)                                                                                              \
-    X(elementwise) X(index) X(linear_algebra) X(movement) X(neural_networks) X(random) X(reduce) X(scan) X(sort)
+    X(attention)                                                                                                       \
+    X(convolution)                                                                                                     \
+    X(elementwise)                                                                                                     \
+    X(index)                                                                                                           \
+    X(linear_algebra)                                                                                                  \
+    X(movement)                                                                                                        \
+    X(neural_networks)                                                                                                 \
+    X(normalisation)                                                                                                   \
+    X(pooling)                                                                                                         \
+    X(random)                                                                                                          \
+    X(recurrent)                                                                                                       \
+    X(reduce)                                                                                                          \
+    X(scan)                                                                                                            \
+    X(sort)
 #define X(kind) extern const struct autograd_case *const autograd_##kind##_cases[];
 AUTOGRAD_LISTS(X)
 #undef X
