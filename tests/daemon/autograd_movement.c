@@ -44,8 +44,8 @@ static const struct autograd_case joined_case = {
         {{3, 2, 4}}};
 DIAGONAL(middle, 0, -2, -1)
 DIAGONAL(above, 1, 0, 2)
-DIAGONAL(far, 3, 0, -1)
-DIAGONAL(below, -1, 2, 0)
+DIAGONAL(far, 2, 0, -1)
+DIAGONAL(below, -2, 2, 0)
 DIAGONAL(inner, -2, 2, 1)
 
 static td_tensor *diagonal_beyond(td_tensor **x) {

@@ -200,6 +200,71 @@ Test(autograd, each_rule_has_a_case) {
     }
 }
 
+/* n is no f16: 70000 is beyond its values, and a gradient that is divided by it would be 0. */
+Test(autograd, a_mean_of_many_halves_has_a_slope) {
+    double slope;
+    ok(td_tape_begin());
+    td_tensor *x = td_full(client.device, TD_F16, TD_SHAPE(70000), 1), *g;
+    ok(td_gradients(td_mean(x, TD_ALL_AXES, 0), 1, &x, &g));
+    ok(td_fetch(td_cast(td_max(g, TD_ALL_AXES, 0), TD_F64), &slope, sizeof slope));
+    cr_assert(fabs(slope * 70000 - 1) < 0.01, "%g", slope); /* f16 has few bits there */
+    td_tape_end();
+}
+
+/* ---- tensors without elements ---- */
+
+/* Of an x of shape (2, 0). */
+#define EMPTY(X)                                                                                                       \
+    X(td_slice(x, 1, TD_NONE, TD_NONE, -2))                                                                            \
+    X(td_slice(x, 0, TD_NONE, TD_NONE, -1))                                                                            \
+    X(td_permute(x, TD_AXES(1, 0)))                                                                                    \
+    X(td_concat((td_tensor *[]){x, one, x}, 3, 1))                                                                     \
+    X(td_stack((td_tensor *[]){x, x}, 2, 2))                                                                           \
+    X(td_diagonal(x, 0, 0, 1))                                                                                         \
+    X(td_pad(x, TD_SHAPE(1, 0, 1, 1), TD_PAD_MODE_CONSTANT, 0))                                                        \
+    X(td_tril(x, 0))                                                                                                   \
+    X(td_take(x, none, 1))                                                                                             \
+    X(td_take_along_axis(x, td_reshape(none, TD_SHAPE(1, 0)), 1))                                                      \
+    X(td_scatter(x, td_reshape(none, TD_SHAPE(1, 0)), x, 1))                                                           \
+    X(td_scatter_add(x, td_reshape(none, TD_SHAPE(1, 0)), x, 1))                                                       \
+    X(td_masked_select(x, td_less(x, x), &all[0], &all[1]) ? NULL : all[0])                                            \
+    X(td_unique_runs(td_reshape(x, TD_SHAPE(-1)), none, &all[0], &all[1], &all[2], &all[3], &all[4]) ? NULL : all[0])  \
+    X(td_sort(x, 1, 0))                                                                                                \
+    X(td_topk(x, 0, 1, 1, &all[0], &all[1]) ? NULL : all[0])                                                           \
+    X(td_cumulative_sum(x, 1, 1))                                                                                      \
+    X(td_cumulative_prod(x, 1, 1))                                                                                     \
+    X(td_cumulative_prod(x, 0, 0))                                                                                     \
+    X(td_cummax(x, 1, &all[0], &all[1]) ? NULL : all[0])                                                               \
+    X(td_logcumsumexp(x, 1))                                                                                           \
+    X(td_dropout(x, 0.5, 1))                                                                                           \
+    X(td_sum(x, TD_AXES(1), 0))                                                                                        \
+    X(td_prod(x, TD_AXES(1), 0))                                                                                       \
+    X(td_mean(x, TD_ALL_AXES, 0))                                                                                      \
+    X(td_max(x, TD_AXES(0), 0))                                                                                        \
+    X(td_var(x, TD_AXES(1), 0, 0))                                                                                     \
+    X(td_std(x, TD_AXES(1), 1, 0))                                                                                     \
+    X(td_logsumexp(x, TD_AXES(1), 0))                                                                                  \
+    X(td_vector_norm(x, TD_AXES(1), 2, 0))
+
+#define EMPTY_CHECK(expression)                                                                                        \
+    {                                                                                                                  \
+        ok(td_tape_begin());                                                                                           \
+        td_tensor *x = td_full(client.device, TD_F64, TD_SHAPE(2, 0), 0), *g, *y = expression;                         \
+        cr_assert(y, "%s: %s", #expression, td_last_error()->message);                                                 \
+        cr_assert_eq(td_gradients(y, 1, &x, &g), 0, "%s: %s", #expression, td_last_error()->message);                  \
+        cr_assert(td_tensor_rank(g) == 2 && td_tensor_shape(g)[0] == 2 && td_tensor_shape(g)[1] == 0, "%s",            \
+                  #expression);                                                                                        \
+        ok(td_sync(client.device));                                                                                    \
+        cr_assert_eq(td_fetch(g, NULL, 0), 0, "%s: %s", #expression, td_last_error()->message);                        \
+        td_tape_end();                                                                                                 \
+    }
+
+Test(autograd, tensors_without_elements_have_gradients_without_elements) {
+    td_tensor *all[5], *none = td_full(client.device, TD_I64, TD_SHAPE(0), 0);
+    td_tensor *one = td_full(client.device, TD_F64, TD_SHAPE(2, 1), 1);
+    EMPTY(EMPTY_CHECK)
+}
+
 /* ---- the tape ---- */
 
 static td_tensor *vector(double a, double b, double c) {
