@@ -16,6 +16,8 @@ static td_tensor *unreduced(const struct rule_call *call, td_tensor *g, struct o
 
 /* Divided by a number that the dtype need not hold: f16 and bf16 divide in f32. */
 static td_tensor *divided(td_tensor *x, double divisor) {
+    if (!x)
+        return NULL;
     td_dtype dtype = td_tensor_dtype(x);
     td_tensor *number = td_full(td_tensor_device(x), dtype == TD_F64 ? TD_F64 : TD_F32, 0, NULL, divisor);
     td_tensor *quotient = td_divide(x, number);

@@ -3,7 +3,7 @@
 #include "proto/ops/op.h"
 #include "tests/daemon/autograd_cases.h"
 
-/* Indices of rank 1, 2 and 3 on the device of x. */
+/* Indices of rank 1 and 2 on the device of x. */
 #define I1(x, ...)                                                                                                     \
     td_upload(td_tensor_device(x), TD_I64, TD_SHAPE(sizeof((int64_t[]){__VA_ARGS__}) / 8), (int64_t[]){__VA_ARGS__})
 #define I2(x, rows, columns, ...)                                                                                      \
