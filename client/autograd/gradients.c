@@ -112,22 +112,16 @@ static bool step_init(struct step *step, const struct walk *walk, const struct t
     return true;
 }
 
-static int unsupported(const struct tape_node *node, const char *why) {
-    struct fault fault = {.code = STATUS_UNSUPPORTED};
-    snprintf(fault.message, sizeof fault.message, "%s", why);
-    return error_fault(&fault, op_rows[node->opcode].name, NULL);
-}
-
 static int node_check(const struct tape_node *node) {
     if (!rule_of(node->opcode))
-        return unsupported(node,
-                           "has no derivative here, so the gradient through it would be wrong: td_stop_gradient() "
-                           "takes its inputs, or its result, as constants");
+        return rule_unsupported(node,
+                                "has no derivative here, so the gradient through it would be wrong: td_stop_gradient() "
+                                "takes its inputs, or its result, as constants");
     for (unsigned i = 0; i < node->n_inputs; i++) {
         if (!node->device || !node->inputs[i].device)
-            return unsupported(node, "the device of this operation has been closed");
+            return rule_unsupported(node, "the device of this operation has been closed");
         if (dtype_is_complex(node->inputs[i].type.dtype))
-            return unsupported(node, "derivatives by complex numbers are not supported");
+            return rule_unsupported(node, "derivatives by complex numbers are not supported");
     }
     return 0;
 }

@@ -1,6 +1,10 @@
 #include "client/autograd/rule.h"
 
+#include <stdio.h>
+
+#include "client/lib/call.h"
 #include "client/lib/device.h"
+#include "client/lib/error.h"
 
 static void rule_fail(struct rule_call *call) {
     call->failed = true;
@@ -64,4 +68,15 @@ td_tensor *rule_shift(td_tensor *x, double term) {
 
 td_tensor *rule_widen(td_tensor *x) {
     return x && (x->type.dtype == DTYPE_F16 || x->type.dtype == DTYPE_BF16) ? td_cast(x, TD_F32) : x;
+}
+
+int rule_unsupported(const struct tape_node *node, const char *why) {
+    struct fault fault = {.code = STATUS_UNSUPPORTED};
+    snprintf(fault.message, sizeof fault.message, "%s", why);
+    return error_fault(&fault, op_rows[node->opcode].name, NULL);
+}
+
+void rule_refuse(struct rule_call *call, const char *why) {
+    rule_unsupported(call->node, why);
+    rule_fail(call);
 }

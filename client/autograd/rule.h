@@ -62,3 +62,10 @@ td_tensor *rule_scale(td_tensor *x, double factor);
 td_tensor *rule_shift(td_tensor *x, double term);
 /* x in the dtype in which operations compute: halves as f32. */
 td_tensor *rule_widen(td_tensor *x);
+
+/* The derivative that is asked for does not exist, or is not known here: an error with this reason. */
+int rule_unsupported(const struct tape_node *node, const char *why);
+void rule_refuse(struct rule_call *call, const char *why);
+
+/* The derivative of GELU by its approximation with tanh. */
+td_tensor *rule_gelu_tanh_slope(td_tensor *x);

@@ -34,15 +34,11 @@ static td_tensor *as_mask(const struct heads *at, td_tensor *mask) {
     return as_q(at, td_broadcast_to(mask, q->rank, shape), at->keys);
 }
 
-static td_tensor *number_where(td_tensor *condition, td_tensor *x, double otherwise) {
-    return td_where(condition, x, rule_number(x, otherwise));
-}
-
 /* P; zeros in a row that sees no key, whose logsumexp is -inf. */
 static td_tensor *weights_of(const struct heads *at, td_tensor *logsumexp) {
     td_tensor *mask = rule_optional(at->call, at->mask), *of_rows = as_q(at, logsumexp, 1);
     td_tensor *scores = rule_scale(td_matmul(at->q, td_transpose(at->k)), at->scale);
-    td_tensor *seen = td_greater(of_rows, rule_number(of_rows, -INFINITY));
+    td_tensor *seen = td_not_equal(of_rows, rule_number(of_rows, -INFINITY));
     if (mask && td_tensor_dtype(mask) == TD_BOOL)
         seen = td_logical_and(seen, as_mask(at, mask));
     else if (mask)
@@ -52,8 +48,8 @@ static td_tensor *weights_of(const struct heads *at, td_tensor *logsumexp) {
         td_tensor *row = td_reshape(td_arange(device, TD_I64, 0, (double)at->rows, 1), TD_SHAPE(at->rows, 1));
         seen = td_logical_and(seen, td_greater_equal(row, td_arange(device, TD_I64, 0, (double)at->keys, 1)));
     }
-    td_tensor *shifted = td_subtract(scores, number_where(seen, of_rows, 0));
-    return td_exp(number_where(seen, shifted, -INFINITY));
+    td_tensor *shifted = td_subtract(scores, of_rows);
+    return td_exp(td_where(seen, shifted, rule_number(shifted, -INFINITY)));
 }
 
 /* `first` is q, with k and v behind it. */
@@ -142,8 +138,8 @@ RULE(attention) {
             rule_give(call, i, gradients[i]);
 }
 
-/* The gradients are s·D·k, s·Dᵀ·q and Pᵀ·G. With a, b and c as the gradients by these three:
- * by D it is F = s·(a·kᵀ + q·bᵀ), by Σ G∘O -Σ P∘F =: S, by P G·cᵀ + F∘(G·vᵀ - Σ G∘O), and by what the exponential is taken of P times that. */
+/* The gradients are s·D·k, s·Dᵀ·q and Pᵀ·G. With a, b and c as the gradients by these three, the one by D is F = s·(a·kᵀ + q·bᵀ), by Σ G∘O
+ * it is -Σ P∘F, by P it is G·cᵀ + F∘(G·vᵀ - Σ G∘O), and by what the exponential is taken of, P times that. */
 RULE(attention_grad) {
     struct heads at = heads_of(call, 1, 6, rule_input(call, 4), rule_input(call, 5));
     const struct tensor_type *q = rule_type(call, 1), *v = rule_type(call, 3);

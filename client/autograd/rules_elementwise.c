@@ -217,14 +217,14 @@ static td_tensor *gelu_slope(td_tensor *x) {
 UNARY(gelu, td_multiply(g, gelu_slope(x)))
 
 /* With u = √(2/π) · (x + 0.044715 · x³): (1 + tanh u) / 2 + x / 2 · (1 - tanh² u) · u'. */
-static td_tensor *gelu_tanh_slope(td_tensor *x) {
+td_tensor *rule_gelu_tanh_slope(td_tensor *x) {
     const double factor = M_2_SQRTPI * M_SQRT1_2, cubic = 0.044715;
     td_tensor *t = td_tanh(rule_scale(td_multiply(x, square_and_one(x, cubic)), factor));
     td_tensor *inner = rule_scale(square_and_one(x, 3 * cubic), factor);
     td_tensor *outer = td_multiply(td_multiply(x, square_and_one(t, -1)), inner);
     return rule_scale(td_add(rule_shift(t, 1), outer), 0.5);
 }
-UNARY(gelu_tanh, td_multiply(g, gelu_tanh_slope(x)))
+UNARY(gelu_tanh, td_multiply(g, rule_gelu_tanh_slope(x)))
 
 /* With t = tanh(softplus(x)): t + x · (1 - t²) · σ(x). */
 static td_tensor *mish_slope(td_tensor *x) {

@@ -24,9 +24,11 @@ struct autograd_case {
 #define AUTOGRAD_LISTS(X)                                                                                              \
     X(attention)                                                                                                       \
     X(convolution)                                                                                                     \
+    X(decompose)                                                                                                       \
     X(elementwise)                                                                                                     \
     X(index)                                                                                                           \
     X(linear_algebra)                                                                                                  \
+    X(loss)                                                                                                            \
     X(movement)                                                                                                        \
     X(neural_networks)                                                                                                 \
     X(normalisation)                                                                                                   \
@@ -35,7 +37,8 @@ struct autograd_case {
     X(recurrent)                                                                                                       \
     X(reduce)                                                                                                          \
     X(scan)                                                                                                            \
-    X(sort)
+    X(sort)                                                                                                            \
+    X(spectral)
 #define X(kind) extern const struct autograd_case *const autograd_##kind##_cases[];
 AUTOGRAD_LISTS(X)
 #undef X
@@ -53,3 +56,17 @@ AUTOGRAD_LISTS(X)
     static const struct autograd_case name##_case = {OP_##opcode, #expression, function_##name, low,          high,    \
                                                      smooth,      2,           {2, 1},          {{2, 3}, {3}}};
 #define AUTOGRAD_ROW(name, opcode, low, high, smooth, expression) &name##_case,
+/* Of inputs of any shapes; ranks and shapes are in parentheses, as (2, 1) and ({2, 3}, {3}). */
+#define AUTOGRAD_UNWRAP(...) __VA_ARGS__
+#define AUTOGRAD_SHAPED(name, opcode, low, high, smooth, n_inputs, ranks, shapes, expression)                          \
+    AUTOGRAD_FUNCTION(name, opcode, low, high, smooth, expression)                                                     \
+    static const struct autograd_case name##_case = {OP_##opcode,                                                      \
+                                                     #expression,                                                      \
+                                                     function_##name,                                                  \
+                                                     low,                                                              \
+                                                     high,                                                             \
+                                                     smooth,                                                           \
+                                                     n_inputs,                                                         \
+                                                     {AUTOGRAD_UNWRAP ranks},                                          \
+                                                     {AUTOGRAD_UNWRAP shapes}};
+#define AUTOGRAD_SHAPED_ROW(name, opcode, low, high, smooth, n_inputs, ranks, shapes, expression) &name##_case,

@@ -353,6 +353,49 @@ Test(autograd, errors_say_what_to_do) {
     td_tape_end();
 }
 
+/* Small whole numbers, which every float has exactly. */
+Test(autograd, products_of_narrow_floats_have_gradients_of_their_dtype) {
+    for (int kind = 0; kind < 3; kind++) {
+        const td_dtype dtype = (const td_dtype[]){TD_F8E4M3, TD_F16, TD_BF16}[kind];
+        ok(td_tape_begin());
+        td_tensor *x = td_cast(vector(1, 2, 3), dtype), *weight = td_cast(vector(1, 4, 2), dtype), *xs[] = {x, weight},
+                  *g[2];
+        ok(td_gradients(td_linear(td_reshape(x, TD_SHAPE(1, 3)), weight, NULL, TD_ACTIVATION_RELU), 2, xs, g));
+        cr_assert_eq(td_tensor_dtype(g[0]), dtype);
+        expect(td_cast(g[0], TD_F64), 1, 4, 2);
+        expect(td_cast(g[1], TD_F64), 1, 2, 3);
+        ok(td_gradients(td_matmul(x, weight), 2, xs, g));
+        expect(td_cast(g[0], TD_F64), 1, 4, 2);
+        expect(td_cast(g[1], TD_F64), 1, 2, 3);
+        td_tape_end();
+    }
+}
+
+static void expect_refused(td_tensor *y, td_tensor *x, const char *why) {
+    td_tensor *g = x;
+    cr_assert_eq(td_gradients(y, 1, &x, &g), TD_E_UNSUPPORTED);
+    cr_assert_null(g);
+    cr_assert(strstr(td_last_error()->message, why), "%s", td_last_error()->message);
+}
+
+Test(autograd, what_has_no_derivative_is_refused_and_not_zero) {
+    td_tensor *q, *r, *g;
+    ok(td_tape_begin());
+    td_tensor *tall = td_uniform(client.device, TD_F64, TD_SHAPE(4, 2), 7, 0, 1);
+    ok(td_qr(tall, TD_QR_MODE_COMPLETE, &q, &r));
+    expect_refused(r, tall, "reduced mode");
+    td_tensor *scores = td_uniform(client.device, TD_F64, TD_SHAPE(3), 7, 0, 1), *weight = vector(1, 2, 3);
+    td_tensor *target = td_full(client.device, TD_I64, 0, NULL, 1);
+    ok(td_tape_begin());
+    td_tensor *loss = td_cross_entropy(scores, target, weight, -100, TD_REDUCTION_SUM, 0);
+    ok(td_gradients(loss, 1, &scores, &g));
+    td_tape_end();
+    expect_refused(g, weight, "weights of classes");
+    td_tensor *spectrum = td_rfft(tall, 2, -1, TD_FFT_NORM_BACKWARD);
+    expect_refused(td_irfft(spectrum, 2, -1, TD_FFT_NORM_BACKWARD), tall, "no derivative");
+    td_tape_end();
+}
+
 /* As it is when a program forgets the end. */
 static void *forgets(void *x) {
     td_tape_begin();
@@ -392,4 +435,109 @@ Test(autograd, after_an_error_nothing_stays) {
     td_tape_end();
     ok(td_sync(client.device));
     cr_assert(status_settles(tensord.url, &nothing, 30000));
+}
+
+Test(autograd, what_a_recurrent_layer_returns_for_its_gradient_has_none_itself) {
+    td_tensor *x = td_full(client.device, TD_F64, TD_SHAPE(2, 1, 1), 0.5),
+              *state = td_full(client.device, TD_F64, TD_SHAPE(1, 1), 0.5);
+    td_tensor *four = td_full(client.device, TD_F64, TD_SHAPE(4, 1), 0.5),
+              *three = td_full(client.device, TD_F64, TD_SHAPE(3, 1), 0.5);
+    td_tensor *lstm[5], *gru[3], *g;
+    ok(td_tape_begin());
+    ok(td_lstm(x, state, state, four, four, NULL, NULL, 0, &lstm[0], &lstm[1], &lstm[2], &lstm[3], &lstm[4]));
+    ok(td_gru(x, state, three, three, NULL, NULL, 0, &gru[0], &gru[1], &gru[2]));
+    td_tensor *const further[] = {lstm[3], lstm[4], gru[2]};
+    for (int i = 0; i < 3; i++) {
+        cr_assert_eq(td_gradients(further[i], 1, &x, &g), TD_E_UNSUPPORTED);
+        cr_assert(strstr(td_last_error()->message, i < 2 ? "lstm" : "gru"), "%s", td_last_error()->message);
+    }
+    ok(td_gradients(lstm[0], 1, &x, &g));
+    td_tape_end();
+}
+
+/* A row with NaN is not taken for one that sees no key. */
+Test(autograd, gradients_of_attention_carry_nan_on) {
+    double got[2];
+    td_tensor *result, *logsumexp, *by[2];
+    ok(td_tape_begin());
+    td_tensor *q = td_full(client.device, TD_F64, TD_SHAPE(1, 2), NAN);
+    td_tensor *k = td_full(client.device, TD_F64, TD_SHAPE(2, 2), 1), *v = vector(1, 2, 3);
+    td_tensor *mask = td_full(client.device, TD_F64, TD_SHAPE(1, 2), 0);
+    v = td_reshape(td_slice(v, 0, 0, 2, 1), TD_SHAPE(2, 1));
+    ok(td_scaled_dot_product_attention(q, k, v, mask, 0, 0, &result, &logsumexp));
+    ok(td_gradients(result, 2, (td_tensor *[]){mask, v}, by));
+    for (int i = 0; i < 2; i++) {
+        ok(td_fetch(by[i], got, sizeof got));
+        cr_assert(isnan(got[0]) && isnan(got[1]), "%d: %g %g", i, got[0], got[1]);
+    }
+    td_tape_end();
+}
+
+/* ---- tensors without elements ---- */
+
+struct empty {
+    const char *what;
+    td_tensor *(*function)(td_tensor *x, td_tensor *weight);
+    int x_rank, weight_rank;
+    int64_t x[4], weight[4];
+};
+
+#define FIRST TD_LAYOUT_CHANNELS_FIRST
+#define NO_LIST 0, (const int64_t *)NULL
+#define LAYERS(X)                                                                                                      \
+    X(conv, 3, 3, 0, 2, 4, 3, 2, 2, td_conv(x, w, NULL, NO_LIST, NO_LIST, NO_LIST, 1, FIRST))                          \
+    X(conv_transpose, 3, 3, 0, 2, 4, 2, 3, 2,                                                                          \
+      td_conv_transpose(x, w, NULL, NO_LIST, NO_LIST, NO_LIST, NO_LIST, 1, FIRST))                                     \
+    X(avg_pool, 3, 1, 0, 2, 4, 1, 1, 1, td_multiply(w, td_avg_pool(x, TD_SHAPE(2), NO_LIST, NO_LIST, 0, 1, FIRST)))    \
+    X(layer_norm, 2, 1, 0, 4, 1, 4, 1, 1, td_layer_norm(x, w, NULL, 1, 0.01))                                          \
+    X(rms_norm, 2, 1, 0, 4, 1, 4, 1, 1, td_rms_norm(x, w, 1, 0.01))                                                    \
+    X(group_norm, 3, 1, 0, 4, 2, 4, 1, 1, td_group_norm(x, w, NULL, 2, 0.01))                                          \
+    X(batch_norm_inference, 2, 1, 0, 4, 1, 4, 1, 1, td_batch_norm_inference(x, w, w, w, w, 1, 0.01))                   \
+    X(log_softmax, 2, 1, 0, 4, 1, 4, 1, 1, td_log_softmax(td_multiply(x, w), 0))                                       \
+    X(no_keys, 2, 2, 0, 2, 1, 3, 2, 1, attention_of(w, x))                                                             \
+    X(no_rows, 2, 2, 0, 2, 1, 3, 2, 1, attention_of(x, w))
+
+static td_tensor *attention_of(td_tensor *q, td_tensor *k) {
+    td_tensor *result = NULL, *logsumexp = NULL;
+    td_scaled_dot_product_attention(q, k, k, NULL, 0, 0, &result, &logsumexp);
+    return result;
+}
+
+#define X(name, rank, weight_rank, a, b, c, d, e, f, expression)                                                       \
+    static td_tensor *empty_##name(td_tensor *x, td_tensor *w) {                                                       \
+        return expression;                                                                                             \
+    }
+LAYERS(X)
+#undef X
+#define X(name, rank, weight_rank, a, b, c, d, e, f, expression)                                                       \
+    {#name, empty_##name, rank, weight_rank, {a, b, c}, {d, e, f}},
+static const struct empty empties[] = {LAYERS(X)};
+#undef X
+
+/* The gradient of the one has no elements, that of the other is zeros: also the second ones, by way of the first. */
+Test(autograd, tensors_without_elements_add_nothing) {
+    for (size_t i = 0; i < sizeof empties / sizeof *empties; i++) {
+        const struct empty *row = &empties[i];
+        double got[16];
+        td_tensor *inputs[2], *first[2], *second[2];
+        ok(td_tape_begin());
+        inputs[0] = td_full(client.device, TD_F64, row->x_rank, row->x, 1);
+        inputs[1] = td_full(client.device, TD_F64, row->weight_rank, row->weight, 1);
+        ok(td_tape_begin());
+        td_tensor *y = td_sum(row->function(inputs[0], inputs[1]), TD_ALL_AXES, 0);
+        cr_assert_eq(td_gradients(y, 2, inputs, first), 0, "%s: %s", row->what, td_last_error()->message);
+        td_tape_end();
+        td_tensor *sum = td_add(td_sum(first[0], TD_ALL_AXES, 0), td_sum(first[1], TD_ALL_AXES, 0));
+        cr_assert_eq(td_gradients(sum, 2, inputs, second), 0, "%s: %s", row->what, td_last_error()->message);
+        td_tape_end();
+        cr_assert_eq(td_tensor_bytes(first[0]), 0);
+        cr_assert_eq(td_tensor_bytes(second[0]), 0);
+        for (int k = 0; k < 2; k++) {
+            td_tensor *by_weight = k ? second[1] : first[1];
+            cr_assert_eq(td_tensor_bytes(by_weight), td_tensor_bytes(inputs[1]));
+            ok(td_fetch(by_weight, got, td_tensor_bytes(by_weight)));
+            for (size_t j = 0; j < td_tensor_bytes(by_weight) / sizeof *got; j++)
+                cr_assert_eq(got[j], 0, "%s: %g", row->what, got[j]);
+        }
+    }
 }
