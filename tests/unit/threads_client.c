@@ -64,6 +64,14 @@ static td_tensor *nested_scopes(td_tensor *x, int depth) {
     return y;
 }
 
+/* The tape holds handles that are released here, until it ends or their device closes. */
+static td_tensor *slope_of(td_tensor *x) {
+    td_tensor *y = td_multiply(td_tanh(x), shared), *gradient;
+    CHECK(td_gradients(y, 1, &x, &gradient) == 0);
+    td_release(y);
+    return gradient;
+}
+
 static void round_of_work(int thread, int round) {
     float value[4] = {(float)thread, (float)round, 0, 1}, back[4];
     char label[32];
@@ -78,6 +86,8 @@ static void round_of_work(int thread, int round) {
         sum = next;
     }
     CHECK(sum && nested_scopes(sum, 3));
+    CHECK(td_tape_begin() == 0 && slope_of(sum));
+    td_tape_end();
     CHECK(td_fetch(x, back, sizeof back) == 0 && !memcmp(value, back, sizeof back));
     CHECK(td_fetch_async(x, back, 4, fetched, NULL) == TD_E_INVALID_ARGUMENT);
     if (round % 4 == 0) {
@@ -106,6 +116,7 @@ static void *work(void *argument) {
         }
         round_of_work(thread, round);
     }
+    CHECK(td_tape_begin() == 0); /* nor is this ended */
     td_scope_begin("left open");
     td_keep(td_exp(shared));
     td_exp(shared);
@@ -156,7 +167,9 @@ static void *open_and_close(void *argument) {
         td_test(x);
         CHECK(td_upload_borrow(own, TD_U8, TD_SHAPE(LARGE), large, count_closed, NULL));
         CHECK(td_copy_to(x, device) && td_copy_to(shared, own));
+        CHECK(td_tape_begin() == 0 && td_exp(td_exp(x)) && td_exp(shared));
         td_device_close(own);
+        td_tape_end();
         td_scope_end();
     }
     return NULL;
