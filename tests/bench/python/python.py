@@ -244,7 +244,7 @@ def main():
     parser.add_argument("--cnn", metavar="PROGRAM", help="client/examples/cnn.c")
     parser.add_argument("transfer")
     parser.add_argument("rows", nargs="*")
-    given = parser.parse_args()
+    given = parser.parse_intermixed_args()
     daemon = td.serve()
     results = {name: ROWS[name](given.quick, given) for name in given.rows or ROWS}
     daemon.close()
