@@ -414,7 +414,7 @@ def put(x, key, value):
 
 def _take_over(x, result):
     """x takes the result's value. Its old handle is released right behind the operation that made the result, which consumes it therefore:
-    nothing may be enqueued in between."""
+    nothing may be enqueued in between. If the client's thread sends a message just between the two, the device makes a copy."""
     x._exchange(result)
 
 
