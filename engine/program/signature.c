@@ -58,7 +58,7 @@ static bool signature_flat(const struct signature *signature, const struct tenso
 static bool signature_large(const struct signature *signature, const struct tensor_type *const types[]) {
     static const double large_elements = 1 << 20, large_products = 1 << 24;
     const struct op_info *info = op_info(signature->opcode);
-    if (info->family == OP_FAMILY_KERNEL)
+    if (op_is_clients(info))
         return false;
     bool products = info->work == OP_WORK_PRODUCTS || info->work >= OP_WORK_ATTENTION;
     return (double)signature->facts.elements >= large_elements ||

@@ -166,7 +166,7 @@ class Operation:
         self.contract = " ".join(fields["contract"].split())
         self.function = fields.get("function", name)
         self.prototypes = fields.get("prototypes", [])
-        self.work = fields.get("work", "none" if self.family in ("free", "view", "kernel") else "result")
+        self.work = fields.get("work", "none" if self.family in ("free", "view", "kernel", "program") else "result")
         self.flop = fields.get("flop", 1)
         self.passes = fields.get("passes", 4)
         self.tolerance = fields.get("tolerance", {})

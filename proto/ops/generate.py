@@ -207,12 +207,12 @@ def print_macro(words, name, rows, parameters="X"):
 def print_others(operations, families):
     """Lists for the parts that define one thing for each operation or family, by its name: the linker finds what is missing."""
     others = [each for each in operations if not each.file.formulas]
-    kernels = [each for each in others if each.family not in ("free", "view", "kernel")]
+    kernels = [each for each in others if each.family not in ("free", "view", "kernel", "program")]
     print_macro("X(ID, name): operations that have no formula.", "OP_OTHERS", [(each.id, each.name) for each in others])
-    print_macro("X(ID, name): the operations without a formula that have an entry in each backend's table. free and views need no kernel, and clients bring their own kernels.",
+    print_macro("X(ID, name): the operations without a formula that have an entry in each backend's table. free and views need no kernel, and clients bring their own kernels and programs.",
                 "OP_KERNELS", [(each.id, each.name) for each in kernels])
-    made = [(name.upper(), name) for name in families if name not in ("free", "kernel")]
-    print_macro("X(FAMILY, name): all families except free and clients' kernels.", "OP_FAMILIES", made)
+    made = [(name.upper(), name) for name in families if name not in ("free", "kernel", "program")]
+    print_macro("X(FAMILY, name): all families except free, clients' kernels and programs.", "OP_FAMILIES", made)
     print_macro("X(FAMILY, name): these families except views, which are not launched.", "OP_KERNEL_FAMILIES",
                 [each for each in made if each[1] != "view"])
     print("/* How the engine binds an operation. Each family that is launched has one normal form of launch (engine/device/launch.h). */")
@@ -565,7 +565,7 @@ def result_words(each):
 
 def cost_words(each):
     if each.work == "none":
-        return "not known: it is the client's" if each.family == "kernel" else "nothing to compute"
+        return "not known: it is the client's" if each.family in ("kernel", "program") else "nothing to compute"
     return f"{each.flop} flop for each {describe.WORKS[each.work]}"
 
 

@@ -244,6 +244,11 @@ static inline const struct op_info *op_info(unsigned opcode) {
     return opcode < OP_CODE_MAX && op_rows[opcode].name ? &op_rows[opcode] : NULL;
 }
 
+/* Whether the operation runs what a client has brought: a kernel or a program of its own. */
+static inline bool op_is_clients(const struct op_info *info) {
+    return info->family == OP_FAMILY_KERNEL || info->family == OP_FAMILY_PROGRAM;
+}
+
 /* Checks counts, attributes and inputs of an operation and gives the types of its outputs: `out` has room for as many as the
  * operation has (op_info.n_outputs; OP_OUTPUTS_NAMED is enough for any). Nothing is assumed of the arguments but that the pointers
  * are readable. FREE has no result and leaves `out` alone; so does a failure. */

@@ -80,7 +80,7 @@ static uint32_t presented_for(unsigned opcode, const struct op_info *info, enum 
 
 static bool presented_needs_no_kernel(const struct op_info *info) {
     return info->family == OP_FAMILY_FREE || info->family == OP_FAMILY_VIEW || info->family == OP_FAMILY_JOIN ||
-           info->family == OP_FAMILY_KERNEL;
+           op_is_clients(info);
 }
 
 /* Operations whose inputs have to have more axes than a try gives them, or whose outputs vary. The dtypes alone tell: operands promote to

@@ -56,6 +56,9 @@ enum {
     X(KERNEL_COMPILE, 40, KernelCompile, "client")                                                                     \
     X(KERNEL_COMPILED, 41, KernelCompiled, "server")                                                                   \
     X(KERNEL_RELEASE, 43, KernelRelease, "client")                                                                     \
+    X(PROGRAM_DEFINE, 44, ProgramDefine, "client")                                                                     \
+    X(PROGRAM_LOOP, 45, ProgramLoop, "client")                                                                         \
+    X(PROGRAM_RELEASE, 46, ProgramRelease, "client")                                                                   \
     X(LIST_DEVICES, 48, ListDevices, "client")                                                                         \
     X(DEVICE_LIST, 49, DeviceList, "server")                                                                           \
     X(GET_STATUS, 50, GetStatus, "client")                                                                             \

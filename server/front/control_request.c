@@ -238,11 +238,11 @@ static void operations_free(struct operations_message *message) {
 }
 CLEANUP_FINISH(struct operations_message, operations_free)
 
-/* Whether the table of kernels of a device says if it supports the operation. For a client's own kernel its compilation
- * says so. */
+/* Whether the table of kernels of a device says if it supports the operation. What a client brings is not in
+ * the table. */
 static bool operations_listed(unsigned opcode) {
     const struct op_info *info = op_info(opcode);
-    return info && info->family != OP_FAMILY_KERNEL;
+    return info && !op_is_clients(info);
 }
 
 static int control_list_operations(struct control *control, const struct frame_header *header, const uint8_t *bytes,

@@ -31,6 +31,9 @@
     X(KERNEL_COMPILE, NOBODY, RUN)                                                                                     \
     X(KERNEL_COMPILED, NOBODY, NOBODY)                                                                                 \
     X(KERNEL_RELEASE, NOBODY, RUN)                                                                                     \
+    X(PROGRAM_DEFINE, NOBODY, RUN)                                                                                     \
+    X(PROGRAM_LOOP, NOBODY, RUN)                                                                                       \
+    X(PROGRAM_RELEASE, NOBODY, RUN)                                                                                    \
     X(LIST_DEVICES, OBSERVE, NOBODY)                                                                                   \
     X(DEVICE_LIST, NOBODY, NOBODY)                                                                                     \
     X(GET_STATUS, OBSERVE, NOBODY)                                                                                     \

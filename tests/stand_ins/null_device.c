@@ -70,7 +70,7 @@ static void null_take_operations(void) {
     for (unsigned opcode = 0; opcode < OP_CODE_MAX; opcode++) {
         const struct op_info *info = op_info(opcode);
         if (info && info->family != OP_FAMILY_FREE && info->family != OP_FAMILY_VIEW &&
-            info->family != OP_FAMILY_KERNEL)
+            !op_is_clients(info))
             null_operations[opcode] = info->family == OP_FAMILY_JOIN ? &null_copies
                                       : opcode == OP_ARGMIN          ? &null_lacking
                                       : opcode == OP_MATMUL          ? &null_product

@@ -46,6 +46,9 @@ static enum role expected(enum role_place place, unsigned type) {
     case FRAME_COPY_IN:
     case FRAME_KERNEL_COMPILE:
     case FRAME_KERNEL_RELEASE:
+    case FRAME_PROGRAM_DEFINE:
+    case FRAME_PROGRAM_LOOP:
+    case FRAME_PROGRAM_RELEASE:
     case FRAME_PUBLISH:
     case FRAME_OPEN_NAME:
     case FRAME_LIST_NAMES:
