@@ -10,14 +10,20 @@
 
 /* ---- life ---- */
 
+static void engine_session_ended(struct session *session) {
+    kernel_session_ended(session);
+    recorded_session_ended(session);
+}
+
 static int engine_init(struct engine *engine, struct device *device, const struct engine_options *options) {
     engine->device = device;
     int error = order_init(&engine->order, device, options->wake, options->owner);
     if (error)
         return error;
     memory_init(&engine->memory, &engine->order, options->staging_total, options->blocks, options->owner);
-    sessions_init(&engine->sessions, &engine->order, &engine->memory, kernel_session_ended);
+    sessions_init(&engine->sessions, &engine->order, &engine->memory, engine_session_ended);
     engine->sessions.program = engine->program;
+    engine->program->recorded->order = &engine->order;
     engine->kernels.order = &engine->order;
     return 0;
 }
@@ -48,6 +54,7 @@ void engine_destroy(struct engine *engine) {
     sessions_end_some(&engine->sessions);
     order_stop(&engine->order);
     kernel_store_finish(&engine->kernels);
+    recorded_store_finish(engine->program->recorded);
     memory_finish(&engine->memory);
     sessions_finish(&engine->sessions);
     order_finish(&engine->order);
@@ -84,6 +91,8 @@ void engine_poll(struct engine *engine) {
     order_call_back(&engine->order);
     if (engine->kernels.running)
         kernel_store_sweep(&engine->kernels);
+    if (engine->program->recorded->running)
+        recorded_sweep(engine->program->recorded);
     sessions_end_some(&engine->sessions);
     engine_rest(engine);
     if (engine->memory.staging.waits || engine->memory.staging.answered)

@@ -5,7 +5,7 @@
 #include "engine/memory/memory.h"
 #include "engine/order/order.h"
 #include "engine/program/kernel_impl.h"
-#include "engine/program/program.h"
+#include "engine/program/recorded_impl.h"
 #include "engine/session/session_impl.h"
 
 struct engine {

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "engine/device/device_impl.h"
+#include "engine/memory/draft.h"
 #include "engine/memory/memory.h"
 #include "proto/ops/status.h"
 
@@ -90,6 +91,8 @@ static int ledger_out_of_memory(struct ledger *ledger, uint64_t bytes, struct fa
 
 int ledger_storage(struct ledger *ledger, uint64_t bytes, struct stream *stream, struct storage **result,
                    struct fault *fault) {
+    if (__builtin_expect(ledger->draft != NULL, 0))
+        return draft_storage(ledger->draft, bytes, result, fault);
     struct pool *pool = &ledger->memory->pool;
     size_t rounded = pool_rounded(bytes);
     if (!rounded || rounded > pool->total)

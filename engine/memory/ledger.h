@@ -10,6 +10,7 @@ struct memory;
 
 struct ledger {
     struct memory *memory;
+    struct draft *draft;       /* not NULL: storage is only planned (draft.h), and nothing is charged */
     struct tenant *tenant;     /* NULL: none */
     struct payer payer;        /* of device memory */
     uint64_t apart;            /* those of the payer's bytes that are outside the pool */

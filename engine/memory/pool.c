@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "engine/device/device_impl.h"
+#include "engine/memory/draft.h"
 
 static const size_t pool_segment_small = (size_t)2 << 20;  /* for requests up to a sixteenth of it */
 static const size_t pool_segment_large = (size_t)32 << 20; /* for requests up to a quarter of it */
@@ -369,6 +370,10 @@ int pool_take(struct pool *pool, size_t bytes, struct stream *stream, struct poo
 }
 
 void storage_free(struct storage *storage) {
+    if (storage->state == STORAGE_DRAFT) {
+        draft_free(storage);
+        return;
+    }
     struct pool *pool = storage->segment->pool;
     pool->live -= storage->charged;
     payer_discharge(storage->payer, storage->charged);

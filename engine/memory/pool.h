@@ -71,6 +71,7 @@ struct storage {
         STORAGE_IDLE,   /* settled: nothing uses it */
         STORAGE_BUSY,   /* settled: at the last look it had users, which end by themselves */
         STORAGE_TIED,   /* settled: at the last look it had users, which may wait for another device */
+        STORAGE_DRAFT,  /* of no pool: draft.h */
     } state;
     struct uses uses;
     union {

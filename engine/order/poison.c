@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "engine/device/device_impl.h"
 
@@ -197,6 +198,10 @@ void guard_fault(const struct guard *guard, struct fault *fault) {
         fault_set(fault, guard_code(guard),
                   "index %s at position %" PRId64 " is out of range for axis %d of extent %" PRId64, index,
                   report->position, guard->axis, report->limit);
+    size_t used = strlen(fault->message);
+    if (guard->iteration && guard->reports)
+        snprintf(fault->message + used, sizeof fault->message - used, ", in iteration %" PRIu64 " of the loop",
+                 guard->iteration);
 }
 
 /* ---- poison ---- */

@@ -54,6 +54,7 @@ struct guard {
     char operation[OPERATION_NAME_MAX + 1];
     char label[OPERATION_LABEL_MAX + 1];
     uint64_t sequence;
+    uint64_t iteration; /* of the loop that the operation was in, from 1; 0: it was in none */
     int axis;
     bool above;  /* the index is u64, of which the report's value is the bits */
     bool launch; /* a user kernel's launch was refused: the report's value is the device's own number of the error */

@@ -97,6 +97,8 @@ static bool reaper_walk(struct order *order, struct stream *stream, uint64_t num
         if (record->kind == RECORD_WAIT && !point_reached(record->wait.stream, record->wait.number) &&
             !atomic_load(&order->broken))
             return false;
+        if (record->kind == RECORD_REPLAY)
+            replay_end(&record->replay, true);
         if (record->kind == RECORD_POISON)
             poison_settle(record->poison.result, record->poison.inputs, record->poison.guard);
         if (atomic_load_explicit(&stream->trace.any, memory_order_relaxed))

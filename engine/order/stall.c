@@ -76,6 +76,10 @@ static void suspect_running(const struct order *order, struct suspect *suspect) 
 
 /* "matmul", "user kernel scan". Without the label: all users of the device see these words, and a label belongs to one of them. */
 static void record_describe(const struct record *record, char *text, size_t size) {
+    if (record->kind == RECORD_REPLAY) {
+        snprintf(text, size, "a program of %u launches", record->replay.replay->n_steps);
+        return;
+    }
     bool kernel = record->kind == RECORD_KERNEL; /* a client's kernel, which lives as long as one of its launches */
     unsigned opcode = record->kind == RECORD_FLAT ? record->flat.launches[0].opcode : record->launch.opcode;
     const char *name = kernel ? record->kernel.name : op_info(opcode)->name;

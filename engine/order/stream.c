@@ -115,7 +115,9 @@ void stream_take_back(struct stream *stream, const struct stream_position *posit
     for (uint64_t number = position->number; number < stream->enqueued; number++) {
         struct record *record = stream_next_record(stream, &at, NULL);
         at.used += record->bytes;
-        if (!record_launches(record))
+        if (record->kind == RECORD_REPLAY)
+            replay_end(&record->replay, false);
+        else if (!record_launches(record))
             continue;
         stream->queue.weight -= record->weight;
         record->weight = 0;
@@ -321,4 +323,34 @@ bool uses_idle(struct uses *uses) {
     if (uses->count)
         uses_drop(uses);
     return uses->count == 0;
+}
+
+bool use_list_runs(struct use_list *list) {
+    unsigned kept = 0;
+    for (unsigned i = 0; i < list->n; i++)
+        if (!point_reached(list->uses[i].stream, list->uses[i].number))
+            list->uses[kept++] = list->uses[i];
+    list->n = kept;
+    return kept > 0 || list->stays;
+}
+
+void use_list_note(struct use_list *list, struct stream *stream, uint64_t number) {
+    for (unsigned i = 0; i < list->n; i++)
+        if (list->uses[i].stream == stream) {
+            list->uses[i].number = number;
+            return;
+        }
+    if (list->n == list->capacity)
+        use_list_runs(list);
+    if (list->n == list->capacity) {
+        unsigned capacity = list->capacity ? 2 * list->capacity : 4;
+        struct use *uses = realloc(list->uses, capacity * sizeof *uses);
+        if (!uses) {
+            list->stays = true;
+            return;
+        }
+        list->uses = uses;
+        list->capacity = capacity;
+    }
+    list->uses[list->n++] = (struct use){stream, number};
 }

@@ -15,9 +15,11 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 #include "engine/device/device_kernels.h"
 #include "engine/device/launch.h"
+#include "engine/order/replay.h"
 #include "engine/order/turns.h"
 #include "engine/watch/trace_impl.h"
 
@@ -34,6 +36,7 @@ enum record_kind {
     RECORD_LAUNCH,  /* a struct launch follows */
     RECORD_FLAT,    /* several struct flat_launch follow, which run one after another */
     RECORD_KERNEL,  /* a struct kernel_launch follows */
+    RECORD_REPLAY,  /* a struct replay_run follows: many launches, once or often (replay.h) */
     RECORD_WAIT,    /* wait until another stream has reached a point */
     RECORD_POISON,  /* settle a poison (poison.h) */
     RECORD_CHUNK,   /* the next record is in the next chunk */
@@ -51,6 +54,7 @@ struct record {
     union {
         struct launch launch;
         struct kernel_launch kernel;
+        struct replay_run replay;
         struct {
             uint32_t n;
             struct flat_launch launches[];
@@ -77,6 +81,7 @@ static inline uint32_t record_launches(const struct record *record) {
         return 1;
     case RECORD_FLAT:
         return record->flat.n;
+    case RECORD_REPLAY: /* many, whose times are not taken one by one */
     case RECORD_WAIT:
     case RECORD_POISON:
     case RECORD_CHUNK:
@@ -399,3 +404,16 @@ bool uses_add(struct uses *uses, struct stream *stream, uint64_t number);
 bool uses_join(struct uses *uses, const struct uses *more);
 /* Drops the uses whose points have been reached. True: none is left. */
 bool uses_idle(struct uses *uses);
+
+/* The last use of something on each of any number of streams. */
+struct use_list {
+    struct use *uses;
+    unsigned n, capacity;
+    bool stays; /* a use could not be noted: it is in use for good */
+};
+void use_list_note(struct use_list *list, struct stream *stream, uint64_t number);
+/* Whether a use has not run yet. Forgets those that have. */
+bool use_list_runs(struct use_list *list);
+static inline void use_list_finish(struct use_list *list) {
+    free(list->uses);
+}

@@ -14,6 +14,7 @@ enum {
     SUBMITTER_TURN_RECORDS = 256,
     SUBMITTER_TURN_NS = 200 * 1000, /* of estimated work: then the next stream has its turn */
     SUBMITTER_TURN_COST_NS = 1000,  /* of the turn itself, so that turns of records without weight are not free */
+    SUBMITTER_ITERATION_NS = 20,    /* of a loop, besides its launches */
     SUBMITTER_SPIN_NS = 30 * 1000,  /* waking a sleeping core costs about this much */
     /* It is unknown how long clients' kernels run. So few of them share an event: the watch over the device looks at events. */
     SUBMITTER_TURN_KERNELS = 8,
@@ -106,8 +107,8 @@ static void submitter_stop(struct order *order, struct stream *stream, const str
 
 /* For a device whose launches can be left. True: this launch has been left. */
 static bool submitter_launch_part(struct order *order, struct stream *stream, const struct record *record,
-                                  struct turn *turn) {
-    const struct launch *launch = &record->launch;
+                                  const struct launch *launch, struct turn *turn) {
+    uint64_t sequence = record->kind == RECORD_LAUNCH ? record->sequence : 0; /* a run's operations have their times for themselves */
     struct device_turn part = {.cancelled = &stream->cancelled,
                                .wanted = &order->wanted,
                                .turn_ns = turn->brief ? 0 : SUBMITTER_PART_NS,
@@ -118,7 +119,7 @@ static bool submitter_launch_part(struct order *order, struct stream *stream, co
         submitter_abandon(order, stream);
         return false;
     }
-    if (!stream->submit.begun && (record->sequence == 0 || record->sequence != stream->submit.worked))
+    if (!stream->submit.begun && (sequence == 0 || sequence != stream->submit.worked))
         stream->submit.worked_ns = 0;
     bool limited = turn->most_ns && launch->report;
     if (limited)
@@ -132,7 +133,7 @@ static bool submitter_launch_part(struct order *order, struct stream *stream, co
     if (fresh)
         stream->submit.begun_ns = clock_now() - part.used_ns;
     turn->cost += part.used_ns;
-    stream->submit.worked = record->sequence;
+    stream->submit.worked = sequence;
     stream->submit.worked_ns += part.used_ns;
     stream->submit.launch_ns += part.used_ns;
     if (stream->submit.begun && limited && stream->submit.worked_ns >= turn->most_ns)
@@ -160,7 +161,7 @@ static void submitter_launch_record(struct order *order, struct stream *stream, 
     if (record->kind == RECORD_KERNEL)
         submitter_launch_kernel(order, stream, &record->kernel);
     else if (order->device->vtable->launch_part)
-        turn->left = submitter_launch_part(order, stream, record, turn);
+        turn->left = submitter_launch_part(order, stream, record, &record->launch, turn);
     else
         submitter_launch(order, stream, &record->launch);
 }
@@ -219,6 +220,123 @@ static void submitter_launch_traced(struct order *order, struct stream *stream, 
     trace_before(&order->trace, device_stream, stream->submit.begun, &mark);
     submitter_launch_record(order, stream, record, turn);
     trace_after(&order->trace, &stream->trace, device_stream, &launch, &mark);
+}
+
+/* ---- runs of programs ---- */
+
+static bool submitter_traces(struct order *order, const struct stream *stream) {
+    return trace_is_on(&order->trace) && trace_wants(&order->trace, stream->group->share, stream->session);
+}
+
+static void submitter_replay_launch(struct order *order, struct stream *stream, const struct record *record,
+                                    const struct launch *launch, struct turn *turn) {
+    if (order->device->vtable->launch_part)
+        turn->left = submitter_launch_part(order, stream, record, launch, turn);
+    else
+        submitter_launch(order, stream, launch);
+}
+
+/* One launch, in a history and perhaps in a trace. */
+static void submitter_replay_one(struct order *order, struct stream *stream, const struct record *record,
+                                 const struct replay_step *step, const struct launch *launch, struct turn *turn) {
+    const char *label = record->replay.replay->names[step->name].label;
+    struct device_stream *device_stream = NULL;
+    if (!stream->submit.begun)
+        history_note(&order->history, &stream->completed, stream->submit.executed + 1, stream->session,
+                     record->sequence, launch->opcode, NULL, *label ? label : NULL);
+    if (__builtin_expect(!submitter_traces(order, stream), 1)) {
+        submitter_replay_launch(order, stream, record, launch, turn);
+    } else if (submitter_may_launch(order, stream, &device_stream)) {
+        const struct trace_launch trace = {.session = stream->session,
+                                           .sequence = record->sequence,
+                                           .stream = stream->id,
+                                           .role = stream->role,
+                                           .number = stream->submit.executed + 1,
+                                           .enqueued_ns = record->enqueued_ns,
+                                           .launch = launch,
+                                           .label = *label ? label : NULL};
+        struct trace_mark mark;
+        trace_before(&order->trace, device_stream, stream->submit.begun, &mark);
+        submitter_replay_launch(order, stream, record, launch, turn);
+        trace_after(&order->trace, &stream->trace, device_stream, &trace, &mark);
+    }
+}
+
+/* Small launches, with devices that have run them when launch_flat() returns. */
+static void submitter_replay_flat(struct order *order, struct stream *stream, const struct record *record,
+                                  const struct replay_step *step, struct turn *turn) {
+    const struct flat_launch *launches = (const struct flat_launch *)(const void *)(record->replay.replay->launches + step->at);
+    if (__builtin_expect(!submitter_traces(order, stream), 1)) {
+        history_note(&order->history, &stream->completed, stream->submit.executed + 1, stream->session,
+                     record->sequence, launches->opcode, NULL, NULL);
+        order->device->vtable->launch_flat(order->device, launches, step->n);
+        return;
+    }
+    for (uint32_t i = 0; i < step->n; i++) {
+        const int64_t axis[2] = {launches[i].elements, 1};
+        const struct launch shown = {
+            .opcode = launches[i].opcode,
+            .output = {launches[i].data[0], &axis[0], &axis[1], launches[i].dtype, launches[i].dtype, 1}};
+        const struct trace_launch trace = {.session = stream->session,
+                                           .sequence = record->sequence,
+                                           .stream = stream->id,
+                                           .role = stream->role,
+                                           .number = stream->submit.executed + 1,
+                                           .enqueued_ns = record->enqueued_ns,
+                                           .launch = &shown};
+        struct trace_mark mark;
+        trace_before(&order->trace, NULL, NULL, &mark);
+        order->device->vtable->launch_flat(order->device, &launches[i], 1);
+        trace_after(&order->trace, &stream->trace, NULL, &trace, &mark);
+    }
+    (void)turn;
+}
+
+/* A step of a run. False: it was left in the middle. */
+static bool submitter_replay_step(struct order *order, struct stream *stream, struct record *record, struct turn *turn) {
+    struct replay_run *run = &record->replay;
+    const struct replay_step *step = &run->replay->steps[run->step];
+    uint64_t cost = turn->cost;
+    if (step->kind == REPLAY_FLAT)
+        submitter_replay_flat(order, stream, record, step, turn);
+    else
+        submitter_replay_one(order, stream, record, step,
+                             (const struct launch *)(const void *)(run->replay->launches + step->at), turn);
+    if (turn->left)
+        return false;
+    if (turn->cost == cost)
+        turn->cost += step->weight;
+    return true;
+}
+
+/* As much of a run as belongs to one turn; a turn that leaves it goes on with it later. The device's launches have run when they return, or a
+ * launch may wait here for room on the device. */
+static void submitter_replay(struct order *order, struct stream *stream, struct record *record, struct turn *turn) {
+    struct replay_run *run = &record->replay;
+    bool async = order->device->vtable->async, more = !submitter_skips(order, stream);
+    if (more && !run->begun)
+        replay_apply(run);
+    run->begun = true;
+    while (more) {
+        if (turn->cost >= SUBMITTER_TURN_NS) {
+            atomic_fetch_add_explicit(&order->pieces, 1, memory_order_relaxed);
+            turn->left = true;
+            return;
+        }
+        if (run->step < run->replay->n_steps) {
+            if (!submitter_replay_step(order, stream, record, turn))
+                return;
+            run->step++;
+            continue;
+        }
+        turn->cost += SUBMITTER_ITERATION_NS;
+        more = !submitter_skips(order, stream) && replay_next(run, !async);
+        if (more)
+            replay_apply(run);
+    }
+    submitter_abandon(order, stream);
+    if (!async) /* else the reaper does it */
+        replay_end(run, true);
 }
 
 /* The event of the first mark that includes this number, or the last event before that mark. *marked: there is such a mark. If there
@@ -292,6 +410,10 @@ static bool submitter_step(struct order *order, struct stream *stream, struct re
     case RECORD_FLAT:
         atomic_store_explicit(&stream->submit.running, record, memory_order_relaxed);
         submitter_launch_flat(order, stream, record);
+        return true;
+    case RECORD_REPLAY:
+        atomic_store_explicit(&stream->submit.running, record, memory_order_relaxed);
+        submitter_replay(order, stream, record, turn);
         return true;
     case RECORD_WAIT:
         return submitter_wait(order, stream, record);

@@ -4,6 +4,7 @@
 
 #include "engine/device/device_impl.h"
 #include "engine/program/program_impl.h"
+#include "engine/program/recorded_impl.h"
 
 /* ---- operands ---- */
 
@@ -188,10 +189,8 @@ static int bind_view_copied(struct step *step) {
 
 /* ---- poisons ---- */
 
-/* Enqueues a record that settles `result` from up to three poisons of inputs (NULL: none) and a guard (may be NULL). On success it takes
- * over one reference to the guard. */
-static int bind_push_poison(struct stream *stream, struct poison *result, struct poison *const inputs[3],
-                            struct guard *guard, struct fault *fault) {
+int bind_push_poison(struct stream *stream, struct poison *result, struct poison *const inputs[3], struct guard *guard,
+                     struct fault *fault) {
     struct record *record = stream_push(stream, RECORD_POISON, sizeof *record, 20);
     if (!record)
         return plan_no_memory(fault);
@@ -205,8 +204,8 @@ static int bind_push_poison(struct stream *stream, struct poison *result, struct
 /* The outputs' poison, made in advance, is settled behind its launch. More than three poisoned inputs (concat) settle in
  * several steps. Where a step cannot be enqueued the guard is still the caller's. */
 static int bind_poison(struct step *step, struct poison *poison) {
-    struct poison *inputs[3] = {NULL, NULL, NULL};
-    unsigned n = 0;
+    struct poison *inputs[3] = {step->settled, NULL, NULL};
+    unsigned n = step->settled != NULL;
     int code = STATUS_OK;
     for (unsigned i = 1; i < step->n_outputs; i++)
         tensor_poison(step->session, step->outputs[i], poison_ref(poison));
@@ -378,7 +377,8 @@ static int bind_poison_prepare(struct step *step, bool is_long, struct poison **
     *poison = NULL;
     enum op_family family = step->info->family;
     bool take = family == OP_FAMILY_TAKE || family == OP_FAMILY_SCATTER, launch = family == OP_FAMILY_KERNEL;
-    bool checks = family == OP_FAMILY_DECOMPOSE || family == OP_FAMILY_LOSS;
+    bool checks = family == OP_FAMILY_DECOMPOSE || family == OP_FAMILY_LOSS ||
+                  (family == OP_FAMILY_PROGRAM && step->recorded->plan.replay->n_guards);
     if (take || launch || is_long || checks) {
         int axis = -1; /* one_hot has none */
         if (take && request->opcode != OP_ONE_HOT)
@@ -404,13 +404,16 @@ static __attribute__((noinline)) int bind_carefully(struct step *step, bool is_l
     step->settled = NULL;
     struct stream_position before = stream_position(step->stream);
     struct poison *poison = NULL;
-    int code = step->info->family == OP_FAMILY_KERNEL ? bind_kernel_find(step) : STATUS_OK;
+    int code = step->info->family == OP_FAMILY_KERNEL    ? bind_kernel_find(step)
+               : step->info->family == OP_FAMILY_PROGRAM ? bind_program_find(step)
+                                                         : STATUS_OK;
     if (code == STATUS_OK)
         code = bind_poison_prepare(step, is_long, &poison);
     if (code == STATUS_OK)
-        code = step->info->family == OP_FAMILY_VIEW     ? bind_view_copied(step)
-               : step->info->family == OP_FAMILY_KERNEL ? bind_kernel(step)
-                                                        : bind_compute(step);
+        code = step->info->family == OP_FAMILY_VIEW      ? bind_view_copied(step)
+               : step->info->family == OP_FAMILY_KERNEL  ? bind_kernel(step)
+               : step->info->family == OP_FAMILY_PROGRAM ? bind_program(step)
+                                                         : bind_compute(step);
     step->stream->operation.report = NULL;
     if (poison && code == STATUS_OK)
         code = bind_poison(step, poison);

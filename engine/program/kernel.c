@@ -24,7 +24,7 @@ static void kernel_release_all(struct device *device, struct device_kernel **lis
 static void kernel_free(struct kernel_store *store, struct kernel *kernel) {
     kernel_unload(store, kernel->device_kernel);
     free(kernel->name);
-    free(kernel->uses);
+    use_list_finish(&kernel->uses);
     free(kernel);
 }
 
@@ -38,18 +38,8 @@ void kernel_unused_release(struct kernel_store *store, struct device_kernel *unu
     kernel_release_all(store->order->device, &unused);
 }
 
-/* Whether a launch has not run yet. */
-static bool kernel_runs(struct kernel *kernel) {
-    unsigned kept = 0;
-    for (unsigned i = 0; i < kernel->n_uses; i++)
-        if (!point_reached(kernel->uses[i].stream, kernel->uses[i].number))
-            kernel->uses[kept++] = kernel->uses[i];
-    kernel->n_uses = kept;
-    return kept > 0 || kernel->stays;
-}
-
 static void kernel_let_go(struct kernel_store *store, struct kernel *kernel) {
-    if (!kernel_runs(kernel)) {
+    if (!use_list_runs(&kernel->uses)) {
         kernel_free(store, kernel);
         return;
     }
@@ -68,30 +58,13 @@ static void kernel_end(struct kernel_store *store, struct kernel *kernel) {
 }
 
 void kernel_use(struct kernel *kernel, struct stream *stream, uint64_t number) {
-    for (unsigned i = 0; i < kernel->n_uses; i++)
-        if (kernel->uses[i].stream == stream) {
-            kernel->uses[i].number = number;
-            return;
-        }
-    if (kernel->n_uses == kernel->uses_capacity)
-        kernel_runs(kernel); /* forgets those that have run */
-    if (kernel->n_uses == kernel->uses_capacity) {
-        unsigned capacity = kernel->uses_capacity ? 2 * kernel->uses_capacity : 4;
-        struct use *uses = realloc(kernel->uses, capacity * sizeof *uses);
-        if (!uses) {
-            kernel->stays = true;
-            return;
-        }
-        kernel->uses = uses;
-        kernel->uses_capacity = capacity;
-    }
-    kernel->uses[kernel->n_uses++] = (struct use){stream, number};
+    use_list_note(&kernel->uses, stream, number);
 }
 
 void kernel_store_sweep(struct kernel_store *store) {
     for (struct kernel *kernel = store->running, *next; kernel; kernel = next) {
         next = kernel->next;
-        if (!kernel_runs(kernel))
+        if (!use_list_runs(&kernel->uses))
             kernel_end(store, kernel);
     }
 }

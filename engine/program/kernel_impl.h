@@ -21,10 +21,7 @@ struct kernel {
     uint64_t bytes; /* of the device, charged to its session */
     char *name;
     struct kernel *next, **previous;
-    /* The newest launch on each stream. */
-    struct use *uses;
-    unsigned n_uses, uses_capacity;
-    bool stays; /* uses could not be noted: for good */
+    struct use_list uses; /* its launches */
 };
 
 /* Of an engine. */

@@ -18,6 +18,7 @@
 #include <stdlib.h>
 
 #include "engine/program/program_impl.h"
+#include "engine/program/recorded_impl.h"
 #include "engine/session/host.h"
 
 enum {
@@ -32,12 +33,16 @@ static_assert(PROGRAM_SLOTS <= TENSOR_TABLE_MIN / 2,
 struct program *program_create(struct device *device) {
     struct program *program = calloc(1, sizeof *program);
     struct signatures *signatures = signatures_create(device);
-    if (!program || !signatures) {
+    struct recorded_store *store = calloc(1, sizeof *store);
+    if (!program || !signatures || !store) {
         free(program);
         free(signatures);
+        free(store);
         return NULL;
     }
     program->signatures = signatures;
+    store->signatures = signatures;
+    program->recorded = store;
     for (unsigned i = 0; i < PROGRAM_STEPS; i++)
         program->steps[i].fault = &program->fault;
     return program;
@@ -47,6 +52,7 @@ void program_destroy(struct program *program) {
     if (!program)
         return;
     free(program->signatures);
+    free(program->recorded);
     free(program);
 }
 
@@ -152,8 +158,16 @@ static __attribute__((noinline)) int check_several(struct program *program, stru
     if (!types)
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no host memory for the types of %u outputs", n);
     step_types(step);
-    bool good = signature_make(program->signatures, request->opcode, step->types, request->n_inputs,
-                               &step->request->attributes, n, types, &signature, fault);
+    bool good;
+    if (step->info->family == OP_FAMILY_PROGRAM) {
+        signature.facts = (struct signature_facts){.elements = 1};
+        step->recorded = recorded_find(step->session, request, fault);
+        good = step->recorded &&
+               recorded_check(step->recorded, request, step->types, n, types, fault) == STATUS_OK;
+    } else {
+        good = signature_make(program->signatures, request->opcode, step->types, request->n_inputs,
+                              &step->request->attributes, n, types, &signature, fault);
+    }
     for (unsigned i = 0; i < n && good; i++) {
         good = check_output(step, i, fault);
         if (good)

@@ -22,7 +22,8 @@ struct step {
     bool poisoned;  /* some inputs have a poison */
     struct signature_facts facts;
     /* while it is bound */
-    struct kernel *kernel; /* of OP_FAMILY_KERNEL, once it is found */
+    struct kernel *kernel;     /* of OP_FAMILY_KERNEL, once it is found */
+    struct recorded *recorded; /* of OP_FAMILY_PROGRAM, from its check on */
     struct guard *guard;   /* its launches report to it; of families with a report (launch.h), and of long operations */
     struct poison *settled; /* while the poisons of many inputs are settled */
     struct fault *fault;    /* why it cannot be bound: the program's */
@@ -38,6 +39,7 @@ enum {
  * whose id is released by a later step of the same program never comes into the session's table. */
 struct program {
     struct signatures *signatures;
+    struct recorded_store *recorded;
     struct session *session;
     uint64_t serial; /* grows by PROGRAM_STEPS with each program; step k notes serial + k in the tensors that it uses */
     uint64_t first_id; /* of the first slot */
@@ -96,6 +98,11 @@ static inline struct plan bind_plan(const struct step *step, struct view *out, s
         plan.inputs[i] = &views[i];
     return plan;
 }
+
+/* Enqueues a record that settles `result` from up to three poisons of inputs (NULL: none) and a guard (may be NULL). On success it takes
+ * over one reference to the guard. */
+int bind_push_poison(struct stream *stream, struct poison *result, struct poison *const inputs[3], struct guard *guard,
+                     struct fault *fault);
 
 /* bind_FAMILY, for each family; the output has its storage, and every operand has elements. */
 typedef int bind_function(struct step *step);

@@ -67,6 +67,7 @@ struct session {
     struct session_limits limits; /* the ledger has its own */
     struct tensor_table tensors;
     struct kernel_table *kernels;            /* engine/program/kernel_impl.h; NULL: it has had none */
+    struct recorded_table *programs;         /* engine/program/recorded_impl.h; NULL: it has had none */
     uint64_t last_id;                        /* highest id ever used: ids only grow */
     struct refused refused[SESSION_REFUSED]; /* ids that were not bound because of a limit, ascending: */
     unsigned n_refused;                      /* the number of entries */

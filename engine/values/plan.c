@@ -349,6 +349,25 @@ int plan_push_kernel(struct stream *stream, struct storage *const storages[], un
     return STATUS_OK;
 }
 
+int plan_push_replay(struct stream *stream, struct storage *const storages[], unsigned n, size_t run_bytes,
+                     uint64_t weight, uint64_t times, struct record **record, struct fault *fault) {
+    size_t bytes = offsetof(struct record, replay) + run_bytes;
+    int code = plan_check_time(stream, weight, fault);
+    for (unsigned i = 0; i < n && code == STATUS_OK; i++)
+        code = reserve_use(stream, storages[i], fault);
+    if (code != STATUS_OK)
+        return code;
+    uint64_t total;
+    if (__builtin_mul_overflow(weight, times, &total) || total > UINT64_MAX / 64)
+        total = UINT64_MAX / 64;
+    *record = stream_push(stream, RECORD_REPLAY, bytes > sizeof **record ? bytes : sizeof **record, total);
+    if (!*record)
+        return plan_no_memory(fault);
+    for (unsigned i = 0; i < n; i++)
+        plan_note_use(stream, storages[i]);
+    return STATUS_OK;
+}
+
 /* About what a pass over these operands costs, in nanoseconds. */
 uint64_t plan_weight(const struct cost *cost, const struct view *out, const struct view *in) {
     double bytes = (double)view_elements(out) * (double)dtype_size(out->dtype);

@@ -33,6 +33,9 @@ int plan_push_flat(struct stream *stream, const struct plan_flat *flat, struct f
 /* Enqueues a launch of a client's kernel, which the caller fills in, and notes its use of the storages. */
 int plan_push_kernel(struct stream *stream, struct storage *const storages[], unsigned n, unsigned n_arguments,
                      uint64_t weight, struct record **record, struct fault *fault);
+/* The same for a run of a replay; the record has `run_bytes` for it. `weight` is that of one iteration, `times` their number. */
+int plan_push_replay(struct stream *stream, struct storage *const storages[], unsigned n, size_t run_bytes,
+                     uint64_t weight, uint64_t times, struct record **record, struct fault *fault);
 /* About what a pass over these operands costs, in nanoseconds; `in` may be NULL. */
 uint64_t plan_weight(const struct cost *cost, const struct view *out, const struct view *in);
 

@@ -30,6 +30,14 @@ int request_kernel_compile(struct connection *connection, const struct frame_hea
 int request_kernel_release(struct connection *connection, const struct frame_header *header,
                            const ProtobufCMessage *message, uint8_t **sink, struct fault *fault);
 
+/* ProgramDefine, ProgramLoop and ProgramRelease, likewise. */
+int request_program_define(struct connection *connection, const struct frame_header *header,
+                           const ProtobufCMessage *message, uint8_t **sink, struct fault *fault);
+int request_program_loop(struct connection *connection, const struct frame_header *header,
+                         const ProtobufCMessage *message, uint8_t **sink, struct fault *fault);
+int request_program_release(struct connection *connection, const struct frame_header *header,
+                            const ProtobufCMessage *message, uint8_t **sink, struct fault *fault);
+
 /* Publish, OpenName, ListNames, RemoveName and MoveName, likewise. */
 int request_publish(struct connection *connection, const struct frame_header *header, const ProtobufCMessage *message,
                     uint8_t **sink, struct fault *fault);

@@ -1,0 +1,200 @@
+#include "engine/memory/draft.h"
+
+#include <stdlib.h>
+
+#include "proto/ops/status.h"
+
+enum {
+    DRAFT_ALIGNMENT = 256,
+    DRAFT_FIRST = 64,
+    /* Among so many pieces each is compared with all others, which packs best. More pieces are placed in the order of their time. */
+    DRAFT_COMPARED = 1024,
+};
+/* No program has memory here, so an address that is used by mistake is noticed. */
+static const uint64_t draft_begin = UINT64_C(1) << 56, draft_end = UINT64_C(1) << 62;
+
+static uint64_t draft_rounded(uint64_t bytes) {
+    return (bytes + DRAFT_ALIGNMENT - 1) & ~(uint64_t)(DRAFT_ALIGNMENT - 1);
+}
+
+static bool draft_reserve(struct draft *draft) {
+    if (draft->count < draft->capacity)
+        return true;
+    size_t capacity = draft->capacity ? 2 * draft->capacity : DRAFT_FIRST;
+    struct draft_piece **pieces = realloc(draft->pieces, capacity * sizeof(struct draft_piece *));
+    if (!pieces)
+        return false;
+    draft->pieces = pieces;
+    draft->capacity = capacity;
+    return true;
+}
+
+int draft_storage(struct draft *draft, uint64_t bytes, struct storage **storage, struct fault *fault) {
+    if (bytes > draft_end - draft_begin - draft->bytes - DRAFT_ALIGNMENT)
+        return fault_set(fault, STATUS_OUT_OF_MEMORY, "%llu bytes are more than there are addresses",
+                         (unsigned long long)bytes);
+    struct draft_piece *piece = draft_reserve(draft) ? calloc(1, sizeof *piece) : NULL;
+    if (!piece)
+        return fault_set(fault, STATUS_NO_HOST_MEMORY, "no host memory to plan a program");
+    piece->draft = draft;
+    piece->bytes = bytes;
+    piece->from = *draft->clock;
+    piece->to = UINT64_MAX;
+    piece->storage.data = (uint8_t *)(uintptr_t)(draft_begin + draft->bytes);
+    piece->storage.bytes = draft_rounded(bytes);
+    piece->storage.references = 1;
+    piece->storage.state = STORAGE_DRAFT;
+    draft->bytes += piece->storage.bytes;
+    draft->pieces[draft->count++] = piece;
+    *storage = &piece->storage;
+    return STATUS_OK;
+}
+
+void draft_free(struct storage *storage) {
+    struct draft_piece *piece = (struct draft_piece *)storage;
+    piece->to = *piece->draft->clock;
+}
+
+struct draft_piece *draft_find(const struct draft *draft, const void *address) {
+    uint64_t at = (uint64_t)(uintptr_t)address;
+    size_t low = 0, high = draft->count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if ((uint64_t)(uintptr_t)draft->pieces[middle]->storage.data <= at)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    struct draft_piece *piece = low ? draft->pieces[low - 1] : NULL;
+    return piece && at - (uint64_t)(uintptr_t)piece->storage.data < piece->storage.bytes ? piece : NULL;
+}
+
+void draft_finish(struct draft *draft) {
+    for (size_t i = 0; i < draft->count; i++)
+        free(draft->pieces[i]);
+    free(draft->pieces);
+    *draft = (struct draft){.clock = draft->clock};
+}
+
+/* ---- places ---- */
+
+static int by_size(const void *a, const void *b) {
+    const struct draft_piece *x = *(struct draft_piece *const *)a, *y = *(struct draft_piece *const *)b;
+    if (x->storage.bytes != y->storage.bytes)
+        return x->storage.bytes < y->storage.bytes ? 1 : -1;
+    return x->from < y->from ? -1 : x->from > y->from;
+}
+
+static int by_time(const void *a, const void *b) {
+    const struct draft_piece *x = *(struct draft_piece *const *)a, *y = *(struct draft_piece *const *)b;
+    return x->from < y->from ? -1 : x->from > y->from;
+}
+
+static bool pieces_meet(const struct draft_piece *a, const struct draft_piece *b) {
+    return a->from < b->to && b->from < a->to;
+}
+
+/* Puts the piece into the smallest gap between the pieces that are placed and in use at its time; those are in `placed`, by offset. Returns where
+ * it ends. */
+static uint64_t place(struct draft_piece *piece, struct draft_piece **placed, size_t count) {
+    uint64_t end = 0, best = UINT64_MAX, at = 0;
+    for (size_t i = 0; i < count; i++) {
+        const struct draft_piece *other = placed[i];
+        if (!pieces_meet(piece, other))
+            continue;
+        if (other->offset >= end + piece->storage.bytes && other->offset - end < best) {
+            best = other->offset - end;
+            at = end;
+        }
+        if (other->offset + other->storage.bytes > end)
+            end = other->offset + other->storage.bytes;
+    }
+    piece->offset = best == UINT64_MAX ? end : at;
+    return piece->offset + piece->storage.bytes;
+}
+
+static uint64_t place_largest_first(struct draft_piece **pieces, size_t count) {
+    uint64_t bytes = 0;
+    qsort(pieces, count, sizeof(struct draft_piece *), by_size);
+    for (size_t i = 0; i < count; i++) {
+        struct draft_piece *piece = pieces[i];
+        uint64_t end = place(piece, pieces, i);
+        bytes = end > bytes ? end : bytes;
+        size_t k = i;
+        for (; k && pieces[k - 1]->offset > piece->offset; k--)
+            pieces[k] = pieces[k - 1];
+        pieces[k] = piece;
+    }
+    return bytes;
+}
+
+/* Only the last DRAFT_COMPARED of the pieces that are still in use are compared; what is placed behind all others overlaps nothing. */
+static uint64_t place_in_order(struct draft_piece **pieces, size_t count) {
+    struct draft_piece *live[DRAFT_COMPARED];
+    size_t n = 0;
+    uint64_t bytes = 0, lowest = 0;
+    qsort(pieces, count, sizeof(struct draft_piece *), by_time);
+    for (size_t i = 0; i < count; i++) {
+        struct draft_piece *piece = pieces[i];
+        size_t kept = 0;
+        for (size_t k = 0; k < n; k++)
+            if (live[k]->to > piece->from)
+                live[kept++] = live[k];
+        n = kept;
+        if (n == DRAFT_COMPARED) { /* the lowest of them keeps its place for good */
+            uint64_t end = live[0]->offset + live[0]->storage.bytes;
+            lowest = end > lowest ? end : lowest;
+            for (size_t k = 1; k < n; k++)
+                live[k - 1] = live[k];
+            n--;
+        }
+        uint64_t end = place(piece, live, n);
+        if (piece->offset < lowest) {
+            piece->offset = bytes;
+            end = bytes + piece->storage.bytes;
+        }
+        bytes = end > bytes ? end : bytes;
+        size_t k = n++;
+        for (; k && live[k - 1]->offset > piece->offset; k--)
+            live[k] = live[k - 1];
+        live[k] = piece;
+    }
+    return bytes;
+}
+
+struct moment {
+    uint64_t at;
+    bool begins;
+    uint64_t bytes;
+};
+
+static int by_moment(const void *a, const void *b) {
+    const struct moment *x = a, *y = b;
+    if (x->at != y->at)
+        return x->at < y->at ? -1 : 1;
+    return x->begins - y->begins; /* what ends at a time has gone when something begins */
+}
+
+/* 0 out of memory: the figure is only told. */
+static uint64_t place_least(struct draft_piece *const *pieces, size_t count) {
+    struct moment *moments = malloc(2 * count * sizeof *moments + 1);
+    uint64_t most = 0, now = 0;
+    if (!moments)
+        return 0;
+    for (size_t i = 0; i < count; i++) {
+        moments[2 * i] = (struct moment){pieces[i]->from, true, pieces[i]->storage.bytes};
+        moments[2 * i + 1] = (struct moment){pieces[i]->to, false, pieces[i]->storage.bytes};
+    }
+    qsort(moments, 2 * count, sizeof *moments, by_moment);
+    for (size_t i = 0; i < 2 * count; i++) {
+        now = moments[i].begins ? now + moments[i].bytes : now - moments[i].bytes;
+        most = now > most ? now : most;
+    }
+    free(moments);
+    return most;
+}
+
+uint64_t draft_place(struct draft_piece **pieces, size_t count, uint64_t *least) {
+    *least = place_least(pieces, count);
+    return count <= DRAFT_COMPARED ? place_largest_first(pieces, count) : place_in_order(pieces, count);
+}

@@ -1,0 +1,90 @@
+#include "engine/order/replay.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/order/poison.h"
+
+void replay_apply(struct replay_run *run) {
+    struct replay *replay = run->replay;
+    uint8_t *const *bases = replay_bases(run);
+    size_t bytes = replay->n_bases * sizeof(uint8_t *);
+    if (!memcmp(replay->applied, bases, bytes))
+        return;
+    memcpy(replay->applied, bases, bytes);
+    for (unsigned i = 0; i < replay->n_patches; i++) {
+        const struct replay_patch *patch = &replay->patches[i];
+        uint8_t *address = bases[patch->base] + patch->offset;
+        memcpy(replay->launches + patch->at, &address, sizeof address);
+    }
+}
+
+/* Passes the first report on, in the words of its operation. */
+static bool replay_failed(struct replay_run *run) {
+    const struct replay *replay = run->replay;
+    uint8_t *const *bases = replay_bases(run);
+    for (unsigned i = 0; i < replay->n_guards; i++) {
+        const struct report *report = (const struct report *)bases[replay->first_report + i];
+        const struct replay_guard *words = &replay->guards[i];
+        struct guard *guard = run->guard;
+        if (atomic_load_explicit(&report->code, memory_order_relaxed) == STATUS_OK)
+            continue;
+        memcpy(guard->operation, replay->names[words->name].operation, sizeof guard->operation);
+        if (replay->names[words->name].label[0])
+            memcpy(guard->label, replay->names[words->name].label, sizeof guard->label);
+        guard->axis = words->axis;
+        guard->above = words->above;
+        guard->launch = words->launch;
+        guard->iteration = run->times > 1 ? run->iteration + 1 : 0;
+        guard->report->value = report->value;
+        guard->report->position = report->position;
+        guard->report->limit = report->limit;
+        atomic_store_explicit(&guard->report->code, atomic_load_explicit(&report->code, memory_order_relaxed),
+                              memory_order_relaxed);
+        return true;
+    }
+    return false;
+}
+
+bool replay_next(struct replay_run *run, bool ran) {
+    uint8_t **bases = replay_bases(run);
+    if (run->iteration + 1 == run->times || (ran && run->guard && replay_failed(run)))
+        return false;
+    run->iteration++;
+    for (uint32_t i = 0; i < run->n_moves; i++)
+        bases[replay_moves(run)[i].base] += replay_moves(run)[i].bytes;
+    for (uint32_t i = 0; i < run->n_carries; i++) {
+        struct replay_carry *carry = &replay_carries(run)[i];
+        uint8_t *result = bases[carry->result];
+        bases[carry->parameter] = result;
+        bases[carry->result] = carry->spare;
+        carry->spare = result;
+    }
+    run->step = 0;
+    return true;
+}
+
+void replay_end(struct replay_run *run, bool ran) {
+    const struct replay *replay = run->replay;
+    uint8_t **bases = replay_bases(run);
+    if (ran && run->guard)
+        replay_failed(run);
+    for (unsigned i = 0; i < replay->n_guards; i++)
+        reports_give(run->reports, (struct report *)bases[replay->first_report + i]);
+    if (run->guard)
+        guard_unref(run->guard);
+    run->guard = NULL;
+}
+
+void replay_destroy(struct replay *replay) {
+    if (!replay)
+        return;
+    free(replay->launches);
+    free(replay->steps);
+    free(replay->patches);
+    free(replay->guards);
+    free(replay->names);
+    free(replay->applied);
+    free(replay);
+}

@@ -1,0 +1,109 @@
+/* Replays: launches that were planned once and run often. A replay keeps the launches of a program as they would lie in records, and the
+ * places of all addresses in them. An address is an offset from one of the run's bases: blocks of memory that each run names, such as its
+ * inputs. A run is one record of its stream: the submitter writes the addresses and makes the launches, one after another, in turns like any others.
+ *
+ * The owner makes a replay and does not change it. The submitter alone writes to `launches` and `applied`; so runs of one replay must follow one
+ * another, in one stream or by waits. */
+#pragma once
+
+#include "engine/device/device_kernels.h"
+#include "engine/device/launch.h"
+
+struct guard;
+struct order;
+struct record;
+struct report;
+struct reports;
+struct stream;
+
+enum replay_kind {
+    REPLAY_LAUNCH, /* a struct launch */
+    REPLAY_FLAT,   /* `n` struct flat_launch, which follow one another */
+};
+
+struct replay_step {
+    uint8_t kind; /* enum replay_kind */
+    uint32_t n;
+    uint32_t at;       /* offset in `launches` */
+    uint32_t name;     /* of the operation: an index in `names` */
+    uint64_t weight;   /* nanoseconds, roughly */
+    uint64_t sequence; /* the operation's number in the program, from 1 */
+};
+
+/* The pointer at `at` in `launches` is base number `base` plus `offset`. */
+struct replay_patch {
+    uint32_t at, base;
+    uint64_t offset;
+};
+
+/* What to say of a launch that reports wrong data: the report's base is `first_report` and this entry's number. */
+struct replay_guard {
+    uint32_t name;
+    int axis;
+    bool above, launch;
+};
+
+/* An operation in messages and traces. */
+struct replay_name {
+    char operation[OPERATION_NAME_MAX + 1];
+    char label[OPERATION_LABEL_MAX + 1]; /* "": none */
+};
+
+struct replay {
+    uint8_t *launches;
+    struct replay_step *steps;
+    struct replay_patch *patches;
+    struct replay_guard *guards;
+    struct replay_name *names;
+    uint8_t **applied; /* the bases whose addresses are in `launches` now; submitter's */
+    unsigned n_steps, n_patches, n_guards, n_names, n_bases, first_report;
+    size_t bytes;    /* of `launches` */
+    uint64_t weight; /* of all steps */
+};
+
+/* After an iteration, base `base` moves on by so many bytes; */
+struct replay_move {
+    uint32_t base;
+    int64_t bytes;
+};
+/* and what base `result` was, base `parameter` becomes. `result` continues in `spare`, and they change places from then on. */
+struct replay_carry {
+    uint32_t result, parameter;
+    uint8_t *spare;
+};
+
+/* One run; in its record, followed by its moves, carries and bases. */
+struct replay_run {
+    struct replay *replay;
+    uint64_t times;
+    struct guard *guard; /* takes the first report; NULL: no launch reports */
+    struct reports *reports;
+    uint32_t n_moves, n_carries;
+    /* the submitter's */
+    uint64_t iteration;
+    uint32_t step;
+    bool begun; /* the first launch has begun */
+};
+
+static inline struct replay_move *replay_moves(struct replay_run *run) {
+    return (struct replay_move *)(run + 1);
+}
+static inline struct replay_carry *replay_carries(struct replay_run *run) {
+    return (struct replay_carry *)(replay_moves(run) + run->n_moves);
+}
+static inline uint8_t **replay_bases(struct replay_run *run) {
+    return (uint8_t **)(replay_carries(run) + run->n_carries);
+}
+
+static inline size_t replay_run_bytes(const struct replay *replay, size_t n_moves, size_t n_carries) {
+    return sizeof(struct replay_run) + n_moves * sizeof(struct replay_move) + n_carries * sizeof(struct replay_carry) +
+           replay->n_bases * sizeof(uint8_t *);
+}
+
+/* The submitter is at the beginning of an iteration: writes the addresses. */
+void replay_apply(struct replay_run *run);
+/* The iteration's launches have been made. False: it was the last one, or `ran` (they have run, too) and one of them has reported wrong data. */
+bool replay_next(struct replay_run *run, bool ran);
+/* The run has ended, or will not run: gives its reports back. `ran`: its launches have run, and the first report goes to its guard. */
+void replay_end(struct replay_run *run, bool ran);
+void replay_destroy(struct replay *replay);

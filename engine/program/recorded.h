@@ -1,0 +1,61 @@
+/* Recorded programs: operations that a client has sent once, and runs as one operation. Owner thread.
+ *
+ * A definition is checked with the rules of every operation. Operations whose results nobody uses are dropped, and of equal ones one is kept. With the
+ * first run it is planned: its operations are bound, as they would be if they came one after another, but in draft memory (memory/draft.h); the
+ * launches that come of it are kept as a replay (order/replay.h), and all pieces of memory between its operations are laid out in one block, the
+ * arena. The arena belongs to the program and is charged to its session. Runs of one program follow one another, since they share it.
+ *
+ * A loop is a program with the operations of another one, planned by itself: which parameters may lend their memory follows from what it carries. */
+#pragma once
+
+#include "engine/session/session.h"
+
+struct recorded;
+struct recorded_store;
+struct session;
+struct tensor;
+
+enum {
+    SESSION_PROGRAMS_MAX = 1024,     /* of a session: programs and loops */
+    RECORDED_OPERATIONS_MAX = 16384, /* in one program */
+    RECORDED_VALUES_MAX = 4096,      /* parameters, captured tensors and results together */
+    RECORDED_TIMES_MAX = INT32_MAX,  /* iterations of one run */
+};
+
+/* What a client says of a program. The requests name tensors by the program's own numbers: parameters from 1 on, then captured tensors, then outputs. */
+struct recorded_definition {
+    uint64_t id;
+    const struct tensor_type *parameters;
+    const bool *consumed; /* of each parameter: a run releases the input */
+    unsigned n_parameters;
+    const uint64_t *captures; /* ids of the session's tensors */
+    unsigned n_captures;
+    const struct op_request *requests;
+    unsigned n_requests;
+    const uint64_t *results; /* numbers */
+    unsigned n_results;
+};
+
+struct recorded_loop {
+    uint64_t id, body;
+    const uint32_t *carried; /* result, parameter, result, parameter, … */
+    unsigned n_carried;      /* numbers: twice as many as pairs */
+    const uint32_t *sliced, *stacked;
+    unsigned n_sliced, n_stacked;
+};
+
+/* Takes the id, which must be above all earlier ones. If the definition breaks a rule, runs of the program fail with the first cause. Returns
+ * a code only if there is no such program afterwards. */
+int session_program_define(struct session *session, const struct recorded_definition *definition, struct fault *fault);
+/* The same without a definition, which could not be read: all runs fail with `why`. */
+int session_program_refuse(struct session *session, uint64_t id, const struct fault *why, struct fault *fault);
+int session_program_loop(struct session *session, const struct recorded_loop *loop, struct fault *fault);
+/* Runs that have been enqueued still run. */
+int session_program_release(struct session *session, uint64_t id, struct fault *fault);
+
+/* For struct sessions. */
+void recorded_session_ended(struct session *session);
+/* Programs that were released and have run by now are freed. */
+void recorded_sweep(struct recorded_store *store);
+/* All streams have run dry, or the device has failed. */
+void recorded_store_finish(struct recorded_store *store);

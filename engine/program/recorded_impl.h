@@ -1,0 +1,95 @@
+/* The inside of recorded programs, for the files of this room. Owner thread. */
+#pragma once
+
+#include "engine/program/program_impl.h"
+#include "engine/program/recorded.h"
+
+/* A value of a program, by its number - 1. */
+struct recorded_value {
+    struct tensor_type type;
+    uint32_t last_use; /* the last operation that reads it, from 1; UINT32_MAX: a result, which lives to the end; 0: nobody uses it */
+};
+
+struct recorded_operation {
+    struct op_request request; /* with its attributes and label, but `inputs` as below; in memory of the program's */
+    uint32_t *inputs;          /* values */
+    uint32_t first_output;     /* value */
+    bool dead;                 /* nobody uses its results, or another operation has the same */
+};
+
+/* The operations of a program, which loops over it share. */
+struct recorded_body {
+    unsigned references;
+    unsigned n_parameters, n_captures, n_operations, n_values, n_results, n_live;
+    struct recorded_value *values;
+    struct recorded_operation *operations;
+    uint32_t *results; /* values */
+    bool *consumed;    /* of each parameter */
+    struct tensor **captures; /* with a reference to each */
+    uint64_t host_bytes;      /* charged to its session */
+};
+
+struct recorded_carry {
+    uint32_t result, parameter;
+};
+
+enum { RECORDED_NONE = UINT32_MAX };
+
+/* What a run needs; made with the first one. */
+struct recorded_plan {
+    struct replay *replay;
+    uint64_t arena_bytes, least_bytes; /* of the arena, and of what is in use at one time */
+    struct storage *arena;             /* NULL: none is needed */
+    uint32_t *lender;   /* of each result: the parameter in whose memory it is, or RECORDED_NONE */
+    bool *overwritten;  /* of each parameter: launches write to its memory */
+    uint8_t **bases;    /* room for those of a run, */
+    struct storage **storages, **kept; /* for the storage that it uses, and keeps until it is enqueued, */
+    uint8_t **spares;                  /* and for the second memory of each carried result */
+};
+
+struct recorded {
+    uint64_t id;
+    struct recorded_store *store;
+    struct recorded_body *body; /* NULL: the definition is wrong */
+    struct fault fault;         /* why */
+    struct recorded_plan plan;
+    bool planned;
+    /* of a loop */
+    bool loops;
+    struct recorded_carry *carries;
+    unsigned n_carries;
+    bool *sliced, *stacked; /* of each parameter; of each result */
+    uint64_t runs;
+    struct use_list uses; /* its runs */
+    struct recorded *next, **previous;
+};
+
+struct recorded_store {
+    struct order *order;
+    struct signatures *signatures;
+    struct recorded *running; /* released, and perhaps not through on the device */
+};
+
+/* Of a session; made with its first program. */
+struct recorded_table {
+    struct recorded_entry {
+        uint64_t id;
+        struct recorded *recorded;
+    } *entries; /* ascending ids */
+    unsigned count, capacity;
+    uint64_t last_id;
+};
+
+/* The program that a request runs. NULL with `fault`: the session has no such program, or its definition is wrong. */
+struct recorded *recorded_find(struct session *session, const struct op_request *request, struct fault *fault);
+/* Checks the inputs of a run, and sets the types of its results. */
+int recorded_check(struct recorded *recorded, const struct op_request *request, const struct tensor_type *const types[],
+                   unsigned n_outputs, struct tensor_type *outputs, struct fault *fault);
+/* Makes the plan, without memory for its arena. */
+int recorded_plan(struct recorded *recorded, struct session *session, struct fault *fault);
+void recorded_plan_finish(struct recorded_plan *plan);
+
+/* OP_FAMILY_PROGRAM: finds the program, plans it, and says whether its launches may report. */
+int bind_program_find(struct step *step);
+/* Results with memory, and the run. */
+int bind_program(struct step *step);
