@@ -186,7 +186,7 @@ static __attribute__((noinline)) int check_several(struct program *program, stru
 static inline int check_signature(struct program *program, struct step *step, struct fault *fault) {
     const struct op_request *request = step->request;
     struct signatures *signatures = program->signatures;
-    if (__builtin_expect(request->further || step->info->n_outputs != 1 ||
+    if (__builtin_expect(request->further || step->info->n_outputs != 1 || request->opcode == OP_PROGRAM ||
                              !signature_is_short(request->n_inputs, &step->request->attributes),
                          0))
         return check_several(program, step, fault);

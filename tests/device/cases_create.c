@@ -140,6 +140,18 @@ static void case_kernel(struct suite *suite, const struct op_case *row) {
         suite_fail(suite, "a launch of no kernel: %s: %s", status_name(code), failure.message);
 }
 
+/* Programs have tests of their own (replayed.h, tests/unit/test_engine_programs.c). */
+static void case_program(struct suite *suite, const struct op_case *row) {
+    struct failure failure = {0};
+    uint64_t result;
+    struct op_request request = {.opcode = row->opcode, .n_ints = 2, .ints = (const int64_t[]){UINT32_MAX, 1}};
+    int code = suite_submit(suite, &request, &result);
+    if (code != STATUS_INVALID_ARGUMENT || suite_outcome(suite, result, &failure) != code ||
+        !strstr(failure.message, "no program has id 4294967295"))
+        suite_fail(suite, "a run of no program: %s: %s", status_name(code), failure.message);
+}
+
+const struct op_case op_case_program = {case_program, OP_PROGRAM, FILL_ANY};
 const struct op_case op_case_kernel = {case_kernel, OP_KERNEL, FILL_ANY};
 const struct op_case op_case_free = {case_free, OP_FREE, FILL_ANY};
 const struct op_case op_case_full = {case_create, OP_FULL, FILL_ANY};

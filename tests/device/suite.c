@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/device/replayed.h"
 #include "tests/device/tolerance.h"
 #include "tests/stand_ins/late.h"
 
@@ -48,6 +49,7 @@ static void suite_session(struct suite *suite, uint64_t quota) {
     suite->next_id = 0;
     suite->sequence = 0;
     suite->stream = 0;
+    suite->replays = replayed_wanted();
 }
 
 void suite_open_limited(struct suite *suite, uint64_t seed, uint64_t memory, uint64_t quota) {
@@ -120,7 +122,8 @@ int suite_submit(struct suite *suite, const struct op_request *request, uint64_t
         *output = filled.output = suite->next_id + 1;
         suite->next_id += 1 + filled.further;
     }
-    int rc = session_submit(suite->session, &filled);
+    int rc = suite->replays ? replayed_submit(suite->session, &filled, filled.sequence)
+                            : session_submit(suite->session, &filled);
     for (int i = 0; i < SUITE_TWINS && suite->twins; i++)
         if (session_submit(suite->twins[i].session, &filled) != rc)
             suite_fail(suite, "%s: with %d threads it is refused, or taken, in another way",

@@ -36,6 +36,7 @@ struct suite {
     uint64_t next_id, sequence;
     uint64_t seed, random;
     uint32_t stream; /* of operations to come */
+    bool replays;    /* each operation runs as a recorded program (replayed.h) */
     struct suite
         *twins; /* NULL, or SUITE_TWINS suites, on whose devices everything runs, too; the same bits must come out */
 };

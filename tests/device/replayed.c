@@ -1,0 +1,74 @@
+/* Operations by way of recorded programs: with TENSORD_TEST_REPLAY=1 the suite makes a program of each operation, with its inputs as parameters, runs that
+ * in its place, and so compares programs with the reference, too. */
+#include "tests/device/replayed.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/program/recorded.h"
+#include "engine/session/session_impl.h"
+
+bool replayed_wanted(void) {
+    const char *text = getenv("TENSORD_TEST_REPLAY");
+    return text && atoi(text);
+}
+
+/* Whether the operation is one that a program may have, with inputs that have values. What is refused is left as it is: its words name ids. */
+static bool replayed_takes(struct session *session, const struct op_request *request, struct tensor_type *types) {
+    const struct op_info *info = op_info(request->opcode);
+    if (!info || request->opcode == OP_FREE || op_is_clients(info) || request->n_inputs > REPLAYED_INPUTS)
+        return false;
+    const struct tensor_type *inputs[REPLAYED_INPUTS];
+    struct tensor_type outputs[REPLAYED_OUTPUTS];
+    struct fault fault;
+    for (unsigned i = 0; i < request->n_inputs; i++) {
+        const struct tensor *tensor = session_tensor(session, request->inputs[i]);
+        if (!tensor || tensor->failure || tensor->uploading)
+            return false;
+        types[i] = tensor->type;
+        inputs[i] = &types[i];
+    }
+    unsigned n_outputs = 1 + request->further;
+    if (n_outputs > REPLAYED_OUTPUTS)
+        return false;
+    return op_infer_outputs(request->opcode, inputs, request->n_inputs, &request->attributes, n_outputs, outputs,
+                            &fault) == STATUS_OK;
+}
+
+int replayed_submit(struct session *session, const struct op_request *request, uint64_t program) {
+    struct tensor_type types[REPLAYED_INPUTS];
+    bool consumed[REPLAYED_INPUTS];
+    uint64_t inputs[REPLAYED_INPUTS], results[REPLAYED_OUTPUTS];
+    struct fault fault;
+    if (!replayed_takes(session, request, types))
+        return session_submit(session, request);
+    for (unsigned i = 0; i < request->n_inputs; i++) {
+        inputs[i] = i + 1;
+        consumed[i] = op_consumes(request->consume, request->consume_more, i);
+    }
+    for (unsigned i = 0; i <= request->further; i++)
+        results[i] = request->n_inputs + 1 + i;
+    struct op_request recorded = *request;
+    recorded.inputs = inputs;
+    recorded.consume = 0;
+    recorded.consume_more = NULL;
+    const struct recorded_definition definition = {.id = program,
+                                                   .parameters = types,
+                                                   .consumed = consumed,
+                                                   .n_parameters = request->n_inputs,
+                                                   .requests = &recorded,
+                                                   .n_requests = 1,
+                                                   .results = results,
+                                                   .n_results = 1 + request->further};
+    struct op_request run = *request;
+    run.opcode = OP_PROGRAM;
+    run.ints = (const int64_t[]){(int64_t)program, 1};
+    run.n_ints = 2;
+    run.n_floats = 0;
+    run.label = NULL;
+    if (session_program_define(session, &definition, &fault) != STATUS_OK)
+        return session_submit(session, request);
+    int code = session_submit(session, &run);
+    session_program_release(session, program, &fault);
+    return code;
+}
