@@ -39,6 +39,13 @@ typedef int cpu_driver(struct cpu *cpu, const struct launch *launch, struct cpu_
 
 /* Of the device's vtable: elementwise.c. */
 void cpu_launch_flat(struct device *device, const struct flat_launch *launches, unsigned n);
+/* Several elementwise operations in one pass: fused.c. */
+void cpu_fused_run(struct cpu *cpu, const struct fused_launch *launch, struct cpu_job **begun);
+bool cpu_fuses(const struct device *device, unsigned opcode, enum dtype from, enum dtype as, enum dtype to);
+/* An attribute of an elementwise operation as a row takes it. */
+uint64_t cpu_parameter(double value, unsigned dtype);
+/* What an element costs besides moving its bytes, as bytes of memory traffic. */
+int64_t cpu_elementwise_weight(unsigned opcode, enum dtype dtype);
 /* A copy whose output lies along another axis than its input: transpose.c. False: it is another copy. */
 bool cpu_transpose(struct cpu *cpu, const struct launch *launch, struct cpu_job **begun);
 

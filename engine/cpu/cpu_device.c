@@ -70,9 +70,9 @@ static struct cpu_job *begun_job(const struct cpu *cpu, const struct device_begu
     return number == 2 * cpu->spare.number + 1 ? cpu->spare.job : NULL;
 }
 
-static int cpu_launch_part(struct device *device, const struct launch *launch, struct device_turn *turn,
-                           struct device_begun **begun, struct fault *fault) {
-    struct cpu *cpu = (struct cpu *)device;
+/* A piece of a launch, or of a fused one. */
+static inline int launch_piece(struct cpu *cpu, const struct launch *launch, const struct fused_launch *fused,
+                               struct device_turn *turn, struct device_begun **begun, struct fault *fault) {
     struct cpu_job *job = begun_job(cpu, *begun);
     int code = STATUS_OK;
     if (__builtin_expect(*begun && !job, 0)) {
@@ -82,7 +82,10 @@ static int cpu_launch_part(struct device *device, const struct launch *launch, s
     }
     if (!job || job == &cpu->waiting) {
         job = NULL;
-        code = ((const struct cpu_kernel *)cpu_operations[launch->opcode])->driver(cpu, launch, &job, fault);
+        if (launch)
+            code = ((const struct cpu_kernel *)cpu_operations[launch->opcode])->driver(cpu, launch, &job, fault);
+        else
+            cpu_fused_run(cpu, fused, &job);
     }
     if (__builtin_expect(job == &cpu->waiting, 0)) {
         cpu_job_wait(cpu, turn);
@@ -95,6 +98,16 @@ static int cpu_launch_part(struct device *device, const struct launch *launch, s
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "the host has no memory for what a library needs to compute it");
     }
     return code;
+}
+
+static int cpu_launch_part(struct device *device, const struct launch *launch, struct device_turn *turn,
+                           struct device_begun **begun, struct fault *fault) {
+    return launch_piece((struct cpu *)device, launch, NULL, turn, begun, fault);
+}
+
+static int cpu_launch_fused(struct device *device, const struct fused_launch *launch, struct device_turn *turn,
+                            struct device_begun **begun, struct fault *fault) {
+    return launch_piece((struct cpu *)device, NULL, launch, turn, begun, fault);
 }
 
 static void cpu_abandon(struct device *device, struct device_begun *begun) {
@@ -315,6 +328,8 @@ const struct device_vtable cpu_device_vtable = {
     .launch = cpu_launch,
     .launch_part = cpu_launch_part,
     .launch_flat = cpu_launch_flat,
+    .launch_fused = cpu_launch_fused,
+    .fuses = cpu_fuses,
     .abandon = cpu_abandon,
     .workspaces = cpu_workspaces,
     .operations = cpu_operations,

@@ -51,7 +51,7 @@ static inline const struct operand *job_operand(const struct launch *launch, int
 }
 
 /* An attribute as a row takes it. */
-static uint64_t parameter_make(double value, unsigned dtype) {
+uint64_t cpu_parameter(double value, unsigned dtype) {
     uint64_t bits = 0;
     float narrow = (float)value;
     if (dtype == DTYPE_F64) {
@@ -273,7 +273,7 @@ static void job_pair(struct job *job, const struct launch *launch) {
 
 /* The cost of an element, as bytes of memory traffic: functions of real numbers cost more than moving their bytes, and more in f64, where
  * they are libm's. */
-static int64_t job_weight(unsigned opcode, enum dtype dtype) {
+int64_t cpu_elementwise_weight(unsigned opcode, enum dtype dtype) {
 #define FLOP(ID, inputs, flop) [OP_PLACE_##ID] = (flop),
     static const uint8_t flops[OP_PLACES_ELEMENTWISE] = {OP_ELEMENTWISE(FLOP)};
     uint8_t flop = flops[op_place(opcode)];
@@ -303,14 +303,14 @@ static void job_run(struct cpu *cpu, const struct launch *launch, cpu_row_functi
         bytes += job.size[k];
     }
     for (unsigned i = 0; i < launch->attributes.n_floats; i++) {
-        job.parameters[launch->n_inputs + 1 + i] = parameter_make(launch->attributes.floats[i], launch->inputs[0].as);
+        job.parameters[launch->n_inputs + 1 + i] = cpu_parameter(launch->attributes.floats[i], launch->inputs[0].as);
     }
     job.run.n = out->rank > 0 ? out->shape[out->rank - 1] : 1;
     int64_t elements = job.rows * job.run.n;
     job.tiled = job_runs_across(launch);
     job.streamed = job_streams(launch, elements * job.size[0]);
     job_pair(&job, launch);
-    double work = (double)elements * (double)(bytes + job_weight(launch->opcode, (enum dtype)out->dtype)) +
+    double work = (double)elements * (double)(bytes + cpu_elementwise_weight(launch->opcode, (enum dtype)out->dtype)) +
                   (double)job.rows * ROW_WORK;
     unsigned parts = cpu_parts(cpu, work);
     job.row_parts = job.rows < parts ? (unsigned)job.rows : parts;
@@ -341,7 +341,7 @@ static int elementwise_run(struct cpu *cpu, const struct launch *launch, struct 
     }
     uint64_t parameters[2];
     for (unsigned i = 0; i < launch->attributes.n_floats; i++) {
-        parameters[i] = parameter_make(launch->attributes.floats[i], last->as);
+        parameters[i] = cpu_parameter(launch->attributes.floats[i], last->as);
         run.data[launch->n_inputs + 1 + i] = (char *)&parameters[i];
     }
     row(&run);

@@ -106,6 +106,12 @@ struct device_vtable {
     /* Runs small launches one after another, in some microseconds for all of them. By the thread that calls launch_part(). NULL: such
      * operations come as other launches do. */
     void (*launch_flat)(struct device *device, const struct flat_launch *launches, unsigned n);
+    /* As launch_part(), for several elementwise operations in one pass. The results have the bits of the same operations launched by themselves. NULL:
+     * they come one by one. */
+    int (*launch_fused)(struct device *device, const struct fused_launch *launch, struct device_turn *turn,
+                        struct device_begun **begun, struct fault *fault);
+    /* Whether a fused launch may have the operation, on operands of these dtypes; only with launch_fused(). */
+    bool (*fuses)(const struct device *device, unsigned opcode, enum dtype from, enum dtype as, enum dtype to);
     /* Forgets a launch that has begun; its output is unspecified. */
     void (*abandon)(struct device *device, struct device_begun *begun);
 

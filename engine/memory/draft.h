@@ -11,6 +11,7 @@ struct draft_piece {
     uint64_t bytes;    /* that were asked for */
     uint64_t from, to; /* launches from + 1 … to may use it: values of the draft's clock when it was taken and freed */
     /* the plan's */
+    uint8_t slot; /* only one fused launch uses it, in this slot, counted from 1; 0: it needs memory */
     uint32_t base;
     uint64_t offset;
 };

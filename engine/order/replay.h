@@ -19,6 +19,7 @@ struct stream;
 enum replay_kind {
     REPLAY_LAUNCH, /* a struct launch */
     REPLAY_FLAT,   /* `n` struct flat_launch, which follow one another */
+    REPLAY_FUSED,  /* a struct fused_launch */
 };
 
 struct replay_step {

@@ -98,16 +98,17 @@ static void submitter_abandon(struct order *order, struct stream *stream) {
 }
 
 /* The launch's operation has been computed for as long as an operation may be. */
-static void submitter_stop(struct order *order, struct stream *stream, const struct launch *launch) {
+static void submitter_stop(struct order *order, struct stream *stream, struct report *report) {
     uint32_t none = STATUS_OK;
-    if (atomic_compare_exchange_strong(&launch->report->code, &none, STATUS_LIMIT))
-        launch->report->value = (int64_t)(stream->submit.worked_ns / 1000000);
+    if (atomic_compare_exchange_strong(&report->code, &none, STATUS_LIMIT))
+        report->value = (int64_t)(stream->submit.worked_ns / 1000000);
     submitter_abandon(order, stream);
 }
 
 /* For a device whose launches can be left. True: this launch has been left. */
 static bool submitter_launch_part(struct order *order, struct stream *stream, const struct record *record,
-                                  const struct launch *launch, struct turn *turn) {
+                                  const struct launch *launch, const struct fused_launch *fused, struct turn *turn) {
+    struct report *report = launch ? launch->report : fused->report;
     uint64_t sequence = record->kind == RECORD_LAUNCH ? record->sequence : 0; /* a run's operations have their times for themselves */
     struct device_turn part = {.cancelled = &stream->cancelled,
                                .wanted = &order->wanted,
@@ -121,12 +122,15 @@ static bool submitter_launch_part(struct order *order, struct stream *stream, co
     }
     if (!stream->submit.begun && (sequence == 0 || sequence != stream->submit.worked))
         stream->submit.worked_ns = 0;
-    bool limited = turn->most_ns && launch->report;
+    bool limited = turn->most_ns && report;
     if (limited)
         part.most_ns = turn->most_ns > stream->submit.worked_ns ? turn->most_ns - stream->submit.worked_ns : 1;
     bool fresh = !stream->submit.begun;
     stream->submit.launch_ns = fresh ? 0 : stream->submit.launch_ns;
-    if (order->device->vtable->launch_part(order->device, launch, &part, &stream->submit.begun, &fault) != STATUS_OK)
+    const struct device_vtable *vtable = order->device->vtable;
+    int code = launch ? vtable->launch_part(order->device, launch, &part, &stream->submit.begun, &fault)
+                      : vtable->launch_fused(order->device, fused, &part, &stream->submit.begun, &fault);
+    if (code != STATUS_OK)
         order_latch(order, &fault);
     if (!part.used_ns)
         return false;
@@ -137,7 +141,7 @@ static bool submitter_launch_part(struct order *order, struct stream *stream, co
     stream->submit.worked_ns += part.used_ns;
     stream->submit.launch_ns += part.used_ns;
     if (stream->submit.begun && limited && stream->submit.worked_ns >= turn->most_ns)
-        submitter_stop(order, stream, launch);
+        submitter_stop(order, stream, report);
     else if (!stream->submit.begun)
         record_learn(order, record, stream->submit.launch_ns);
     if (submitter_skips(order, stream))
@@ -161,7 +165,7 @@ static void submitter_launch_record(struct order *order, struct stream *stream, 
     if (record->kind == RECORD_KERNEL)
         submitter_launch_kernel(order, stream, &record->kernel);
     else if (order->device->vtable->launch_part)
-        turn->left = submitter_launch_part(order, stream, record, &record->launch, turn);
+        turn->left = submitter_launch_part(order, stream, record, &record->launch, NULL, turn);
     else
         submitter_launch(order, stream, &record->launch);
 }
@@ -229,23 +233,28 @@ static bool submitter_traces(struct order *order, const struct stream *stream) {
 }
 
 static void submitter_replay_launch(struct order *order, struct stream *stream, const struct record *record,
-                                    const struct launch *launch, struct turn *turn) {
+                                    const struct launch *launch, const struct fused_launch *fused, struct turn *turn) {
     if (order->device->vtable->launch_part)
-        turn->left = submitter_launch_part(order, stream, record, launch, turn);
+        turn->left = submitter_launch_part(order, stream, record, launch, fused, turn);
     else
         submitter_launch(order, stream, launch);
 }
 
-/* One launch, in a history and perhaps in a trace. */
+/* One launch, or a fused one, in a history and perhaps in a trace. */
 static void submitter_replay_one(struct order *order, struct stream *stream, const struct record *record,
-                                 const struct replay_step *step, const struct launch *launch, struct turn *turn) {
-    const char *label = record->replay.replay->names[step->name].label;
+                                 const struct replay_step *step, struct turn *turn) {
+    const struct replay *replay = record->replay.replay;
+    const void *at = replay->launches + step->at;
+    const struct launch *launch = step->kind == REPLAY_LAUNCH ? at : NULL;
+    const struct fused_launch *fused = launch ? NULL : at;
+    const char *label = replay->names[step->name].label, *name = fused ? "fused" : NULL;
+    unsigned opcode = launch ? launch->opcode : 0;
     struct device_stream *device_stream = NULL;
     if (!stream->submit.begun)
         history_note(&order->history, &stream->completed, stream->submit.executed + 1, stream->session,
-                     record->sequence, launch->opcode, NULL, *label ? label : NULL);
+                     record->sequence, opcode, name, *label ? label : NULL);
     if (__builtin_expect(!submitter_traces(order, stream), 1)) {
-        submitter_replay_launch(order, stream, record, launch, turn);
+        submitter_replay_launch(order, stream, record, launch, fused, turn);
     } else if (submitter_may_launch(order, stream, &device_stream)) {
         const struct trace_launch trace = {.session = stream->session,
                                            .sequence = record->sequence,
@@ -254,10 +263,11 @@ static void submitter_replay_one(struct order *order, struct stream *stream, con
                                            .number = stream->submit.executed + 1,
                                            .enqueued_ns = record->enqueued_ns,
                                            .launch = launch,
+                                           .kernel = name,
                                            .label = *label ? label : NULL};
         struct trace_mark mark;
         trace_before(&order->trace, device_stream, stream->submit.begun, &mark);
-        submitter_replay_launch(order, stream, record, launch, turn);
+        submitter_replay_launch(order, stream, record, launch, fused, turn);
         trace_after(&order->trace, &stream->trace, device_stream, &trace, &mark);
     }
 }
@@ -300,8 +310,7 @@ static bool submitter_replay_step(struct order *order, struct stream *stream, st
     if (step->kind == REPLAY_FLAT)
         submitter_replay_flat(order, stream, record, step, turn);
     else
-        submitter_replay_one(order, stream, record, step,
-                             (const struct launch *)(const void *)(run->replay->launches + step->at), turn);
+        submitter_replay_one(order, stream, record, step, turn);
     if (turn->left)
         return false;
     if (turn->cost == cost)

@@ -5,27 +5,8 @@
 #include <string.h>
 
 #include "engine/device/device_impl.h"
-#include "engine/memory/draft.h"
 #include "engine/order/order_impl.h"
-#include "engine/program/recorded_impl.h"
-
-struct planner {
-    struct recorded *recorded;
-    struct recorded_body *body;
-    struct recorded_plan *plan;
-    struct session *session; /* has the session's order, limits and kernels, and a ledger that charges nobody */
-    struct stream *stream;   /* is in no list of the order's */
-    struct draft draft;
-    struct tensor *values;
-    const struct tensor_type **types; /* of one operation's inputs */
-    struct tensor **inputs, **outputs;
-    bool *lends;              /* of each parameter: its memory may be used for a result */
-    bool *small;              /* of each operation: its launch may be flat */
-    struct fault *fault;
-    size_t patches_room, steps_room;
-    struct replay_step *open; /* flat launches may join it; NULL: none */
-    unsigned operation;       /* the one that is bound, from 1 */
-};
+#include "engine/program/recorded_planner.h"
 
 /* ---- what planning needs ---- */
 
@@ -125,6 +106,7 @@ static void planner_finish(struct planner *planner) {
     free(planner->outputs);
     free(planner->lends);
     free(planner->small);
+    free(planner->launches);
 }
 
 /* ---- operations ---- */
@@ -321,7 +303,7 @@ static bool array_grow(void *array, size_t *room, size_t used, size_t size) {
 }
 
 /* The pointer at this place is an address of the draft. */
-static int patch_address(struct planner *planner, size_t at, const void *address) {
+int planner_patch(struct planner *planner, size_t at, const void *address) {
     struct replay *replay = planner->plan->replay;
     const struct draft_piece *piece = draft_find(&planner->draft, address);
     if (!piece)
@@ -337,24 +319,24 @@ static int patch_address(struct planner *planner, size_t at, const void *address
 }
 
 /* The same of memory to which the launch writes. */
-static int patch_output(struct planner *planner, size_t at, const void *address) {
+int planner_patch_output(struct planner *planner, size_t at, const void *address) {
     const struct draft_piece *piece = draft_find(&planner->draft, address);
     if (piece && piece->base < planner->body->n_parameters)
         planner->plan->overwritten[piece->base] = true;
-    return patch_address(planner, at, address);
+    return planner_patch(planner, at, address);
 }
 
-static int patch_report(struct planner *planner, size_t at) {
+int planner_patch_report(struct planner *planner, size_t at, uint32_t report) {
     struct replay *replay = planner->plan->replay;
     if (!array_grow(&replay->patches, &planner->patches_room, replay->n_patches, sizeof *replay->patches))
         return plan_no_memory(planner->fault);
     replay->patches[replay->n_patches++] =
-        (struct replay_patch){.at = (uint32_t)at, .base = replay->first_report + replay->n_guards};
+        (struct replay_patch){.at = (uint32_t)at, .base = replay->first_report + report};
     return STATUS_OK;
 }
 
-static struct replay_step *step_add(struct planner *planner, const struct record *record, enum replay_kind kind,
-                                    size_t at) {
+struct replay_step *planner_step(struct planner *planner, const struct record *record, enum replay_kind kind,
+                                 size_t at) {
     struct replay *replay = planner->plan->replay;
     if (!array_grow(&replay->steps, &planner->steps_room, replay->n_steps, sizeof *replay->steps))
         return NULL;
@@ -400,18 +382,19 @@ static int take_flat(struct planner *planner, const struct record *record, size_
         planner->open->n++;
         planner->open->weight += record->weight;
         replay->weight += record->weight;
-    } else if (!(planner->open = step_add(planner, record, REPLAY_FLAT, at))) {
+    } else if (!(planner->open = planner_step(planner, record, REPLAY_FLAT, at))) {
         return plan_no_memory(planner->fault);
     }
-    int code = patch_output(planner, at + offsetof(struct flat_launch, data[0]), launch->output.data);
+    int code = planner_patch_output(planner, at + offsetof(struct flat_launch, data[0]), launch->output.data);
     for (unsigned i = 0; i < launch->n_inputs && code == STATUS_OK; i++)
-        code = patch_address(planner, at + offsetof(struct flat_launch, data) + (i + 1) * sizeof(void *),
+        code = planner_patch(planner, at + offsetof(struct flat_launch, data) + (i + 1) * sizeof(void *),
                              launch->inputs[i].data);
     return code;
 }
 
 /* Copies the launch. Its shapes, strides and attributes lie in the record behind it. */
-static int take_launch(struct planner *planner, const struct record *record, size_t at) {
+static int take_launch(struct planner *planner, const struct planned_launch *planned, size_t at) {
+    const struct record *record = planned->record;
     struct replay *replay = planner->plan->replay;
     size_t bytes = record->bytes - offsetof(struct record, launch);
     uint8_t *copy = replay->launches + at;
@@ -432,56 +415,59 @@ static int take_launch(struct planner *planner, const struct record *record, siz
     }
 #undef MOVED
     planner->open = NULL;
-    if (!step_add(planner, record, REPLAY_LAUNCH, at))
+    if (!planner_step(planner, record, REPLAY_LAUNCH, at))
         return plan_no_memory(planner->fault);
-    int code = patch_output(planner, at + offsetof(struct launch, output.data), from->output.data);
+    int code = planner_patch_output(planner, at + offsetof(struct launch, output.data), from->output.data);
     for (unsigned i = 0; i < n && code == STATUS_OK; i++)
-        code = (i < launch->n_inputs ? patch_address : patch_output)(
+        code = (i < launch->n_inputs ? planner_patch : planner_patch_output)(
             planner, at + offsetof(struct launch, inputs) + i * sizeof(struct operand) + offsetof(struct operand, data),
             from->inputs[i].data);
     if (code == STATUS_OK && from->workspace)
-        code = patch_address(planner, at + offsetof(struct launch, workspace), from->workspace);
+        code = planner_patch(planner, at + offsetof(struct launch, workspace), from->workspace);
     if (code == STATUS_OK && from->report)
-        code = patch_report(planner, at + offsetof(struct launch, report));
+        code = planner_patch_report(planner, at + offsetof(struct launch, report), planned->report);
     return code;
 }
 
-/* How many bytes the launches take, and how many guards there are. */
-static size_t records_measure(const struct planner *planner, unsigned *guards) {
-    struct stream *stream = planner->stream;
-    struct record_cursor at = stream->submit.at;
-    size_t bytes = 0;
-    *guards = 0;
-    for (uint64_t number = 0; number < stream->enqueued; number++) {
-        const struct record *record = stream_next_record(stream, &at, NULL);
-        if (record->kind == RECORD_LAUNCH)
-            bytes += record->bytes;
-        *guards += record->kind == RECORD_POISON && record->poison.guard;
-        at.used += record->bytes;
-    }
-    return bytes;
-}
-
-/* Launches come before the record with their guard. */
-static int records_take(struct planner *planner) {
+/* Lists the launches and the guards. A guard's record comes behind its launches. Returns how many bytes the launches take at most. */
+static size_t records_list(struct planner *planner) {
     struct replay *replay = planner->plan->replay;
     struct stream *stream = planner->stream;
     struct record_cursor cursor = stream->submit.at;
-    int code = STATUS_OK;
-    for (uint64_t number = 0; number < stream->enqueued && code == STATUS_OK; number++) {
+    size_t bytes = 0;
+    for (uint64_t number = 1; number <= stream->enqueued; number++) {
         const struct record *record = stream_next_record(stream, &cursor, NULL);
-        if (record->kind == RECORD_LAUNCH && launch_is_flat(planner, record)) {
-            code = take_flat(planner, record, replay->bytes);
-            replay->bytes += sizeof(struct flat_launch);
-        } else if (record->kind == RECORD_LAUNCH) {
-            code = take_launch(planner, record, replay->bytes);
-            replay->bytes += (record->bytes - offsetof(struct record, launch) + 15) & ~(size_t)15;
+        if (record->kind == RECORD_LAUNCH) {
+            planner->launches[planner->n_launches++] =
+                (struct planned_launch){.record = record, .number = number, .report = replay->n_guards, .fused = 1};
+            bytes += record->bytes + sizeof(struct fused_operation) + sizeof(struct fused_launch);
         } else if (record->kind == RECORD_POISON && record->poison.guard) {
             const struct guard *guard = record->poison.guard;
             replay->guards[replay->n_guards++] = (struct replay_guard){
                 .name = (uint32_t)guard->sequence, .axis = guard->axis, .above = guard->above, .launch = guard->launch};
         }
         cursor.used += record->bytes;
+    }
+    return bytes;
+}
+
+static int launches_take(struct planner *planner) {
+    struct replay *replay = planner->plan->replay;
+    int code = STATUS_OK;
+    for (size_t i = 0; i < planner->n_launches && code == STATUS_OK; i++) {
+        const struct planned_launch *planned = &planner->launches[i];
+        if (planned->fused > 1) {
+            planner->open = NULL;
+            size_t bytes = planner_take_fused(planner, planned, replay->bytes);
+            code = bytes ? STATUS_OK : (int)planner->fault->code;
+            replay->bytes += bytes;
+        } else if (planned->fused && launch_is_flat(planner, planned->record)) {
+            code = take_flat(planner, planned->record, replay->bytes);
+            replay->bytes += sizeof(struct flat_launch);
+        } else if (planned->fused) {
+            code = take_launch(planner, planned, replay->bytes);
+            replay->bytes += (planned->record->bytes - offsetof(struct record, launch) + 15) & ~(size_t)15;
+        }
     }
     return code;
 }
@@ -490,8 +476,8 @@ static int records_take(struct planner *planner) {
 static bool planner_names(struct planner *planner) {
     const struct recorded_body *body = planner->body;
     struct replay *replay = planner->plan->replay;
-    replay->n_names = body->n_operations + 1;
-    replay->names = calloc(replay->n_names, sizeof *replay->names);
+    replay->n_names = body->n_operations + 1; /* behind them those of fused launches */
+    replay->names = calloc(replay->n_names + planner->n_launches / 2 + 1, sizeof *replay->names);
     for (unsigned k = 0; replay->names && k < body->n_operations; k++) {
         const struct op_request *request = &body->operations[k].request;
         struct replay_name *name = &replay->names[k + 1];
@@ -509,7 +495,7 @@ static bool planner_arena(struct planner *planner, uint32_t base) {
     if (!pieces)
         return false;
     for (size_t i = 0; i < planner->draft.count; i++)
-        if (planner->draft.pieces[i]->base == base)
+        if (planner->draft.pieces[i]->base == base && !planner->draft.pieces[i]->slot)
             pieces[count++] = planner->draft.pieces[i];
     planner->plan->arena_bytes = draft_place(pieces, count, &planner->plan->least_bytes);
     free(pieces);
@@ -519,22 +505,25 @@ static bool planner_arena(struct planner *planner, uint32_t base) {
 static int planner_replay(struct planner *planner) {
     const struct recorded_body *body = planner->body;
     struct replay *replay = planner->plan->replay = calloc(1, sizeof *replay);
-    unsigned guards;
-    if (!replay)
+    size_t records = (size_t)planner->stream->enqueued;
+    planner->launches = calloc(records + 1, sizeof *planner->launches);
+    if (replay)
+        replay->guards = calloc(records + 1, sizeof *replay->guards);
+    if (!replay || !planner->launches || !replay->guards)
         return plan_no_memory(planner->fault);
-    size_t bytes = records_measure(planner, &guards);
     replay->first_report = body->n_parameters + body->n_captures + body->n_results + 1;
-    replay->n_bases = replay->first_report + guards;
-    replay->launches = aligned_alloc(64, (bytes + 127) & ~(size_t)63);
-    replay->guards = calloc(guards + 1, sizeof *replay->guards);
-    replay->applied = malloc(replay->n_bases * sizeof(uint8_t *));
-    if (!replay->launches || !replay->guards || !replay->applied || !planner_names(planner) ||
-        !planner_arena(planner, replay->first_report - 1))
-        return plan_no_memory(planner->fault);
+    size_t bytes = records_list(planner);
     if (bytes > UINT32_MAX)
         return fault_set(planner->fault, STATUS_LIMIT, "the program's launches have %zu bytes", bytes);
+    planner_fuse(planner);
+    replay->n_bases = replay->first_report + replay->n_guards;
+    replay->launches = aligned_alloc(64, (bytes + 127) & ~(size_t)63);
+    replay->applied = malloc(replay->n_bases * sizeof(uint8_t *));
+    if (!replay->launches || !replay->applied || !planner_names(planner) ||
+        !planner_arena(planner, replay->first_report - 1))
+        return plan_no_memory(planner->fault);
     memset(replay->applied, 0xff, replay->n_bases * sizeof(uint8_t *)); /* no run has these */
-    return records_take(planner);
+    return launches_take(planner);
 }
 
 int recorded_plan(struct recorded *recorded, struct session *session, struct fault *fault) {
