@@ -30,7 +30,7 @@ static inline void column_append(struct column *column, const void *entries, siz
     column->n += (uint32_t)n;
 }
 
-static void batch_destroy(struct batch *batch) {
+void batch_destroy(struct batch *batch) {
     free(batch->heads.data);
     free(batch->inputs.data);
     free(batch->ints.data);
@@ -39,6 +39,17 @@ static void batch_destroy(struct batch *batch) {
     free(batch->wide.data);
     free(batch->text);
     free(batch);
+}
+
+struct batch *batch_create(void) {
+    struct batch *batch = calloc(1, sizeof *batch);
+    if (!batch)
+        return NULL;
+    batch->item.kind = ITEM_BATCH;
+    if (column_grow(&batch->heads, 1, HEADS_FIRST) && column_grow(&batch->inputs, 1, HEADS_FIRST))
+        return batch;
+    batch_destroy(batch);
+    return NULL;
 }
 
 void batches_init(struct batches *batches, struct queue *queue) {
@@ -57,19 +68,11 @@ void batches_finish(struct batches *batches) {
 /* An empty batch; NULL out of memory. */
 static struct batch *batches_take(struct batches *batches) {
     struct batch *batch = batches->free;
-    if (batch) {
-        batches->free = batch->next_free;
-        batches->n_free--;
-        return batch;
-    }
-    batch = calloc(1, sizeof *batch);
     if (!batch)
-        return NULL;
-    batch->item.kind = ITEM_BATCH;
-    if (column_grow(&batch->heads, 1, HEADS_FIRST) && column_grow(&batch->inputs, 1, HEADS_FIRST))
-        return batch;
-    batch_destroy(batch);
-    return NULL;
+        return batch_create();
+    batches->free = batch->next_free;
+    batches->n_free--;
+    return batch;
 }
 
 void batches_give(struct batches *batches, struct batch *batch) {
@@ -204,26 +207,30 @@ bool batch_append_free(struct batch *batch, uint64_t id) {
 }
 
 /* The columns lie in memory as the message's fields need them, so packing copies each column once. */
-size_t batch_pack(struct batch *batch, uint8_t *out) {
-    char **labels = (char **)batch->labels.data; /* the pointers overwrite the offsets */
+void batch_message(struct batch *batch, char **labels, Tensord__Batch *message) {
     for (uint32_t i = 0; i < batch->labels.n; i++)
         labels[i] = batch->text + batch->labels.data[i];
-    Tensord__Batch message = TENSORD__BATCH__INIT;
-    message.first_output = batch->first_output;
-    message.first_sequence = batch->first_sequence;
-    message.stream = batch->stream;
-    message.n_heads = batch->heads.n;
-    message.heads = batch->heads.data;
-    message.n_inputs = batch->inputs.n;
-    message.inputs = batch->inputs.data;
-    message.n_ints = batch->ints.n;
-    message.ints = (int64_t *)batch->ints.data;
-    message.n_floats = batch->floats.n;
-    message.floats = (double *)batch->floats.data;
-    message.n_labels = batch->labels.n;
-    message.labels = labels;
-    message.n_wide = batch->wide.n;
-    message.wide = batch->wide.data;
+    tensord__batch__init(message);
+    message->first_output = batch->first_output;
+    message->first_sequence = batch->first_sequence;
+    message->stream = batch->stream;
+    message->n_heads = batch->heads.n;
+    message->heads = batch->heads.data;
+    message->n_inputs = batch->inputs.n;
+    message->inputs = batch->inputs.data;
+    message->n_ints = batch->ints.n;
+    message->ints = (int64_t *)batch->ints.data;
+    message->n_floats = batch->floats.n;
+    message->floats = (double *)batch->floats.data;
+    message->n_labels = batch->labels.n;
+    message->labels = labels;
+    message->n_wide = batch->wide.n;
+    message->wide = batch->wide.data;
+}
+
+size_t batch_pack(struct batch *batch, uint8_t *out) {
+    Tensord__Batch message;
+    batch_message(batch, (char **)batch->labels.data, &message); /* the pointers overwrite the offsets */
     size_t bytes = tensord__batch__pack(&message, out + FRAME_HEADER_BYTES);
     struct frame_header header = {.type = FRAME_BATCH, .message_bytes = (uint32_t)bytes};
     frame_header_encode(&header, out);

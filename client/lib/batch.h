@@ -58,6 +58,10 @@ struct batch_entry {
     size_t bytes;
 };
 
+/* An empty batch; NULL out of memory. */
+struct batch *batch_create(void);
+void batch_destroy(struct batch *batch);
+
 void batches_init(struct batches *batches, struct queue *queue);
 void batches_finish(struct batches *batches);
 /* Whether the queue has room for `bytes` behind the open batch. */
@@ -128,5 +132,7 @@ bool batch_append_free(struct batch *batch, uint64_t id);
 static inline size_t batch_packed_max(const struct batch *batch) {
     return FRAME_HEADER_BYTES + BATCH_FIELDS_BYTES + batch->item.bytes;
 }
+/* The message, which points into the batch, except for the labels: there `labels` has room for a pointer to each. */
+void batch_message(struct batch *batch, char **labels, Tensord__Batch *message);
 /* Writes header and message to `out`; returns the number of bytes. */
 size_t batch_pack(struct batch *batch, uint8_t *out);

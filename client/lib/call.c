@@ -5,12 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/lib/tape.h"
 #include "client/lib/connection.h"
 #include "client/lib/device.h"
 #include "client/lib/error.h"
+#include "client/lib/record.h"
 #include "client/lib/scope.h"
 #include "client/lib/stream.h"
+#include "client/lib/tape.h"
 #include "proto/ops/utf8.h"
 
 static td_tensor *refuse(const char *name, enum status code, const char *format, va_list arguments) {
@@ -226,6 +227,9 @@ CALL_INLINE int append(td_device *device, struct batch_entry *call, unsigned n_o
                        const struct tensor_type *results, td_tensor **outputs, unsigned n_consumed,
                        td_tensor *const *consumed) {
     struct scope_part *part = NULL;
+    struct recording *recording = NULL;
+    if (__builtin_expect(record_concerns(call), 0) && record_admit(device, call, n_consumed, consumed, &recording))
+        return td_last_error()->code;
     if (!scope_is_bare()) {
         if (scope_part(device, &part))
             return td_last_error()->code;
@@ -237,13 +241,14 @@ CALL_INLINE int append(td_device *device, struct batch_entry *call, unsigned n_o
     batch_entry_measure(call);
     bool wake = false;
     pthread_mutex_lock(&device->lock);
-    int code = call_push(device, call, n_outputs, results, outputs);
+    int code = __builtin_expect(recording != NULL, 0) ? record_push(recording, call, n_outputs, results, outputs)
+                                                      : call_push(device, call, n_outputs, results, outputs);
     if (!code) {
         for (unsigned i = 0; part && i < n_outputs; i++)
             scope_part_add(part, outputs[i]);
         if (noted)
             tape_note(call, n_outputs, outputs);
-        wake = io_opened(&device->io);
+        wake = !recording && io_opened(&device->io);
         for (unsigned i = 0; i < n_consumed; i++)
             wake |= tensor_release(consumed[i]);
         if (batches_full(&device->batches))

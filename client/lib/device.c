@@ -5,16 +5,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/lib/tape.h"
 #include "client/lib/control.h"
 #include "client/lib/error.h"
+#include "client/lib/record.h"
 #include "client/lib/scope.h"
+#include "client/lib/tape.h"
 
 static atomic_uint_fast64_t serials;
 
 static void device_free(td_device *device) {
     streams_finish(&device->streams);
     kernels_finish(&device->kernels);
+    programs_finish(&device->programs);
     batches_finish(&device->batches);
     tensor_pool_finish(&device->tensors);
     sender_finish(&device->sender);
@@ -83,6 +85,7 @@ void device_destroy(td_device *device, unsigned timeout_ms) {
     resume_part(device, deadline_ms);
     scope_forget_device(device);
     tape_forget_device(device);
+    record_forget_device(device);
     stream_forget_device(device);
     device_free(device);
 }
@@ -156,6 +159,9 @@ int td_flush(td_device *device) {
 int td_sync(td_device *device) {
     if (!device)
         return error_set(STATUS_INVALID_ARGUMENT, "the device is NULL");
+    int code = record_check("sync", device, NULL, RECORD_SYNC);
+    if (code)
+        return code;
     struct request request;
     request_init(&request, REQUEST_WAITED, FRAME_SYNC, NULL);
     return pending_ask(device, &request);

@@ -20,6 +20,7 @@
 #include "client/lib/io.h"
 #include "client/lib/kernel.h"
 #include "client/lib/pending.h"
+#include "client/lib/program.h"
 #include "client/lib/queue.h"
 #include "client/lib/reader.h"
 #include "client/lib/resume.h"
@@ -47,6 +48,7 @@ struct td_device {
 
     struct streams streams;
     struct kernels kernels;
+    struct programs programs;
     struct tensor_pool tensors;
     struct scope_part *parts; /* one for each scope that holds handles of this device; under the scopes' lock too */
     struct batches batches;

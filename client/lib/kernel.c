@@ -9,6 +9,7 @@
 #include "client/lib/device.h"
 #include "client/lib/error.h"
 #include "client/lib/frame.h"
+#include "client/lib/record.h"
 #include "client/lib/scope.h"
 #include "proto/ops/cleanup.h"
 #include "proto/ops/kernel.h"
@@ -142,6 +143,8 @@ static int compile_until_reply(td_device *device, td_kernel *kernel, const char 
 
 int td_kernel_compile(td_device *device, const char *source, const char *name, td_kernel **out) {
     int code = compile_check(device, source, name, out);
+    if (!code)
+        code = record_check("compile", device, NULL, RECORD_SYNC);
     if (code)
         return code;
     CLEANUP(free) td_kernel *kernel = calloc(1, sizeof *kernel);

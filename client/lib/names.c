@@ -5,6 +5,7 @@
 #include "client/lib/device.h"
 #include "client/lib/error.h"
 #include "client/lib/frame.h"
+#include "client/lib/record.h"
 #include "client/lib/scope.h"
 #include "proto/ops/cleanup.h"
 #include "proto/wire/check.h"
@@ -73,6 +74,8 @@ static int publish_check(size_t count, td_tensor *const *tensors, const char *co
             return error_set(STATUS_DEVICE_MISMATCH, "tensor 0 is on %s, tensor %zu on %s", tensors[0]->device->name, i,
                              tensors[i]->device->name);
         int code = names_check(names[i]);
+        if (!code)
+            code = record_check("publish", tensors[i]->device, tensors[i], RECORD_RUN);
         if (code)
             return code;
     }
@@ -190,7 +193,7 @@ td_tensor *td_open(td_device *device, const char *name) {
         error_set(STATUS_INVALID_ARGUMENT, "the device is NULL");
         return error_null();
     }
-    if (names_check(name) || scope_part(device, &part))
+    if (names_check(name) || record_check("open", device, NULL, RECORD_BRING) || scope_part(device, &part))
         return error_null();
     pthread_mutex_lock(&device->lock);
     td_tensor *tensor = tensor_take(&device->tensors);

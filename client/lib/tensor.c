@@ -48,8 +48,10 @@ void tensor_pool_finish(struct tensor_pool *pool) {
     }
 }
 
-/* Queues the release; false if the queue has no room for it now. */
+/* Queues the release, unless the daemon does not know the tensor; false if the queue has no room for it now. */
 static bool tensor_free(td_tensor *tensor) {
+    if (tensor_is_recorded(tensor))
+        return true;
     struct batches *batches = &tensor->device->batches;
     struct batch *open = batches->open;
     uint64_t gate = queue_gate(batches->queue, tensor->gate);

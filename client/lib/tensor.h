@@ -30,6 +30,12 @@ struct td_tensor {
     bool known;           /* the daemon has said that it was computed, or has failed */
 };
 
+/* The id of a recorded tensor (record.h) has this bit; the daemon knows no such ids. */
+#define TENSOR_RECORDED (UINT64_C(1) << 63)
+static inline bool tensor_is_recorded(const struct td_tensor *tensor) {
+    return tensor->id & TENSOR_RECORDED;
+}
+
 struct tensor_slab;
 
 struct tensor_pool {

@@ -8,15 +8,16 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#include "client/lib/tape.h"
 #include "client/lib/call.h"
 #include "client/lib/connection.h"
 #include "client/lib/control.h"
 #include "client/lib/device.h"
 #include "client/lib/error.h"
 #include "client/lib/frame.h"
+#include "client/lib/record.h"
 #include "client/lib/scope.h"
 #include "client/lib/stream.h"
+#include "client/lib/tape.h"
 #include "proto/ops/cleanup.h"
 
 /* ---- uploads ---- */
@@ -34,7 +35,11 @@ struct source {
 static int source_check(struct source *source, td_device *device, td_dtype dtype, int rank, const int64_t *shape,
                         const void *data) {
     struct fault fault;
-    int code = 0;
+    int code = device ? record_check("upload", device, NULL, RECORD_BRING) : 0;
+    if (code) {
+        label_clear();
+        return code;
+    }
     if (!device)
         code = fault_set(&fault, STATUS_INVALID_ARGUMENT, "the device is NULL");
     else if (rank < 0 || rank > SHAPE_RANK_MAX)
@@ -214,7 +219,13 @@ static int fetch_check(const char *operation, const td_tensor *tensor, const voi
                   (unsigned long long)needed);
     else if (!data && bytes)
         fault_set(&fault, STATUS_INVALID_ARGUMENT, "the array is NULL");
-    return fault.code ? error_fault(&fault, operation, NULL) : 0;
+    return fault.code ? error_fault(&fault, operation, NULL)
+                      : record_check(operation, tensor->device, tensor, RECORD_RUN);
+}
+
+/* The same for calls that need no array. */
+static int wait_check(const td_tensor *tensor) {
+    return tensor ? record_check("wait", tensor->device, tensor, RECORD_RUN) : fetch_check("wait", NULL, NULL, 0);
 }
 
 int td_fetch(td_tensor *tensor, void *data, size_t bytes) {
@@ -229,8 +240,9 @@ int td_fetch(td_tensor *tensor, void *data, size_t bytes) {
 }
 
 int td_wait(td_tensor *tensor) {
-    if (!tensor)
-        return fetch_check("wait", NULL, NULL, 0);
+    int code = wait_check(tensor);
+    if (code)
+        return code;
     struct request request;
     request_init(&request, REQUEST_WAITED, FRAME_WAIT, tensor);
     return pending_ask(tensor->device, &request);
@@ -319,7 +331,8 @@ int td_fetch_fd(td_tensor *tensor, void *data, size_t bytes, int *out) {
 }
 
 int td_wait_fd(td_tensor *tensor, int *out) {
-    return tensor ? ask_fd(tensor, FRAME_WAIT, NULL, 0, out) : fetch_check("wait", NULL, NULL, 0);
+    int code = wait_check(tensor);
+    return code ? code : ask_fd(tensor, FRAME_WAIT, NULL, 0, out);
 }
 
 /* ---- waits that the program may end ---- */
@@ -346,14 +359,18 @@ int td_fetch_interruptible(td_tensor *tensor, void *data, size_t bytes, const td
 }
 
 int td_wait_interruptible(td_tensor *tensor, const td_interrupt *interrupt) {
-    if (!tensor)
-        return fetch_check("wait", NULL, NULL, 0);
+    int code = wait_check(tensor);
+    if (code)
+        return code;
     return ask_interruptible(tensor->device, request_create(REQUEST_WAITED, FRAME_WAIT, tensor), interrupt);
 }
 
 int td_sync_interruptible(td_device *device, const td_interrupt *interrupt) {
     if (!device)
         return error_set(STATUS_INVALID_ARGUMENT, "the device is NULL");
+    int code = record_check("sync", device, NULL, RECORD_SYNC);
+    if (code)
+        return code;
     return ask_interruptible(device, request_create(REQUEST_WAITED, FRAME_SYNC, NULL), interrupt);
 }
 
@@ -377,7 +394,7 @@ int td_wait_room(td_device *device, unsigned timeout_ms) {
 }
 
 int td_test(td_tensor *tensor) {
-    if (!tensor)
+    if (!tensor || (tensor_is_recorded(tensor) && wait_check(tensor)))
         return 1;
     td_device *device = tensor->device;
     pthread_mutex_lock(&device->lock);
@@ -503,6 +520,10 @@ td_tensor *td_copy_to(td_tensor *tensor, td_device *device) {
         return call_refuse(OP_COPY, STATUS_INVALID_ARGUMENT, "the device is NULL");
     if (device == tensor->device)
         return td_copy(tensor);
+    if (record_check("copy", tensor->device, tensor, RECORD_RUN) || record_check("copy", device, NULL, RECORD_BRING)) {
+        label_clear();
+        return error_null();
+    }
     const td_connection *from = tensor->device->connection;
     if (from && device->connection && !connection_same_daemon(from, device->connection))
         return call_refuse(OP_COPY, STATUS_UNSUPPORTED,

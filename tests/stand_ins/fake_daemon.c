@@ -235,7 +235,7 @@ static size_t list_ids(char *text, size_t size, const char *before, const struct
 static void remember(struct connection *connection, const struct op_request *op, uint64_t id) {
     const struct tensor_type *types[OP_INPUTS_MAX];
     struct tensor_type results[OP_OUTPUTS_MAX];
-    if (id + op_request_outputs(op) > TENSORS)
+    if (id + op_request_outputs(op) > TENSORS || op->opcode == OP_PROGRAM)
         return;
     for (unsigned i = 0; i < op->n_inputs; i++)
         types[i] = &connection->tensors[op->inputs[i] < TENSORS ? op->inputs[i] : 0].type;
@@ -276,39 +276,96 @@ static void note_launch(struct fake_daemon *fake, const struct op_request *op, u
     }
 }
 
-static void on_batch(struct connection *connection, const uint8_t *message, size_t bytes) {
+/* The operations of a batch or a program, one a line. A program has no sequence numbers, and nothing is remembered of its tensors. */
+static void note_operations(struct connection *connection, const Tensord__Batch *batch, bool run) {
     struct fake_daemon *fake = connection->fake;
-    Tensord__Batch *batch = tensord__batch__unpack(NULL, bytes, message);
     struct batch_cursor cursor;
     struct op_request op;
     struct fault fault;
+    int more;
     batch_cursor_init(&cursor, batch);
     uint64_t id = batch->first_output;
-    if (batch->first_sequence != connection->operations + 1)
-        note(fake, "bad sequence\n");
-    note(fake, "batch stream %u\n", batch->stream);
-    while (batch_cursor_next(&cursor, &op, &fault) == 1) {
-        char inputs[256], consumed[128], output[32] = "";
+    while ((more = batch_cursor_next(&cursor, &op, &fault)) == 1) {
+        char inputs[256], consumed[128], output[32] = "", run_of[64] = "";
         list_ids(inputs, sizeof inputs, "", &op, true);
         list_ids(consumed, sizeof consumed, " free ", &op, false);
         for (unsigned i = 0; i < op.n_inputs; i++)
             if (op.opcode == OP_FREE || op_consumes(op.consume, op.consume_more, i))
                 atomic_fetch_add(&fake->released, 1);
+        if (op.opcode == OP_PROGRAM && op.n_ints == 2)
+            snprintf(run_of, sizeof run_of, " %lld x%lld", (long long)op.ints[0], (long long)op.ints[1]);
         if (op.opcode != OP_FREE) {
             snprintf(output, sizeof output, "=%llu", (unsigned long long)id);
-            remember(connection, &op, id);
+            if (run)
+                remember(connection, &op, id);
             id += op_request_outputs(&op);
         }
         if (op.opcode == OP_KERNEL) {
             note_launch(fake, &op, id - op_request_outputs(&op));
             note(fake, "%s\n", consumed);
         } else
-            note(fake, "%s(%s)%s%s%s%s%s\n", op_info(op.opcode)->name, inputs, output, consumed, op.label ? " [" : "",
-                 op.label ? op.label : "", op.label ? "]" : "");
-        connection->operations++;
-        atomic_fetch_add(&fake->operations, 1);
+            note(fake, "%s%s(%s)%s%s%s%s%s\n", op_info(op.opcode)->name, run_of, inputs, output, consumed,
+                 op.label ? " [" : "", op.label ? op.label : "", op.label ? "]" : "");
+        if (run) {
+            connection->operations++;
+            atomic_fetch_add(&fake->operations, 1);
+        }
     }
+    if (more < 0)
+        note(fake, "bad batch: %s\n", fault.message);
+}
+
+static void on_batch(struct connection *connection, const uint8_t *message, size_t bytes) {
+    struct fake_daemon *fake = connection->fake;
+    Tensord__Batch *batch = tensord__batch__unpack(NULL, bytes, message);
+    if (batch->first_sequence != connection->operations + 1)
+        note(fake, "bad sequence\n");
+    note(fake, "batch stream %u\n", batch->stream);
+    note_operations(connection, batch, true);
     tensord__batch__free_unpacked(batch, NULL);
+}
+
+static void note_numbers(struct fake_daemon *fake, const char *name, size_t n, const uint32_t *numbers) {
+    for (size_t i = 0; i < n; i++)
+        note(fake, "%s%u", i ? "," : name, numbers[i]);
+}
+
+static void note_ids(struct fake_daemon *fake, const char *name, size_t n, const uint64_t *ids) {
+    for (size_t i = 0; i < n; i++)
+        note(fake, "%s%llu", i ? "," : name, (unsigned long long)ids[i]);
+}
+
+/* "program 1 parameters 9:1:3 consumed 0 captures 7 outputs 4", the operations, each in a line, and "end 1". */
+static void on_define(struct connection *connection, const uint8_t *message, size_t bytes) {
+    struct fake_daemon *fake = connection->fake;
+    Tensord__ProgramDefine *define = tensord__program_define__unpack(NULL, bytes, message);
+    note(fake, "program %llu", (unsigned long long)define->program);
+    for (size_t i = 0; i < define->n_parameters; i++)
+        note(fake, "%s%lld", i ? ":" : " parameters ", (long long)define->parameters[i]);
+    note_numbers(fake, " consumed ", define->n_consumed, define->consumed);
+    note_ids(fake, " captures ", define->n_captures, define->captures);
+    note_ids(fake, " outputs ", define->n_outputs, define->outputs);
+    note(fake, "\n");
+    note_operations(connection, define->operations, false);
+    note(fake, "end %llu\n", (unsigned long long)define->program);
+    tensord__program_define__free_unpacked(define, NULL);
+}
+
+static void on_loop(struct connection *connection, const uint8_t *message, size_t bytes) {
+    struct fake_daemon *fake = connection->fake;
+    Tensord__ProgramLoop *loop = tensord__program_loop__unpack(NULL, bytes, message);
+    note(fake, "loop %llu of %llu", (unsigned long long)loop->program, (unsigned long long)loop->body);
+    note_numbers(fake, " carried ", loop->n_carried, loop->carried);
+    note_numbers(fake, " sliced ", loop->n_sliced, loop->sliced);
+    note_numbers(fake, " stacked ", loop->n_stacked, loop->stacked);
+    note(fake, "\n");
+    tensord__program_loop__free_unpacked(loop, NULL);
+}
+
+static void on_program_release(struct connection *connection, const uint8_t *message, size_t bytes) {
+    Tensord__ProgramRelease *release = tensord__program_release__unpack(NULL, bytes, message);
+    note(connection->fake, "release program %llu\n", (unsigned long long)release->program);
+    tensord__program_release__free_unpacked(release, NULL);
 }
 
 static void on_upload(struct connection *connection, const uint8_t *message, size_t bytes, const uint8_t *payload,
@@ -473,6 +530,15 @@ static void on_frame(struct connection *connection, const struct frame_header *h
         break;
     case FRAME_KERNEL_COMPILE:
         on_compile(connection, header, message);
+        break;
+    case FRAME_PROGRAM_DEFINE:
+        on_define(connection, message, bytes);
+        break;
+    case FRAME_PROGRAM_LOOP:
+        on_loop(connection, message, bytes);
+        break;
+    case FRAME_PROGRAM_RELEASE:
+        on_program_release(connection, message, bytes);
         break;
     case FRAME_COPY_IN:
     case FRAME_COPY_OUT:

@@ -1,0 +1,259 @@
+#include "client/lib/program.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/lib/call.h"
+#include "client/lib/device.h"
+#include "client/lib/error.h"
+#include "client/lib/frame.h"
+#include "client/lib/scope.h"
+
+/* A way to repeat a program, which the daemon knows by an id of its own. */
+struct program_loop {
+    struct program_loop *next;
+    uint64_t id;
+    unsigned n_carried, n_sliced, n_stacked;
+    uint32_t lists[]; /* carried pairs, sliced, stacked */
+};
+
+/* ---- programs ---- */
+
+td_program *program_create(td_device *device, unsigned n_parameters, unsigned n_results, unsigned n_consumed) {
+    td_program *program = calloc(1, sizeof *program);
+    if (!program)
+        return NULL;
+    *program = (td_program){.device = device,
+                            .n_parameters = n_parameters,
+                            .n_results = n_results,
+                            .n_consumed = n_consumed,
+                            .parameters = calloc(n_parameters + 1, sizeof(struct tensor_type)),
+                            .results = calloc(n_results + 1, sizeof(struct tensor_type)),
+                            .consumed = calloc(n_consumed + 1, sizeof(uint32_t))};
+    if (program->parameters && program->results && program->consumed)
+        return program;
+    program_destroy(program);
+    return NULL;
+}
+
+void program_destroy(td_program *program) {
+    if (!program)
+        return;
+    while (program->loops) {
+        struct program_loop *loop = program->loops;
+        program->loops = loop->next;
+        free(loop);
+    }
+    free(program->parameters);
+    free(program->results);
+    free(program->consumed);
+    free(program);
+}
+
+void program_enter(td_program *program) {
+    struct programs *programs = &program->device->programs;
+    program->id = ++programs->last_id;
+    program->next = programs->first;
+    if (program->next)
+        program->next->previous = program;
+    programs->first = program;
+}
+
+void programs_finish(struct programs *programs) {
+    while (programs->first) {
+        td_program *program = programs->first;
+        programs->first = program->next;
+        program_destroy(program);
+    }
+}
+
+/* Under the device's lock. If there is no room for the message, the daemon keeps it until the session ends. */
+static void release_id(td_device *device, uint64_t id) {
+    Tensord__ProgramRelease message = TENSORD__PROGRAM_RELEASE__INIT;
+    message.program = id;
+    (void)frame_push(device, FRAME_PROGRAM_RELEASE, &message.base, 0);
+}
+
+void td_program_release(td_program *program) {
+    if (!program)
+        return;
+    td_device *device = program->device;
+    pthread_mutex_lock(&device->lock);
+    *(program->previous ? &program->previous->next : &device->programs.first) = program->next;
+    if (program->next)
+        program->next->previous = program->previous;
+    for (const struct program_loop *loop = program->loops; loop; loop = loop->next)
+        release_id(device, loop->id);
+    release_id(device, program->id);
+    pthread_mutex_unlock(&device->lock);
+    program_destroy(program);
+}
+
+td_device *td_program_device(const td_program *program) {
+    return program ? program->device : NULL;
+}
+
+int td_program_parameters(const td_program *program) {
+    return program ? (int)program->n_parameters : 0;
+}
+
+int td_program_results(const td_program *program) {
+    return program ? (int)program->n_results : 0;
+}
+
+static int type_give(const struct tensor_type *types, unsigned n, int i, const char *what, td_dtype *dtype, int *rank,
+                     const int64_t **shape) {
+    if (i < 0 || (unsigned)i >= n || !dtype || !rank || !shape)
+        return error_set(STATUS_INVALID_ARGUMENT, "%s %d of %u%s", what, i, n,
+                         dtype && rank && shape ? "" : ", or a place for its type is NULL");
+    *dtype = (td_dtype)types[i].dtype;
+    *rank = types[i].rank;
+    *shape = types[i].shape;
+    return 0;
+}
+
+int td_program_parameter_type(const td_program *program, int i, td_dtype *dtype, int *rank, const int64_t **shape) {
+    return program ? type_give(program->parameters, program->n_parameters, i, "parameter", dtype, rank, shape)
+                   : error_set(STATUS_INVALID_ARGUMENT, "the program is NULL");
+}
+
+int td_program_result_type(const td_program *program, int i, td_dtype *dtype, int *rank, const int64_t **shape) {
+    return program ? type_give(program->results, program->n_results, i, "result", dtype, rank, shape)
+                   : error_set(STATUS_INVALID_ARGUMENT, "the program is NULL");
+}
+
+/* ---- runs ---- */
+
+enum { RUN_FEW = 64 }; /* for so many inputs or results there is room on the stack */
+
+/* The arguments of td_program_run() and td_program_repeat(). */
+struct run {
+    td_program *program;
+    int n_inputs, n_results;
+    td_tensor *const *inputs;
+    td_tensor **results;
+    const struct tensor_type *parameters, *types; /* of a single input or result of the loop */
+};
+
+/* A result that is in the place of an input stays what it is. */
+static int run_fail(const struct run *run) {
+    if (run->results)
+        for (int i = 0; i < run->n_results; i++) {
+            td_tensor **place = &run->results[i];
+            bool input = run->inputs && place >= (td_tensor **)(uintptr_t)run->inputs &&
+                         place < (td_tensor **)(uintptr_t)run->inputs + run->n_inputs;
+            if (!input)
+                *place = NULL;
+        }
+    error_null();
+    return td_last_error()->code;
+}
+
+static int check_counts(const struct run *run) {
+    const td_program *program = run->program;
+    if (!program)
+        call_refuse(OP_PROGRAM, STATUS_INVALID_ARGUMENT, "the program is NULL");
+    else if (run->n_inputs < 0 || (unsigned)run->n_inputs != program->n_parameters || (run->n_inputs && !run->inputs))
+        call_refuse(OP_PROGRAM, STATUS_INVALID_ARGUMENT, "%d inputs%s, the program has %u parameters", run->n_inputs,
+                    run->n_inputs && !run->inputs ? " at NULL" : "", program->n_parameters);
+    else if (run->n_results < 0 || (unsigned)run->n_results != program->n_results || !run->results)
+        call_refuse(OP_PROGRAM, STATUS_INVALID_ARGUMENT, "places for %d results%s, the program has %u", run->n_results,
+                    run->results ? "" : " at NULL", program->n_results);
+    else
+        return 0;
+    return td_last_error()->code;
+}
+
+static int refuse_type(const struct run *run, int i) {
+    char has[SHAPE_TEXT_MAX], wants[SHAPE_TEXT_MAX];
+    const struct tensor_type *input = &run->inputs[i]->type, *parameter = &run->parameters[i];
+    call_refuse(OP_PROGRAM, STATUS_INVALID_ARGUMENT, "input %d is %s %s, the program's parameter is %s %s", i,
+                dtype_name(input->dtype), shape_text(input, has), dtype_name(parameter->dtype),
+                shape_text(parameter, wants));
+    return td_last_error()->code;
+}
+
+static int check_inputs(const struct run *run) {
+    for (int i = 0; i < run->n_inputs; i++) {
+        const td_tensor *input = run->inputs[i];
+        if (!input) {
+            if (error_of_null())
+                label_clear();
+            else
+                call_refuse(OP_PROGRAM, STATUS_INVALID_ARGUMENT, "input %d is NULL", i);
+            return td_last_error()->code;
+        }
+        if (input->device != run->program->device) {
+            call_refuse(OP_PROGRAM, STATUS_DEVICE_MISMATCH, "the program is on %s, input %d on %s%s",
+                        run->program->device->name, i, input->device->name,
+                        strcmp(input->device->name, run->program->device->name) ? "" : " of another session");
+            return td_last_error()->code;
+        }
+        if (!type_equal(&input->type, &run->parameters[i]))
+            return refuse_type(run, i);
+    }
+    return 0;
+}
+
+/* A handle can be released once. Marks are in the link of released handles, among which those of the caller are not. */
+static int take_consumed(const struct run *run, td_tensor **consumed) {
+    const td_program *program = run->program;
+    unsigned n = 0, twice = program->n_consumed;
+    for (; n < program->n_consumed && twice == program->n_consumed; n++) {
+        td_tensor *tensor = consumed[n] = run->inputs[program->consumed[n]];
+        if (tensor->next_released == tensor)
+            twice = n;
+        tensor->next_released = tensor;
+    }
+    while (n-- > 0)
+        consumed[n]->next_released = NULL;
+    if (twice == program->n_consumed)
+        return 0;
+    call_refuse(OP_PROGRAM, STATUS_INVALID_ARGUMENT, "input %u is released by the run, and comes twice among those",
+                program->consumed[twice]);
+    return td_last_error()->code;
+}
+
+/* The lists are apart from the caller's, whose list of results may be the one of inputs. */
+static int run_append(const struct run *run, const int64_t ints[2], td_tensor **lists) {
+    td_program *program = run->program;
+    td_tensor **consumed = lists + program->n_results;
+    int code = take_consumed(run, consumed);
+    if (code)
+        return code;
+    struct batch_entry entry = {
+        .opcode = OP_PROGRAM, .n_inputs = program->n_parameters, .inputs = run->inputs, .n_ints = 2, .ints = ints};
+    code = call_append(program->device, &entry, program->n_results, run->types, lists, program->n_consumed, consumed);
+    if (!code)
+        memcpy(run->results, lists, program->n_results * sizeof(td_tensor *));
+    return code;
+}
+
+static int run_enqueue(const struct run *run, uint64_t id, int64_t times) {
+    const td_program *program = run->program;
+    const int64_t ints[2] = {(int64_t)id, times};
+    td_tensor *few[2 * RUN_FEW], **lists = few;
+    size_t n = (size_t)program->n_results + program->n_consumed;
+    if (n > 2 * RUN_FEW && !(lists = malloc(n * sizeof(td_tensor *)))) {
+        call_refuse(OP_PROGRAM, STATUS_NO_HOST_MEMORY, "no memory for %u results", program->n_results);
+        return STATUS_NO_HOST_MEMORY;
+    }
+    int code = run_append(run, ints, lists);
+    if (lists != few)
+        free(lists);
+    return code;
+}
+
+int td_program_run(td_program *program, int n_inputs, td_tensor *const *inputs, int n_results, td_tensor **results) {
+    struct run run = {
+        .program = program, .n_inputs = n_inputs, .n_results = n_results, .inputs = inputs, .results = results};
+    int code = check_counts(&run);
+    if (!code) {
+        run.parameters = program->parameters;
+        run.types = program->results;
+        code = check_inputs(&run);
+    }
+    if (!code)
+        code = run_enqueue(&run, program->id, 1);
+    return code ? run_fail(&run) : 0;
+}
