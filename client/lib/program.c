@@ -257,3 +257,208 @@ int td_program_run(td_program *program, int n_inputs, td_tensor *const *inputs, 
         code = run_enqueue(&run, program->id, 1);
     return code ? run_fail(&run) : 0;
 }
+
+/* ---- loops ---- */
+
+static const td_loop no_loop; /* nothing is carried, sliced or stacked */
+
+static int refuse_loop(const char *what, int number, unsigned most, const char *kind) {
+    call_refuse(OP_PROGRAM, STATUS_INVALID_ARGUMENT, "%s %d is %s, and the program has %u", what, number, kind, most);
+    return td_last_error()->code;
+}
+
+static int loop_lists(const td_loop *loop) {
+    bool whole = loop->n_carried >= 0 && loop->n_sliced >= 0 && loop->n_stacked >= 0 &&
+                 (loop->carried || !loop->n_carried) && (loop->sliced || !loop->n_sliced) &&
+                 (loop->stacked || !loop->n_stacked);
+    if (!whole)
+        call_refuse(OP_PROGRAM, STATUS_INVALID_ARGUMENT,
+                    "a list of the loop is NULL, or its length is negative: %d carried, %d sliced, %d stacked",
+                    loop->n_carried, loop->n_sliced, loop->n_stacked);
+    return whole ? 0 : td_last_error()->code;
+}
+
+static int refuse_carried(const td_program *program, td_carry carry) {
+    char has[SHAPE_TEXT_MAX], wants[SHAPE_TEXT_MAX];
+    const struct tensor_type *result = &program->results[carry.result],
+                             *parameter = &program->parameters[carry.parameter];
+    call_refuse(OP_PROGRAM, STATUS_INVALID_ARGUMENT,
+                "result %d is %s %s, and parameter %d, which it is carried to, %s %s", carry.result,
+                dtype_name(result->dtype), shape_text(result, has), carry.parameter, dtype_name(parameter->dtype),
+                shape_text(parameter, wants));
+    return td_last_error()->code;
+}
+
+enum { IS_CARRIED = 1, IS_SLICED = 2, IS_STACKED = 4 };
+
+/* Checks the loop, and marks what happens to each parameter and each result. */
+static int loop_mark(const td_program *program, const td_loop *loop, uint8_t *parameters, uint8_t *results) {
+    for (int i = 0; i < loop->n_sliced; i++) {
+        int number = loop->sliced[i];
+        if (number < 0 || (unsigned)number >= program->n_parameters)
+            return refuse_loop("parameter", number, program->n_parameters, "sliced");
+        parameters[number] |= IS_SLICED;
+    }
+    for (int i = 0; i < loop->n_stacked; i++) {
+        int number = loop->stacked[i];
+        if (number < 0 || (unsigned)number >= program->n_results)
+            return refuse_loop("result", number, program->n_results, "stacked");
+        results[number] |= IS_STACKED;
+    }
+    for (int i = 0; i < loop->n_carried; i++) {
+        td_carry carry = loop->carried[i];
+        if (carry.result < 0 || (unsigned)carry.result >= program->n_results)
+            return refuse_loop("result", carry.result, program->n_results, "carried");
+        if (carry.parameter < 0 || (unsigned)carry.parameter >= program->n_parameters)
+            return refuse_loop("parameter", carry.parameter, program->n_parameters, "carried");
+        if (parameters[carry.parameter])
+            return refuse_loop("parameter", carry.parameter, program->n_parameters, "carried twice, or sliced too");
+        if (results[carry.result])
+            return refuse_loop("result", carry.result, program->n_results,
+                               "carried twice, or stacked too (td_record_end() may name a result twice)");
+        if (!type_equal(&program->results[carry.result], &program->parameters[carry.parameter]))
+            return refuse_carried(program, carry);
+        parameters[carry.parameter] |= IS_CARRIED;
+        results[carry.result] |= IS_CARRIED;
+    }
+    return 0;
+}
+
+/* The type with an axis for the iterations in front. */
+static int stack_type(const struct tensor_type *type, int64_t times, const char *what, unsigned i,
+                      struct tensor_type *stacked) {
+    int64_t shape[SHAPE_RANK_MAX + 1] = {times};
+    struct fault fault;
+    memcpy(shape + 1, type->shape, (size_t)type->rank * sizeof *shape);
+    int code = type->rank < SHAPE_RANK_MAX ? type_make(stacked, type->dtype, shape, (size_t)type->rank + 1, &fault)
+                                           : fault_set(&fault, STATUS_SHAPE, "it has rank %d already", SHAPE_RANK_MAX);
+    if (code)
+        call_refuse(OP_PROGRAM, fault.code, "%s %u of %lld iterations: %s", what, i, (long long)times, fault.message);
+    return code;
+}
+
+/* The types of the loop's inputs and results. */
+static int loop_types(const td_program *program, int64_t times, const uint8_t *marks, struct tensor_type *types) {
+    unsigned n = program->n_parameters;
+    int code = 0;
+    memcpy(types, program->parameters, n * sizeof *types);
+    memcpy(types + n, program->results, program->n_results * sizeof *types);
+    for (unsigned i = 0; i < n && !code; i++)
+        if (marks[i] & IS_SLICED)
+            code = stack_type(&program->parameters[i], times, "the slices of input", i, &types[i]);
+    for (unsigned i = 0; i < program->n_results && !code; i++)
+        if (marks[n + i] & IS_STACKED)
+            code = stack_type(&program->results[i], times, "stacked result", i, &types[n + i]);
+    return code;
+}
+
+static struct program_loop *loop_create(const td_loop *loop) {
+    size_t n = 2 * (size_t)loop->n_carried + (size_t)loop->n_sliced + (size_t)loop->n_stacked;
+    struct program_loop *own = malloc(sizeof *own + n * sizeof *own->lists);
+    if (!own)
+        return NULL;
+    *own = (struct program_loop){.n_carried = 2 * (unsigned)loop->n_carried,
+                                 .n_sliced = (unsigned)loop->n_sliced,
+                                 .n_stacked = (unsigned)loop->n_stacked};
+    uint32_t *out = own->lists;
+    for (int i = 0; i < loop->n_carried; i++) {
+        *out++ = (uint32_t)loop->carried[i].result;
+        *out++ = (uint32_t)loop->carried[i].parameter;
+    }
+    for (int i = 0; i < loop->n_sliced; i++)
+        *out++ = (uint32_t)loop->sliced[i];
+    for (int i = 0; i < loop->n_stacked; i++)
+        *out++ = (uint32_t)loop->stacked[i];
+    return own;
+}
+
+static bool loop_equal(const struct program_loop *a, const struct program_loop *b) {
+    size_t n = a->n_carried + a->n_sliced + a->n_stacked;
+    return a->n_carried == b->n_carried && a->n_sliced == b->n_sliced && a->n_stacked == b->n_stacked &&
+           !memcmp(a->lists, b->lists, n * sizeof *a->lists);
+}
+
+/* Under the lock: sends a loop that the daemon does not know yet. */
+static int loop_send(td_program *program, struct program_loop *loop) {
+    td_device *device = program->device;
+    Tensord__ProgramLoop message = TENSORD__PROGRAM_LOOP__INIT;
+    message.program = device->programs.last_id + 1;
+    message.body = program->id;
+    message.n_carried = loop->n_carried;
+    message.carried = loop->lists;
+    message.n_sliced = loop->n_sliced;
+    message.sliced = loop->lists + loop->n_carried;
+    message.n_stacked = loop->n_stacked;
+    message.stacked = loop->lists + loop->n_carried + loop->n_sliced;
+    int code = frame_push(device, FRAME_PROGRAM_LOOP, &message.base, 0);
+    if (code)
+        return code;
+    loop->id = ++device->programs.last_id;
+    loop->next = program->loops;
+    program->loops = loop;
+    return 0;
+}
+
+/* The id of the program's loop with these lists, which is sent when it comes first. */
+static int loop_id(td_program *program, const td_loop *loop, uint64_t *id) {
+    td_device *device = program->device;
+    struct program_loop *own = loop_create(loop);
+    if (!own)
+        return error_set(STATUS_NO_HOST_MEMORY, "no memory for a loop");
+    pthread_mutex_lock(&device->lock);
+    struct program_loop *known = program->loops;
+    while (known && !loop_equal(known, own))
+        known = known->next;
+    int code = known ? 0 : loop_send(program, own);
+    if (!code)
+        *id = known ? known->id : own->id;
+    pthread_mutex_unlock(&device->lock);
+    if (known || code)
+        free(own);
+    return code;
+}
+
+/* `types` and `marks` have room for all parameters and results. */
+static int repeat(struct run *run, int64_t times, const td_loop *loop, struct tensor_type *types, uint8_t *marks) {
+    td_program *program = run->program;
+    uint64_t id = 0;
+    int code = loop_mark(program, loop, marks, marks + program->n_parameters);
+    if (!code)
+        code = loop_types(program, times, marks, types);
+    run->parameters = types;
+    run->types = types + program->n_parameters;
+    if (!code)
+        code = check_inputs(run);
+    if (!code)
+        code = loop_id(program, loop, &id);
+    return code ? code : run_enqueue(run, id, times);
+}
+
+int td_program_repeat(td_program *program, int64_t times, const td_loop *loop, int n_inputs, td_tensor *const *inputs,
+                      int n_results, td_tensor **results) {
+    struct run run = {
+        .program = program, .n_inputs = n_inputs, .n_results = n_results, .inputs = inputs, .results = results};
+    int code = check_counts(&run);
+    loop = loop ? loop : &no_loop;
+    if (!code)
+        code = loop_lists(loop);
+    if (!code && (times < 1 || times > INT32_MAX)) {
+        call_refuse(OP_PROGRAM, STATUS_INVALID_ARGUMENT, "%lld iterations, 1 to %d are possible", (long long)times,
+                    INT32_MAX);
+        code = td_last_error()->code;
+    }
+    if (code)
+        return run_fail(&run);
+    size_t n = (size_t)program->n_parameters + program->n_results;
+    struct tensor_type *types = calloc(n, sizeof *types);
+    uint8_t *marks = calloc(n, 1);
+    if (types && marks) {
+        code = repeat(&run, times, loop, types, marks);
+    } else {
+        call_refuse(OP_PROGRAM, STATUS_NO_HOST_MEMORY, "no memory for a loop over %zu inputs and results", n);
+        code = td_last_error()->code;
+    }
+    free(types);
+    free(marks);
+    return code ? run_fail(&run) : 0;
+}
