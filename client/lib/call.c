@@ -201,8 +201,9 @@ CALL_INLINE int call_push(td_device *device, const struct batch_entry *call, uns
     return 0;
 }
 
-/* The device of all inputs, or NULL with the error set. */
-CALL_INLINE td_device *call_device(td_device *device, const struct batch_entry *call) {
+/* The device of all inputs, or NULL with the error set. `ids` gets the inputs' ids, all in one number, for record_concerns(). */
+CALL_INLINE td_device *call_device(td_device *device, const struct batch_entry *call, uint64_t *ids) {
+    uint64_t all = 0;
     for (unsigned i = 0; i < call->n_inputs; i++) {
         if (!call->inputs[i]) {
             if (error_of_null())
@@ -215,7 +216,9 @@ CALL_INLINE td_device *call_device(td_device *device, const struct batch_entry *
             call_mismatch(call, i);
             return NULL;
         }
+        all |= call->inputs[i]->id;
     }
+    *ids = all;
     if (call->n_inputs)
         return call->inputs[0]->device;
     if (!device)
@@ -223,13 +226,11 @@ CALL_INLINE td_device *call_device(td_device *device, const struct batch_entry *
     return device;
 }
 
-CALL_INLINE int append(td_device *device, struct batch_entry *call, unsigned n_outputs,
-                       const struct tensor_type *results, td_tensor **outputs, unsigned n_consumed,
-                       td_tensor *const *consumed) {
+/* `recording`: it takes the operation, which does not run; NULL: the open batch takes it. */
+CALL_INLINE int append_to(struct recording *recording, td_device *device, struct batch_entry *call, unsigned n_outputs,
+                          const struct tensor_type *results, td_tensor **outputs, unsigned n_consumed,
+                          td_tensor *const *consumed) {
     struct scope_part *part = NULL;
-    struct recording *recording = NULL;
-    if (__builtin_expect(record_concerns(call), 0) && record_admit(device, call, n_consumed, consumed, &recording))
-        return td_last_error()->code;
     if (!scope_is_bare()) {
         if (scope_part(device, &part))
             return td_last_error()->code;
@@ -241,8 +242,8 @@ CALL_INLINE int append(td_device *device, struct batch_entry *call, unsigned n_o
     batch_entry_measure(call);
     bool wake = false;
     pthread_mutex_lock(&device->lock);
-    int code = __builtin_expect(recording != NULL, 0) ? record_push(recording, call, n_outputs, results, outputs)
-                                                      : call_push(device, call, n_outputs, results, outputs);
+    int code = recording ? record_push(recording, call, n_outputs, results, outputs)
+                         : call_push(device, call, n_outputs, results, outputs);
     if (!code) {
         for (unsigned i = 0; part && i < n_outputs; i++)
             scope_part_add(part, outputs[i]);
@@ -264,12 +265,29 @@ CALL_INLINE int append(td_device *device, struct batch_entry *call, unsigned n_o
     return code;
 }
 
+static __attribute__((noinline)) int append_carefully(td_device *device, struct batch_entry *call, unsigned n_outputs,
+                                                      const struct tensor_type *results, td_tensor **outputs,
+                                                      unsigned n_consumed, td_tensor *const *consumed) {
+    struct recording *recording;
+    int code = record_admit(device, call, n_consumed, consumed, &recording);
+    return code ? code : append_to(recording, device, call, n_outputs, results, outputs, n_consumed, consumed);
+}
+
+CALL_INLINE int append(td_device *device, struct batch_entry *call, uint64_t ids, unsigned n_outputs,
+                       const struct tensor_type *results, td_tensor **outputs, unsigned n_consumed,
+                       td_tensor *const *consumed) {
+    return __builtin_expect(record_concerns(ids), 0)
+               ? append_carefully(device, call, n_outputs, results, outputs, n_consumed, consumed)
+               : append_to(NULL, device, call, n_outputs, results, outputs, n_consumed, consumed);
+}
+
 /* Infers the types and appends the operation. `results` has room for the types of all outputs. */
 CALL_INLINE int call_enqueue_all(td_device *device, struct batch_entry *call, unsigned n_outputs,
                                  struct tensor_type *results, td_tensor **outputs) {
-    device = call_device(device, call);
+    uint64_t ids;
+    device = call_device(device, call, &ids);
     const struct tensor_type *types = device ? call_infer(call, results) : NULL;
-    return types ? append(device, call, n_outputs, types, outputs, 0, NULL) : td_last_error()->code;
+    return types ? append(device, call, ids, n_outputs, types, outputs, 0, NULL) : td_last_error()->code;
 }
 
 td_tensor *call_enqueue(td_device *device, struct batch_entry *call) {
@@ -323,9 +341,11 @@ int call_enqueue_taking(struct batch_entry *call, unsigned n_outputs, td_tensor 
         call_refuse(call->opcode, STATUS_NO_HOST_MEMORY, "no memory for %u outputs", n_outputs);
         return td_last_error()->code;
     }
-    td_device *device = call_device(NULL, call);
+    uint64_t ids;
+    td_device *device = call_device(NULL, call, &ids);
     const struct tensor_type *types = device ? call_infer(call, results) : NULL;
-    int code = types ? append(device, call, n_outputs, types, outputs, n_consumed, consumed) : td_last_error()->code;
+    int code =
+        types ? append(device, call, ids, n_outputs, types, outputs, n_consumed, consumed) : td_last_error()->code;
     free(results);
     if (code)
         error_null(); /* who passes NULL on instead of a parameter gets this error */
@@ -334,6 +354,9 @@ int call_enqueue_taking(struct batch_entry *call, unsigned n_outputs, td_tensor 
 
 int call_append(td_device *device, struct batch_entry *call, unsigned n_outputs, const struct tensor_type *results,
                 td_tensor **outputs, unsigned n_consumed, td_tensor *const *consumed) {
+    uint64_t ids = 0;
+    for (unsigned i = 0; i < call->n_inputs; i++)
+        ids |= call->inputs[i]->id;
     call->n_outputs = n_outputs;
-    return append(device, call, n_outputs, results, outputs, n_consumed, consumed);
+    return append(device, call, ids, n_outputs, results, outputs, n_consumed, consumed);
 }

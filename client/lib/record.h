@@ -18,11 +18,8 @@ struct recording;
 /* As the scopes' state, for the same reason. */
 extern _Thread_local __attribute__((tls_model("initial-exec"))) struct recording *record_current;
 
-/* Whether record_admit() has to look at the operation. */
-static inline bool record_concerns(const struct batch_entry *call) {
-    uint64_t ids = 0;
-    for (unsigned i = 0; i < call->n_inputs; i++)
-        ids |= call->inputs[i]->id;
+/* Whether record_admit() has to look at an operation, by the bits of its inputs' ids. */
+static inline bool record_concerns(uint64_t ids) {
     return record_current || ids & TENSOR_RECORDED;
 }
 /* *recording: the one that takes the operation; NULL: it is enqueued as usual. An error's code if it is neither. */
