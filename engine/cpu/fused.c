@@ -113,8 +113,8 @@ void cpu_fused_run(struct cpu *cpu, const struct fused_launch *launch, struct cp
         fused_tile(&job, slots, 0, 0, launch->columns);
         return;
     }
-    double work = (double)launch->rows * ((double)launch->columns * element_work(launch) +
-                                          (double)job.tiles * launch->n * FUSED_CALL);
+    double work = (double)launch->rows *
+                  ((double)launch->columns * element_work(launch) + (double)job.tiles * launch->n * FUSED_CALL);
     unsigned parts = cpu_parts(cpu, work);
     int64_t tiles = job.tiles * launch->rows;
     job.base.parts = tiles < parts ? (unsigned)tiles : parts;

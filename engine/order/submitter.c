@@ -109,7 +109,8 @@ static void submitter_stop(struct order *order, struct stream *stream, struct re
 static bool submitter_launch_part(struct order *order, struct stream *stream, const struct record *record,
                                   const struct launch *launch, const struct fused_launch *fused, struct turn *turn) {
     struct report *report = launch ? launch->report : fused->report;
-    uint64_t sequence = record->kind == RECORD_LAUNCH ? record->sequence : 0; /* a run's operations have their times for themselves */
+    uint64_t sequence =
+        record->kind == RECORD_LAUNCH ? record->sequence : 0; /* a run's operations have their times for themselves */
     struct device_turn part = {.cancelled = &stream->cancelled,
                                .wanted = &order->wanted,
                                .turn_ns = turn->brief ? 0 : SUBMITTER_PART_NS,
@@ -275,7 +276,8 @@ static void submitter_replay_one(struct order *order, struct stream *stream, con
 /* Small launches, with devices that have run them when launch_flat() returns. */
 static void submitter_replay_flat(struct order *order, struct stream *stream, const struct record *record,
                                   const struct replay_step *step, struct turn *turn) {
-    const struct flat_launch *launches = (const struct flat_launch *)(const void *)(record->replay.replay->launches + step->at);
+    const struct flat_launch *launches =
+        (const struct flat_launch *)(const void *)(record->replay.replay->launches + step->at);
     if (__builtin_expect(!submitter_traces(order, stream), 1)) {
         history_note(&order->history, &stream->completed, stream->submit.executed + 1, stream->session,
                      record->sequence, launches->opcode, NULL, NULL);
@@ -303,7 +305,8 @@ static void submitter_replay_flat(struct order *order, struct stream *stream, co
 }
 
 /* A step of a run. False: it was left in the middle. */
-static bool submitter_replay_step(struct order *order, struct stream *stream, struct record *record, struct turn *turn) {
+static bool submitter_replay_step(struct order *order, struct stream *stream, struct record *record,
+                                  struct turn *turn) {
     struct replay_run *run = &record->replay;
     const struct replay_step *step = &run->replay->steps[run->step];
     uint64_t cost = turn->cost;

@@ -54,8 +54,7 @@ int bind_program_find(struct step *step) {
 /* ---- the bases ---- */
 
 static bool view_is_plain(const struct view *view) {
-    return layout_is_contiguous(view->rank, view->shape, view->strides) &&
-           (uintptr_t)view->data % BASE_ALIGNMENT == 0;
+    return layout_is_contiguous(view->rank, view->shape, view->strides) && (uintptr_t)view->data % BASE_ALIGNMENT == 0;
 }
 
 /* Contiguous memory with the tensor's value, for reading. */
@@ -86,14 +85,17 @@ static int base_write(struct run *run, unsigned i, struct tensor *out) {
     if (lends) {
         bind_take_memory(out, in);
         code = plan_wait_memory(step->stream, out->storage, step->fault);
-    } else {
+    } else { /* the result may have another shape or dtype, in as many bytes */
+        struct tensor copy = {.type = in->type};
         struct view to, from;
-        code = bind_allocate(step, out);
-        if (code != STATUS_OK || !out->storage)
+        code = bind_allocate(step, &copy);
+        if (code != STATUS_OK || !copy.storage)
             return code;
-        view_init(&to, out);
+        view_init(&to, &copy);
         view_init(&from, in);
         code = view_copy(&step->session->ledger, step->stream, to, from, step->fault);
+        bind_take_memory(out, &copy);
+        storage_unref(copy.storage);
     }
     run->plan->bases[i] = out->storage ? out->storage->data : NULL;
     run_uses(run, out->storage);

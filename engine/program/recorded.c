@@ -28,7 +28,8 @@ static size_t request_label_bytes(const struct op_request *request) {
     return request->label ? strnlen(request->label, OPERATION_LABEL_MAX) + 1 : 0;
 }
 
-static void body_lay_out(struct recorded_body *body, const struct recorded_definition *definition, struct block *block) {
+static void body_lay_out(struct recorded_body *body, const struct recorded_definition *definition,
+                         struct block *block) {
     block_take(block, 1, sizeof *body);
     void *values = block_take(block, body->n_values, sizeof *body->values);
     void *operations = block_take(block, body->n_operations, sizeof *body->operations);
@@ -188,10 +189,11 @@ static int body_captures(struct session *session, struct recorded_body *body, co
         if (!tensor)
             return session_unknown_id(session, ids[i], fault);
         if (tensor->uploading)
-            return fault_set(fault, STATUS_INVALID_ARGUMENT, "captured tensor %" PRIu64 " has not been uploaded completely",
-                             ids[i]);
+            return fault_set(fault, STATUS_INVALID_ARGUMENT,
+                             "captured tensor %" PRIu64 " has not been uploaded completely", ids[i]);
         if (tensor_settle(session, tensor))
-            return fault_set(fault, tensor->failure->code, "a captured tensor has failed: %s", tensor->failure->message);
+            return fault_set(fault, tensor->failure->code, "a captured tensor has failed: %s",
+                             tensor->failure->message);
         tensor->references++;
         body->captures[i] = tensor;
         body->values[body->n_parameters + i].type = tensor->type;
@@ -238,8 +240,8 @@ static uint64_t operation_hash(const struct recorded_operation *operation) {
 /* The same inputs and attributes make the same results: also of random operations, which have their keys among these. */
 static bool operation_same(const struct recorded_operation *a, const struct recorded_operation *b) {
     const struct op_request *x = &a->request, *y = &b->request;
-    return x->opcode == y->opcode && x->n_inputs == y->n_inputs && x->further == y->further &&
-           x->n_ints == y->n_ints && x->n_floats == y->n_floats &&
+    return x->opcode == y->opcode && x->n_inputs == y->n_inputs && x->further == y->further && x->n_ints == y->n_ints &&
+           x->n_floats == y->n_floats &&
            (!x->n_inputs || !memcmp(a->inputs, b->inputs, x->n_inputs * sizeof *a->inputs)) &&
            (!x->n_ints || !memcmp(x->ints, y->ints, x->n_ints * sizeof *x->ints)) &&
            (!x->n_floats || !memcmp(x->floats, y->floats, x->n_floats * sizeof *x->floats));
@@ -385,8 +387,8 @@ static int loop_lists(struct recorded *recorded, const struct recorded_loop *loo
     bool *carried = recorded->sliced + body->n_parameters + body->n_results; /* scratch: parameters that are carried */
     for (unsigned i = 0; i < loop->n_sliced; i++) {
         if (loop->sliced[i] >= body->n_parameters)
-            return fault_set(fault, STATUS_INVALID_ARGUMENT, "parameter %u is sliced, and there are %u", loop->sliced[i],
-                             body->n_parameters);
+            return fault_set(fault, STATUS_INVALID_ARGUMENT, "parameter %u is sliced, and there are %u",
+                             loop->sliced[i], body->n_parameters);
         recorded->sliced[loop->sliced[i]] = true;
     }
     for (unsigned i = 0; i < loop->n_stacked; i++) {
@@ -412,8 +414,9 @@ static int loop_lists(struct recorded *recorded, const struct recorded_loop *loo
             if (recorded->carries[k].result == result)
                 return fault_set(fault, STATUS_INVALID_ARGUMENT, "result %u is carried twice", result);
         if (!type_equal(&body->values[body->results[result]].type, &body->values[parameter].type))
-            return fault_set(fault, STATUS_SHAPE, "result %u and parameter %u, which it is carried to, differ in dtype or shape",
-                             result, parameter);
+            return fault_set(fault, STATUS_SHAPE,
+                             "result %u and parameter %u, which it is carried to, differ in dtype or shape", result,
+                             parameter);
         carried[parameter] = true;
         recorded->carries[i] = (struct recorded_carry){result, parameter};
     }
@@ -554,7 +557,8 @@ static int check_input(const struct recorded *recorded, unsigned i, const struct
         return code;
     char has[SHAPE_TEXT_MAX], wants[SHAPE_TEXT_MAX];
     return fault_set(fault, STATUS_SHAPE, "input %u is %s %s, the program's parameter is %s %s", i,
-                     dtype_name(input->dtype), shape_text(input, has), dtype_name(type.dtype), shape_text(&type, wants));
+                     dtype_name(input->dtype), shape_text(input, has), dtype_name(type.dtype),
+                     shape_text(&type, wants));
 }
 
 int recorded_check(struct recorded *recorded, const struct op_request *request, const struct tensor_type *const types[],

@@ -212,7 +212,9 @@ static struct fused_operand fused_operand(const struct operand *operand, const s
                                           const struct matrix *matrix) {
     enum place place = operand_place(operand, own);
     return (struct fused_operand){
-        .row = place == PLACE_FLAT ? matrix->columns : place == PLACE_COLUMN ? 1 : 0,
+        .row = place == PLACE_FLAT     ? matrix->columns
+               : place == PLACE_COLUMN ? 1
+                                       : 0,
         .column = place == PLACE_FLAT || place == PLACE_ROW,
         .dtype = operand->dtype,
         .as = operand->as,

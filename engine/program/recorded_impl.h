@@ -7,7 +7,8 @@
 /* A value of a program, by its number - 1. */
 struct recorded_value {
     struct tensor_type type;
-    uint32_t last_use; /* the last operation that reads it, from 1; UINT32_MAX: a result, which lives to the end; 0: nobody uses it */
+    uint32_t
+        last_use; /* the last operation that reads it, from 1; UINT32_MAX: a result, which lives to the end; 0: nobody uses it */
 };
 
 struct recorded_operation {
@@ -23,8 +24,8 @@ struct recorded_body {
     unsigned n_parameters, n_captures, n_operations, n_values, n_results, n_live;
     struct recorded_value *values;
     struct recorded_operation *operations;
-    uint32_t *results; /* values */
-    bool *consumed;    /* of each parameter */
+    uint32_t *results;        /* values */
+    bool *consumed;           /* of each parameter */
     struct tensor **captures; /* with a reference to each */
     uint64_t host_bytes;      /* charged to its session */
 };
@@ -40,9 +41,9 @@ struct recorded_plan {
     struct replay *replay;
     uint64_t arena_bytes, least_bytes; /* of the arena, and of what is in use at one time */
     struct storage *arena;             /* NULL: none is needed */
-    uint32_t *lender;   /* of each result: the parameter in whose memory it is, or RECORDED_NONE */
-    bool *overwritten;  /* of each parameter: launches write to its memory */
-    uint8_t **bases;    /* room for those of a run, */
+    uint32_t *lender;                  /* of each result: the parameter in whose memory it is, or RECORDED_NONE */
+    bool *overwritten;                 /* of each parameter: launches write to its memory */
+    uint8_t **bases;                   /* room for those of a run, */
     struct storage **storages, **kept; /* for the storage that it uses, and keeps until it is enqueued, */
     uint8_t **spares;                  /* and for the second memory of each carried result */
 };
@@ -75,7 +76,7 @@ struct recorded_table {
     struct recorded_entry {
         uint64_t id;
         struct recorded *recorded;
-    } *entries; /* ascending ids */
+    } * entries; /* ascending ids */
     unsigned count, capacity;
     uint64_t last_id;
 };

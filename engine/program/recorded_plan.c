@@ -131,6 +131,12 @@ static int planner_given(struct planner *planner, unsigned i) {
     return code;
 }
 
+/* Whether the value's memory may become a result's when nobody reads it any more. What the run does not own stays in use, also by views of it. */
+static bool value_is_own(const struct planner *planner, uint32_t value) {
+    const struct recorded_body *body = planner->body;
+    return value < body->n_parameters ? planner->lends[value] : value >= body->n_parameters + body->n_captures;
+}
+
 /* Bit i: the operation is the last one that reads its input i, whose memory nobody else needs. */
 static uint16_t operation_lends(const struct planner *planner, const struct recorded_operation *operation,
                                 uint64_t *more) {
@@ -139,9 +145,7 @@ static uint16_t operation_lends(const struct planner *planner, const struct reco
     uint16_t lends = 0;
     for (unsigned i = 0; i < operation->request.n_inputs; i++) {
         uint32_t value = operation->inputs[i];
-        bool mine = value < body->n_parameters ? planner->lends[value]
-                                               : value >= body->n_parameters + body->n_captures;
-        if (!mine || body->values[value].last_use != here)
+        if (!value_is_own(planner, value) || body->values[value].last_use != here)
             continue;
         if (i < 16)
             lends |= (uint16_t)(1u << i);
@@ -206,7 +210,7 @@ static int planner_operation(struct planner *planner, unsigned k) {
             value_drop(planner->outputs[i]);
     }
     for (unsigned i = 0; i < request.n_inputs; i++)
-        if (body->values[operation->inputs[i]].last_use == k + 1)
+        if (body->values[operation->inputs[i]].last_use == k + 1 && value_is_own(planner, operation->inputs[i]))
             value_drop(planner->inputs[i]);
     return code;
 }
@@ -215,7 +219,8 @@ static int planner_operation(struct planner *planner, unsigned k) {
 static int planner_result(struct planner *planner, unsigned r) {
     const struct recorded_body *body = planner->body;
     const struct tensor *value = &planner->values[body->results[r]];
-    uint32_t result_base = body->n_parameters + body->n_captures + r, arena = body->n_parameters + body->n_captures + body->n_results;
+    uint32_t result_base = body->n_parameters + body->n_captures + r,
+             arena = body->n_parameters + body->n_captures + body->n_results;
     planner->plan->lender[r] = RECORDED_NONE;
     if (!value->storage)
         return STATUS_OK;
@@ -361,9 +366,8 @@ static bool launch_is_flat(const struct planner *planner, const struct record *r
                 !launch->attributes.n_ints && !launch->attributes.n_floats && launch->n_inputs <= 3 &&
                 operand_is_flat(&launch->output);
     for (unsigned i = 0; i < launch->n_inputs && flat; i++)
-        flat = operand_is_flat(&launch->inputs[i]) &&
-               (launch->inputs[i].rank == 0 ? 1 : launch->inputs[i].shape[0]) ==
-                   (launch->output.rank == 0 ? 1 : launch->output.shape[0]);
+        flat = operand_is_flat(&launch->inputs[i]) && (launch->inputs[i].rank == 0 ? 1 : launch->inputs[i].shape[0]) ==
+                                                          (launch->output.rank == 0 ? 1 : launch->output.shape[0]);
     return flat;
 }
 

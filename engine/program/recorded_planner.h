@@ -22,8 +22,8 @@ struct planner {
     struct tensor *values;
     const struct tensor_type **types; /* of one operation's inputs */
     struct tensor **inputs, **outputs;
-    bool *lends;              /* of each parameter: its memory may be used for a result */
-    bool *small;              /* of each operation: its launch may be flat */
+    bool *lends; /* of each parameter: its memory may be used for a result */
+    bool *small; /* of each operation: its launch may be flat */
     struct fault *fault;
     size_t patches_room, steps_room;
     struct planned_launch *launches;
@@ -42,4 +42,5 @@ int planner_patch(struct planner *planner, size_t at, const void *address);
 /* The same of memory to which the launch writes. */
 int planner_patch_output(struct planner *planner, size_t at, const void *address);
 int planner_patch_report(struct planner *planner, size_t at, uint32_t report);
-struct replay_step *planner_step(struct planner *planner, const struct record *record, enum replay_kind kind, size_t at);
+struct replay_step *planner_step(struct planner *planner, const struct record *record, enum replay_kind kind,
+                                 size_t at);

@@ -1,0 +1,250 @@
+/* Random programs of elementwise operations, views, sums and products, recorded and run as one operation: their results must have the bits of the same
+ * operations one by one. What is fused may touch memory only where that changes nothing. */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/program/recorded.h"
+#include "tests/device/suite.h"
+
+enum { ROWS = 5, COLUMNS = 40, OPERATIONS = 60, GIVEN = 7, VALUES = GIVEN + OPERATIONS, RESULTS = 6 };
+
+struct made {
+    struct op_request request;
+    uint64_t inputs[3];
+    struct op_packed attributes;
+};
+
+struct random_program {
+    struct suite *suite;
+    struct made operations[OPERATIONS];
+    struct tensor_type types[VALUES];
+    unsigned n; /* operations so far */
+};
+
+static const struct {
+    enum dtype dtype;
+    int rank;
+    int64_t shape[3];
+} given_types[GIVEN] = {
+    {DTYPE_F32, 2, {ROWS, COLUMNS}},
+    {DTYPE_F32, 2, {ROWS, COLUMNS}},
+    {DTYPE_F32, 1, {COLUMNS}},
+    {DTYPE_F32, 2, {ROWS, 1}},
+    {DTYPE_F32, 0, {0}},
+    {DTYPE_F64, 2, {ROWS, COLUMNS}},
+    {DTYPE_F32, 1, {ROWS * COLUMNS}},
+};
+
+/* An operation that may be wrong: the rule decides. */
+static void random_operation(struct random_program *program, struct made *made) {
+    static const unsigned unary[] = {OP_NEGATIVE, OP_ABS, OP_EXP, OP_RELU, OP_SQRT, OP_TANH, OP_SIGN};
+    static const unsigned binary[] = {OP_ADD, OP_SUBTRACT, OP_MULTIPLY, OP_MAXIMUM, OP_LESS};
+    struct suite *suite = program->suite;
+    int64_t known = GIVEN + program->n, kind = suite_below(suite, 12);
+    memset(made, 0, sizeof *made);
+    for (unsigned i = 0; i < 3; i++) /* often what is new, so that chains come about */
+        made->inputs[i] = 1 + (uint64_t)(suite_chance(suite, 60) && known > 4 ? known - 1 - suite_below(suite, 4)
+                                                                              : suite_below(suite, known));
+    made->request.n_inputs = 1;
+    if (kind < 3) {
+        made->request.opcode = unary[suite_below(suite, sizeof unary / sizeof *unary)];
+    } else if (kind < 8) {
+        made->request.opcode = binary[suite_below(suite, sizeof binary / sizeof *binary)];
+        made->request.n_inputs = 2;
+    } else if (kind == 8) {
+        made->request.opcode = OP_CAST;
+        made->attributes = SUITE_ATTRIBUTES(cast, .dtype = suite_chance(suite, 70) ? DTYPE_F32 : DTYPE_F64);
+    } else if (kind == 9) {
+        made->request.opcode = OP_RESHAPE;
+        made->attributes = suite_chance(suite, 50) ? SUITE_ATTRIBUTES(reshape, .shape = SUITE_LIST(ROWS, COLUMNS))
+                                                   : SUITE_ATTRIBUTES(reshape, .shape = SUITE_LIST(ROWS * COLUMNS));
+    } else if (kind == 10) {
+        made->request.opcode = OP_BROADCAST_TO;
+        made->attributes = SUITE_ATTRIBUTES(broadcast_to, .shape = SUITE_LIST(ROWS, COLUMNS));
+    } else {
+        made->request.opcode = OP_SUM;
+        made->attributes = SUITE_ATTRIBUTES(reduction, .axes = SUITE_LIST(-1), .keepdims = true);
+    }
+}
+
+/* Adds an operation that obeys the rules. */
+static void random_add(struct random_program *program) {
+    struct made *made = &program->operations[program->n];
+    struct fault fault;
+    const struct tensor_type *types[3];
+    int code;
+    do {
+        random_operation(program, made);
+        made->request.ints = made->attributes.ints;
+        made->request.n_ints = made->attributes.n_ints;
+        made->request.floats = made->attributes.floats;
+        made->request.n_floats = made->attributes.n_floats;
+        made->request.inputs = made->inputs;
+        for (unsigned i = 0; i < made->request.n_inputs; i++)
+            types[i] = &program->types[made->inputs[i] - 1];
+        code = op_infer(made->request.opcode, types, made->request.n_inputs, &made->request.attributes,
+                        &program->types[GIVEN + program->n], &fault);
+    } while (code != STATUS_OK || type_elements(&program->types[GIVEN + program->n]) > ROWS * COLUMNS);
+    program->n++;
+}
+
+static void fetch_both(struct suite *suite, uint64_t eager, uint64_t recorded, size_t bytes, unsigned result) {
+    uint64_t ids[2] = {eager, recorded};
+    uint8_t *values[2];
+    for (unsigned i = 0; i < 2; i++) {
+        struct suite_fetch fetch;
+        suite_fetch_start(suite, ids[i], &fetch);
+        suite_fetch_wait(suite, &fetch);
+        if (fetch.failed)
+            suite_fail(suite, "result %u, %s: %s", result, i ? "recorded" : "one by one", fetch.failure.message);
+        values[i] = malloc(bytes + 1);
+        suite_read(suite, &fetch.fetch, values[i]);
+        fetch_release(&fetch.fetch);
+    }
+    if (memcmp(values[0], values[1], bytes) != 0)
+        suite_fail(suite, "result %u has other bits than the same operations one by one", result);
+    free(values[0]);
+    free(values[1]);
+}
+
+/* Runs the operations one by one on these tensors, whose list it extends. */
+static void run_eagerly(struct random_program *program, uint64_t *ids) {
+    for (unsigned k = 0; k < program->n; k++) {
+        struct op_request request = program->operations[k].request;
+        uint64_t inputs[3];
+        for (unsigned i = 0; i < request.n_inputs; i++)
+            inputs[i] = ids[program->operations[k].inputs[i] - 1];
+        request.inputs = inputs;
+        suite_submit(program->suite, &request, &ids[GIVEN + k]);
+    }
+}
+
+static uint64_t programs;
+
+/* A definition whose first five values are parameters, and the others captured tensors. */
+enum { PARAMETERS = 5 };
+static uint64_t define(struct random_program *program, const uint64_t *given, const bool *consumed,
+                       const uint64_t *results) {
+    struct op_request requests[OPERATIONS];
+    struct fault fault;
+    for (unsigned k = 0; k < program->n; k++)
+        requests[k] = program->operations[k].request;
+    const struct recorded_definition definition = {.id = ++programs,
+                                                   .parameters = program->types,
+                                                   .consumed = consumed,
+                                                   .n_parameters = PARAMETERS,
+                                                   .captures = given + PARAMETERS,
+                                                   .n_captures = GIVEN - PARAMETERS,
+                                                   .requests = requests,
+                                                   .n_requests = program->n,
+                                                   .results = results,
+                                                   .n_results = RESULTS};
+    cr_assert_eq(session_program_define(program->suite->session, &definition, &fault), STATUS_OK, "%s", fault.message);
+    return programs;
+}
+
+static void random_program(struct suite *suite, struct random_program *program, uint64_t *given) {
+    *program = (struct random_program){.suite = suite};
+    for (unsigned i = 0; i < GIVEN; i++) {
+        program->types[i] = (struct tensor_type){.dtype = given_types[i].dtype, .rank = given_types[i].rank};
+        memcpy(program->types[i].shape, given_types[i].shape, (size_t)given_types[i].rank * sizeof(int64_t));
+        given[i] = suite_sample(suite, given_types[i].dtype, given_types[i].rank, given_types[i].shape, FILL_ORDINARY).id;
+    }
+    while (program->n < OPERATIONS)
+        random_add(program);
+}
+
+static void run_recorded(struct suite *suite, uint64_t id, int64_t times, const uint64_t *inputs, uint16_t consume,
+                         uint64_t *outputs) {
+    struct op_request run = {.opcode = OP_PROGRAM,
+                             .n_inputs = PARAMETERS,
+                             .inputs = inputs,
+                             .ints = (const int64_t[]){(int64_t)id, times},
+                             .n_ints = 2,
+                             .consume = consume,
+                             .further = RESULTS - 1};
+    suite_submit(suite, &run, outputs);
+    for (unsigned r = 1; r < RESULTS; r++)
+        outputs[r] = outputs[0] + r;
+}
+
+Test(recorded, random_programs_have_the_bits_of_their_operations_one_by_one, .timeout = 300) {
+    struct suite suite;
+    suite_open(&suite, 501);
+    for (int round = 0; round < SUITE_REPEAT(600); round++) {
+        struct random_program program;
+        uint64_t ids[VALUES], results[RESULTS], outputs[RESULTS];
+        bool consumed[PARAMETERS];
+        uint16_t consume = 0;
+        random_program(&suite, &program, ids);
+        for (unsigned r = 0; r < RESULTS; r++)
+            results[r] = 1 + (uint64_t)(suite_chance(&suite, 20) ? suite_below(&suite, VALUES)
+                                                                 : VALUES - 1 - suite_below(&suite, 20));
+        for (unsigned i = 0; i < PARAMETERS; i++)
+            consumed[i] = suite_chance(&suite, 40);
+        run_eagerly(&program, ids);
+        uint64_t id = define(&program, ids, consumed, results);
+        for (int run = 0; run < 3; run++) { /* the last one gives its inputs away */
+            for (unsigned i = 0; i < PARAMETERS && run == 2; i++)
+                consume |= (uint16_t)(consumed[i] << i);
+            run_recorded(&suite, id, 1, ids, consume, outputs);
+            for (unsigned r = 0; r < RESULTS; r++) {
+                bool gone = run == 2 && results[r] <= PARAMETERS && consumed[results[r] - 1];
+                if (!gone)
+                    fetch_both(&suite, ids[results[r] - 1], outputs[r],
+                               (size_t)type_bytes(&program.types[results[r] - 1]), r);
+            }
+        }
+        struct fault fault;
+        session_program_release(suite.session, id, &fault);
+        suite_restart(&suite);
+        programs = 0;
+    }
+    suite_close(&suite);
+}
+
+/* Values that a result may be carried to parameter 0 from: of its type. */
+static bool carries_to_first(const struct random_program *program, uint64_t value) {
+    return type_equal(&program->types[value - 1], &program->types[0]);
+}
+
+Test(recorded, loops_have_the_bits_of_their_iterations_one_by_one, .timeout = 300) {
+    struct suite suite;
+    suite_open(&suite, 502);
+    for (int round = 0; round < SUITE_REPEAT(300); round++) {
+        struct random_program program;
+        uint64_t ids[VALUES], results[RESULTS], outputs[RESULTS];
+        bool consumed[PARAMETERS] = {suite_chance(&suite, 50), suite_chance(&suite, 50)};
+        int64_t times = 1 + suite_below(&suite, 6);
+        random_program(&suite, &program, ids);
+        for (unsigned r = 0; r < RESULTS; r++)
+            results[r] = 1 + (uint64_t)(VALUES - 1 - suite_below(&suite, VALUES - GIVEN));
+        for (int tries = 0; tries < 200 && !carries_to_first(&program, results[0]); tries++)
+            results[0] = 1 + (uint64_t)suite_below(&suite, VALUES);
+        if (!carries_to_first(&program, results[0]))
+            results[0] = 1;
+        uint64_t id = define(&program, ids, consumed, results), loop = ++programs;
+        const struct recorded_loop shape = {.id = loop,
+                                            .body = id,
+                                            .carried = (const uint32_t[]){0, 0},
+                                            .n_carried = 2,
+                                            .stacked = (const uint32_t[]){1},
+                                            .n_stacked = 1};
+        struct fault fault;
+        cr_assert_eq(session_program_loop(suite.session, &shape, &fault), STATUS_OK);
+        run_recorded(&suite, loop, times, ids, 0, outputs);
+        for (int64_t i = 0; i < times; i++) {
+            run_eagerly(&program, ids);
+            if (i + 1 < times)
+                ids[0] = ids[results[0] - 1];
+        }
+        for (unsigned r = 0; r < RESULTS; r++)
+            if (r != 1 && results[r] != 1)
+                fetch_both(&suite, ids[results[r] - 1], outputs[r], (size_t)type_bytes(&program.types[results[r] - 1]),
+                           r);
+        suite_restart(&suite);
+        programs = 0;
+    }
+    suite_close(&suite);
+}
