@@ -95,7 +95,7 @@ struct device_vtable {
 
     /* Runs one launch in its normal form (engine/device/launch.h), or puts it on `stream` (NULL on devices without `async`).
      * An error here is a failure of the device, not of the data: it is sticky, and the worker ends. Data errors go into
-     * launch->report. The launch stays where it is until it has run. */
+     * launch->report. On a device with `async` the caller may change the launch, but not its report, when this returns. */
     int (*launch)(struct device *device, struct device_stream *stream, const struct launch *launch,
                   struct fault *fault);
     const struct device_async *async; /* NULL: launch() returns when the launch has run */

@@ -40,7 +40,7 @@ struct device_event {
 struct late_item {
     struct late_item *next;
     enum { LATE_LAUNCH, LATE_KERNEL, LATE_RECORD, LATE_WAIT, LATE_END } kind;
-    const struct launch *launch;
+    struct launch *launch; /* a copy: the caller's may change */
     const struct kernel_launch *kernel;
     struct device_event *event;
 };
@@ -130,17 +130,44 @@ static bool late_begin(struct late *late, int opcode) {
     return runs;
 }
 
-static void late_run(struct late *late, const struct launch *launch) {
-    struct {
-        _Alignas(struct launch)
-            uint8_t bytes[sizeof(struct launch) + (PLAN_INPUTS_MAX + PLAN_OUTPUTS_MAX - 1) * sizeof(struct operand)];
-    } room;
-    struct launch *real = (struct launch *)room.bytes;
-    struct fault fault;
-    if (!late_begin(late, launch->opcode))
-        return;
+/* Copies numbers of 8 bytes to *at, and moves that on. */
+static const void *copy_numbers(int64_t **at, const void *from, size_t count) {
+    void *to = *at;
+    if (count)
+        memcpy(to, from, count * sizeof(int64_t));
+    *at += count;
+    return to;
+}
+
+static void copy_operand(int64_t **at, struct operand *operand) {
+    operand->shape = copy_numbers(at, operand->shape, operand->rank);
+    operand->strides = copy_numbers(at, operand->strides, operand->rank);
+}
+
+/* With all that it points to, except its data. */
+static struct launch *launch_copy(const struct launch *launch) {
     unsigned operands = launch->n_inputs + launch->further;
-    memcpy(real, launch, sizeof *launch + operands * sizeof(struct operand));
+    const struct op_attributes *attributes = &launch->attributes;
+    size_t head = sizeof *launch + operands * sizeof(struct operand);
+    size_t numbers = attributes->n_ints + attributes->n_floats + 2 * (size_t)launch->output.rank;
+    for (unsigned i = 0; i < operands; i++)
+        numbers += 2 * (size_t)launch->inputs[i].rank;
+    struct launch *copy = malloc(head + numbers * sizeof(int64_t));
+    int64_t *at = (int64_t *)(copy->inputs + operands);
+    memcpy(copy, launch, head);
+    copy->attributes.ints = copy_numbers(&at, attributes->ints, attributes->n_ints);
+    copy->attributes.floats = copy_numbers(&at, attributes->floats, attributes->n_floats);
+    copy_operand(&at, &copy->output);
+    for (unsigned i = 0; i < operands; i++)
+        copy_operand(&at, &copy->inputs[i]);
+    return copy;
+}
+
+static void late_run(struct late *late, struct launch *real) {
+    struct fault fault;
+    if (!late_begin(late, real->opcode))
+        return;
+    unsigned operands = real->n_inputs + real->further;
     real->output.data = real_address(real->output.data);
     real->workspace = real->workspace ? real_address(real->workspace) : NULL;
     for (unsigned i = 0; i < operands; i++)
@@ -344,6 +371,7 @@ static void *stream_main(void *argument) {
         switch (item->kind) {
         case LATE_LAUNCH:
             late_run(stream->late, item->launch);
+            free(item->launch);
             late_tally(stream->late, -1);
             break;
         case LATE_KERNEL:
@@ -480,7 +508,7 @@ static int late_launch(struct device *device, struct device_stream *stream, cons
     if (launch->opcode == ((struct late *)device)->crash)
         late_crash();
     late_tally(stream->late, 1);
-    stream_push_item(stream, (struct late_item){.kind = LATE_LAUNCH, .launch = launch});
+    stream_push_item(stream, (struct late_item){.kind = LATE_LAUNCH, .launch = launch_copy(launch)});
     return STATUS_OK;
 }
 
