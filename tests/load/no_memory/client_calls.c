@@ -447,6 +447,59 @@ static int differentiated(td_tensor *x) {
     return code;
 }
 
+/* A parameter that is consumed, one that is sliced, and one of each kind that makes the recorder's lists grow. */
+static int recorded(td_device *device, td_tensor *x, td_program **program) {
+    int code = td_record_begin(device);
+    if (code)
+        return code;
+    td_record_cancel(device);
+    code = td_record_begin(device);
+    if (code)
+        return code;
+    td_tensor *w = td_parameter_consumed(TD_F32, TD_SHAPE(4, 4)), *slice = td_parameter(TD_F32, TD_SHAPE(4)), *slope;
+    td_tensor *y = td_add(td_multiply(w, x), slice);
+    for (int i = 0; i < 34; i++)
+        y = td_add(y, td_tanh(td_full(device, TD_F32, TD_SHAPE(4, 4), i)));
+    for (int i = 0; i < 20; i++)
+        y = td_parameter(TD_F32, TD_SHAPE(4, 4)) ? y : NULL;
+    code = y ? td_gradients(y, 1, &w, &slope) : td_last_error()->code;
+    td_tensor *results[] = {code ? NULL : td_subtract(w, slope), y, y};
+    int end = td_record_end(device, 3, results, program);
+    require(!code || end);
+    return end;
+}
+
+static int programs(td_device *device, td_tensor *x) {
+    enum { INPUTS = 22 };
+    static const td_carry carried[] = {{0, 0}};
+    static const int sliced[] = {1}, stacked[] = {1};
+    const td_loop loop = {1, carried, 1, sliced, 1, stacked};
+    td_program *program;
+    td_tensor *inputs[INPUTS], *results[3];
+    const int64_t *shape;
+    td_dtype dtype;
+    int rank;
+    int code = recorded(device, x, &program);
+    if (code)
+        return code;
+    require(td_program_device(program) == device && td_program_parameters(program) == INPUTS);
+    require(td_program_results(program) == 3 && !td_program_parameter_type(program, 0, &dtype, &rank, &shape));
+    require(!td_program_result_type(program, 0, &dtype, &rank, &shape) && rank == 2);
+    for (int i = 0; i < INPUTS; i++)
+        inputs[i] = x;
+    inputs[0] = td_full(device, TD_F32, TD_SHAPE(4, 4), 1);
+    inputs[1] = td_full(device, TD_F32, TD_SHAPE(4), 1);
+    code = td_program_run(program, INPUTS, inputs, 3, results);
+    require(!code == !!results[0] && !results[0] == !results[2]);
+    inputs[0] = results[0];
+    inputs[1] = td_full(device, TD_F32, TD_SHAPE(7, 4), 1);
+    if (!code)
+        code = td_program_repeat(program, 7, &loop, INPUTS, inputs, 3, results);
+    require(!code == !!results[0] && !results[0] == !results[2]);
+    td_program_release(program);
+    return code;
+}
+
 static int work(td_device *device, td_device *other, float *values, size_t n, struct client_callbacks *callbacks) {
     int code = streams(device);
     if (code)
@@ -472,6 +525,8 @@ static int work(td_device *device, td_device *other, float *values, size_t n, st
         code = kernels(device, x);
     if (!code)
         code = differentiated(x);
+    if (!code)
+        code = programs(device, x);
     if (!code)
         code = names(device, x);
     if (!code)
