@@ -12,6 +12,7 @@
 struct gradient {
     td_tensor *tensor;
     unsigned users;
+    bool borrowed; /* the tensor is not released */
 };
 
 struct walk {
@@ -24,7 +25,8 @@ struct walk {
 static void gradient_drop(struct gradient *gradient) {
     if (!gradient || --gradient->users > 0)
         return;
-    td_release(gradient->tensor);
+    if (!gradient->borrowed)
+        td_release(gradient->tensor);
     free(gradient);
 }
 
@@ -32,7 +34,7 @@ static void gradient_drop(struct gradient *gradient) {
 static struct gradient *gradient_create(td_tensor *tensor) {
     struct gradient *gradient = malloc(sizeof *gradient);
     if (gradient) {
-        *gradient = (struct gradient){tensor, 1};
+        *gradient = (struct gradient){.tensor = tensor, .users = 1};
         return gradient;
     }
     td_release(tensor);
@@ -56,14 +58,9 @@ static int slot_add(struct walk *walk, uint32_t slot, struct gradient *gradient)
 
 /* ---- which nodes count ---- */
 
-static bool is_floating(const struct tensor_type *type) {
-    enum dtype_kind kind = dtype_kind(type->dtype);
-    return kind == DTYPE_KIND_FLOAT || kind == DTYPE_KIND_COMPLEX;
-}
-
 static bool node_depends(const struct walk *walk, const struct tape_node *node) {
     for (unsigned i = 0; i < node->n_inputs; i++)
-        if (walk->depends[node->inputs[i].slot] && is_floating(&node->inputs[i].type))
+        if (walk->depends[node->inputs[i].slot] && tape_floating(&node->inputs[i].type))
             return true;
     return false;
 }
@@ -73,7 +70,7 @@ static void mark_depends(struct walk *walk) {
         const struct tape_node *node = walk->tape->nodes[i];
         bool depends = node_depends(walk, node);
         for (unsigned k = 0; k < node->n_outputs && depends; k++)
-            walk->depends[node->outputs[k].slot] |= is_floating(&node->outputs[k].type);
+            walk->depends[node->outputs[k].slot] |= tape_floating(&node->outputs[k].type);
     }
 }
 
@@ -107,18 +104,21 @@ static bool step_init(struct step *step, const struct walk *walk, const struct t
         step->g[i] = gradient ? gradient->tensor : NULL;
     }
     for (unsigned i = 0; i < node->n_inputs; i++)
-        step->wanted[i] = walk->depends[node->inputs[i].slot] && is_floating(&node->inputs[i].type);
+        step->wanted[i] = walk->depends[node->inputs[i].slot] && tape_floating(&node->inputs[i].type);
     step->call = (struct rule_call){.node = node, .g = step->g, .wanted = step->wanted, .given = step->given};
     return true;
 }
 
 static int node_check(const struct tape_node *node) {
-    if (!rule_of(node->opcode))
+    if (!node->rule && !rule_of(node->opcode))
         return rule_unsupported(node,
                                 "has no derivative here, so the gradient through it would be wrong: td_stop_gradient() "
-                                "takes its inputs, or its result, as constants");
+                                "takes its inputs, or its result, as constants; td_custom_gradient() gives it one");
+    for (unsigned i = 0; i < node->n_outputs; i++)
+        if (!node->outputs[i].device)
+            return rule_unsupported(node, "the device of this operation has been closed");
     for (unsigned i = 0; i < node->n_inputs; i++) {
-        if (!node->device || !node->inputs[i].device)
+        if (!node->inputs[i].device)
             return rule_unsupported(node, "the device of this operation has been closed");
         if (dtype_is_complex(node->inputs[i].type.dtype))
             return rule_unsupported(node, "derivatives by complex numbers are not supported");
@@ -163,7 +163,7 @@ static int node_apply(struct walk *walk, const struct tape_node *node) {
     if (scope_thread.lost_scopes) /* nothing would release what the rule makes */
         step.call.failed = true;
     else
-        rule_of(node->opcode)(&step.call);
+        (node->rule ? node->rule->apply : rule_of(node->opcode))(&step.call);
     for (unsigned i = 0; i < node->n_inputs; i++)
         if (step.given[i])
             td_keep(step.given[i]);
@@ -200,21 +200,20 @@ static int walk_back(struct walk *walk, const bool *asked) {
 
 /* ---- all ---- */
 
-static td_tensor *filled(td_tensor *like, double value) {
-    return td_full(like->device, (td_dtype)like->type.dtype, like->type.rank, like->type.shape, value);
-}
-
-/* A handle of its own for the program; others may have the same gradient. */
-static td_tensor *result_of(struct walk *walk, uint32_t slot, td_tensor *x) {
+/* A handle of its own for the program; others may have the same gradient. NULL without an error: y does not depend on x. */
+static int result_of(struct walk *walk, uint32_t slot, td_tensor *x, td_tensor **result) {
     struct gradient *gradient = walk->slots[slot];
+    *result = NULL;
     if (!gradient)
-        return filled(x, 0);
-    if (gradient->users > 1)
-        return td_reshape(gradient->tensor, x->type.rank, x->type.shape);
-    td_tensor *tensor = gradient->tensor;
+        return 0;
+    if (gradient->users > 1 || gradient->borrowed) {
+        *result = td_reshape(gradient->tensor, x->type.rank, x->type.shape);
+        return *result ? 0 : td_last_error()->code;
+    }
+    *result = gradient->tensor;
     walk->slots[slot] = NULL;
     free(gradient);
-    return tensor;
+    return 0;
 }
 
 static int results_make(struct walk *walk, int count, td_tensor *const *xs, td_tensor **gradients) {
@@ -222,23 +221,83 @@ static int results_make(struct walk *walk, int count, td_tensor *const *xs, td_t
     for (; made < count && !code; made++) {
         uint32_t slot;
         int first = 0;
+        gradients[made] = NULL;
         while (xs[first] != xs[made])
             first++;
-        if (first < made) /* the same x twice */
+        if (first == made) {
+            if (tape_find(walk->tape, xs[made], &slot))
+                code = result_of(walk, slot, xs[made], &gradients[made]);
+        } else if (gradients[first]) {
             gradients[made] = td_reshape(gradients[first], xs[made]->type.rank, xs[made]->type.shape);
-        else
-            gradients[made] =
-                tape_find(walk->tape, xs[made], &slot) ? result_of(walk, slot, xs[made]) : filled(xs[made], 0);
-        code = gradients[made] ? 0 : td_last_error()->code;
+            code = gradients[made] ? 0 : td_last_error()->code;
+        }
     }
     for (int i = 0; i < made && code; i++)
         td_release(gradients[i]);
     return code;
 }
 
-static int check(const struct tape *tape, td_tensor *y, int count, td_tensor *const *xs, td_tensor **gradients,
-                 uint32_t *slot) {
-    if (!tape)
+static int walk_begin(struct walk *walk, const struct gradients_call *call) {
+    int code = 0;
+    for (unsigned k = 0; k < call->n_ys && !code; k++) {
+        uint32_t slot;
+        if (!call->seeds[k] || !tape_find(walk->tape, call->ys[k], &slot))
+            continue;
+        struct gradient *gradient = malloc(sizeof *gradient);
+        if (!gradient)
+            return error_set(STATUS_NO_HOST_MEMORY, "no memory for a gradient");
+        *gradient = (struct gradient){.tensor = call->seeds[k], .users = 1, .borrowed = true};
+        code = slot_add(walk, slot, gradient);
+    }
+    return code;
+}
+
+static int walk_all(struct walk *walk, const struct gradients_call *call, bool *asked) {
+    uint32_t slot;
+    int code = walk_begin(walk, call);
+    for (int i = 0; i < call->count; i++)
+        if (tape_find(walk->tape, call->xs[i], &slot))
+            asked[slot] = walk->depends[slot] = true;
+    mark_depends(walk);
+    if (!code)
+        code = walk_back(walk, asked);
+    return code ? code : results_make(walk, call->count, call->xs, call->gradients);
+}
+
+int gradients_through(struct tape *tape, const struct gradients_call *call) {
+    size_t n = tape->slots.n;
+    struct walk walk = {.tape = tape,
+                        .end = tape->n_nodes,
+                        .slots = calloc(n + 1, sizeof(struct gradient *)),
+                        .depends = calloc(n + 1, 1)};
+    bool *asked = calloc(n + 1, 1);
+    int code;
+    if (walk.slots && walk.depends && asked) {
+        tape->pauses++;
+        code = walk_all(&walk, call, asked);
+        tape->pauses--;
+        for (size_t i = 0; i < n; i++)
+            gradient_drop(walk.slots[i]);
+    } else {
+        code = error_set(STATUS_NO_HOST_MEMORY, "gradients: no memory for %zu tensors", n);
+    }
+    for (int i = 0; i < call->count && code; i++)
+        call->gradients[i] = NULL;
+    free(walk.slots);
+    free(walk.depends);
+    free(asked);
+    return code;
+}
+
+/* ---- the program's call ---- */
+
+static td_tensor *filled(td_tensor *like, double value) {
+    return td_full(like->device, (td_dtype)like->type.dtype, like->type.rank, like->type.shape, value);
+}
+
+static int check(const struct tape *tape, td_tensor *y, int count, td_tensor *const *xs, td_tensor **gradients) {
+    uint32_t slot;
+    if (!tape || tape->internal || tape->pauses)
         return error_set(STATUS_INVALID_ARGUMENT,
                          "gradients: no tape: td_tape_begin() has to come before what is to be differentiated");
     if (!y || count < 0 || (count && (!xs || !gradients)))
@@ -253,55 +312,42 @@ static int check(const struct tape *tape, td_tensor *y, int count, td_tensor *co
             return error_set(STATUS_DTYPE, "gradients: x number %d is %s, a derivative is by floats", i,
                              dtype_name(xs[i]->type.dtype));
     }
-    if (!tape_find(tape, y, slot))
+    if (!tape_find(tape, y, &slot))
         return error_set(STATUS_INVALID_ARGUMENT, "gradients: y was not computed on the innermost tape");
     return 0;
 }
 
-static int walk_all(struct walk *walk, td_tensor *y, uint32_t slot, int count, td_tensor *const *xs,
-                    td_tensor **gradients, bool *asked) {
-    td_tensor *ones = filled(y, 1);
-    uint32_t of;
-    if (!ones || !(walk->slots[slot] = gradient_create(ones)))
-        return td_last_error()->code;
-    for (int i = 0; i < count; i++)
-        if (tape_find(walk->tape, xs[i], &of))
-            asked[of] = walk->depends[of] = true;
-    mark_depends(walk);
-    int code = walk_back(walk, asked);
-    return code ? code : results_make(walk, count, xs, gradients);
+/* Zeros for those that y does not depend on. */
+static int gradients_fill(int count, td_tensor *const *xs, td_tensor **gradients) {
+    int code = 0;
+    for (int i = 0; i < count && !code; i++)
+        if (!gradients[i] && !(gradients[i] = filled(xs[i], 0)))
+            code = td_last_error()->code;
+    for (int i = 0; i < count && code; i++) {
+        td_release(gradients[i]);
+        gradients[i] = NULL;
+    }
+    return code;
 }
 
 int td_gradients(td_tensor *y, int count, td_tensor *const *xs, td_tensor **gradients) {
     struct tape *tape = tape_innermost;
-    uint32_t slot;
-    int code = check(tape, y, count, xs, gradients, &slot);
+    int code = check(tape, y, count, xs, gradients);
     for (int i = 0; i < count && gradients; i++)
         gradients[i] = NULL;
-    if (code) {
-        error_null();
-        return code;
-    }
-    size_t n = tape->n_slots;
-    struct walk walk = {
-        .tape = tape, .end = tape->n_nodes, .slots = calloc(n, sizeof(struct gradient *)), .depends = calloc(n, 1)};
-    bool *asked = calloc(n, 1);
-    if (walk.slots && walk.depends && asked) {
-        tape->pauses = true;
+    if (!code) {
         td_scope_begin_label("gradients");
-        code = walk_all(&walk, y, slot, count, xs, gradients, asked);
+        tape->pauses++;
+        td_tensor *ones = filled(y, 1);
+        const struct gradients_call call = {
+            .n_ys = 1, .ys = &y, .seeds = &ones, .count = count, .xs = xs, .gradients = gradients};
+        code = ones ? gradients_through(tape, &call) : td_last_error()->code;
+        if (!code)
+            code = gradients_fill(count, xs, gradients);
+        td_release(ones);
+        tape->pauses--;
         td_scope_end();
-        tape->pauses = false;
-        for (size_t i = 0; i < n; i++)
-            gradient_drop(walk.slots[i]);
-    } else {
-        code = error_set(STATUS_NO_HOST_MEMORY, "gradients: no memory for %zu tensors", n);
     }
-    for (int i = 0; i < count && code; i++)
-        gradients[i] = NULL;
-    free(walk.slots);
-    free(walk.depends);
-    free(asked);
     if (code)
         error_null(); /* who passes NULL on instead of a gradient gets this error */
     return code;

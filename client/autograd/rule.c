@@ -47,7 +47,9 @@ td_tensor *rule_zeros(const struct rule_call *call, const struct tensor_type *ty
 }
 
 td_tensor *rule_gradient(struct rule_call *call, unsigned i) {
-    return call->g[i] ? call->g[i] : rule_zeros(call, &call->node->outputs[i].type);
+    const struct tape_value *output = &call->node->outputs[i];
+    return call->g[i] ? call->g[i]
+                      : td_full(output->device, (td_dtype)output->type.dtype, output->type.rank, output->type.shape, 0);
 }
 
 td_tensor *rule_put_back(struct rule_call *call, const struct tensor_type *type, td_tensor *indices, int64_t axis) {
@@ -73,7 +75,7 @@ td_tensor *rule_widen(td_tensor *x) {
 int rule_unsupported(const struct tape_node *node, const char *why) {
     struct fault fault = {.code = STATUS_UNSUPPORTED};
     snprintf(fault.message, sizeof fault.message, "%s", why);
-    return error_fault(&fault, op_rows[node->opcode].name, NULL);
+    return error_fault(&fault, node->rule ? node->rule->name : op_rows[node->opcode].name, NULL);
 }
 
 void rule_refuse(struct rule_call *call, const char *why) {

@@ -69,3 +69,14 @@ void rule_refuse(struct rule_call *call, const char *why);
 
 /* The derivative of GELU by its approximation with tanh. */
 td_tensor *rule_gelu_tanh_slope(td_tensor *x);
+
+/* Of Σ ys[k] · seeds[k] by the xs, as td_gradients() has them, except that a gradient is NULL where the sum does not depend on an x. */
+struct gradients_call {
+    unsigned n_ys;
+    td_tensor *const *ys;
+    td_tensor *const *seeds; /* NULL: this y does not count */
+    int count;
+    td_tensor *const *xs;
+    td_tensor **gradients;
+};
+int gradients_through(struct tape *tape, const struct gradients_call *call);

@@ -210,6 +210,24 @@ void scope_forget_device(td_device *device) {
     pthread_mutex_unlock(&scopes_lock);
 }
 
+/* Under the device's lock. */
+static bool holds(const struct scope *scope, const td_tensor *tensor) {
+    for (const struct scope_part *part = scope->parts; part; part = part->next)
+        if (tensor->part == part)
+            return true;
+    return false;
+}
+
+bool scope_holds(td_tensor *tensor) {
+    const struct scope *inner = scope_holding(scope_thread.scope);
+    if (!inner)
+        return false;
+    pthread_mutex_lock(&tensor->device->lock);
+    bool held = holds(inner, tensor);
+    pthread_mutex_unlock(&tensor->device->lock);
+    return held;
+}
+
 td_tensor *td_keep(td_tensor *tensor) {
     struct scope *inner = scope_holding(scope_thread.scope);
     if (!tensor || !inner)
@@ -219,10 +237,7 @@ td_tensor *td_keep(td_tensor *tensor) {
     if (around && scope_find_part(around, tensor->device, &outer))
         return tensor; /* out of memory: it stays where it is */
     pthread_mutex_lock(&tensor->device->lock);
-    bool innermost = false;
-    for (struct scope_part *part = inner->parts; part; part = part->next)
-        innermost |= tensor->part && part == tensor->part;
-    if (innermost) {
+    if (holds(inner, tensor)) {
         scope_part_remove(tensor);
         if (outer)
             scope_part_add(outer, tensor);

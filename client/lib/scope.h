@@ -42,6 +42,9 @@ void scope_part_remove(td_tensor *tensor);
 /* Takes the parts of a closing device out of their scopes. Without the device's lock. */
 void scope_forget_device(td_device *device);
 
+/* Whether the thread's innermost scope will release the handle. */
+bool scope_holds(td_tensor *tensor);
+
 /* The label of the thread's next tensor, with the scopes' names before it, or these names alone, and the length; NULL: there
  * is neither. Valid until the next call. */
 const char *label_current(size_t *bytes);

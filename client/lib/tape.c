@@ -15,51 +15,6 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t exit_key; /* ends the tapes of a thread that ends */
 static bool exit_key_made;
 
-/* ---- slots ---- */
-
-static size_t slot_place(const struct tape_slot *slots, size_t room, const td_device *device, uint64_t id) {
-    size_t place = (size_t)((id ^ ((uintptr_t)device >> 6)) * UINT64_C(0x9e3779b97f4a7c15) >> 20) & (room - 1);
-    while (slots[place].device && (slots[place].device != device || slots[place].id != id))
-        place = (place + 1) & (room - 1);
-    return place;
-}
-
-static bool slots_reserve(struct tape *tape, size_t more) {
-    size_t room = tape->slots_room ? tape->slots_room : 64;
-    while (room < 2 * (tape->n_slots + more))
-        room *= 2;
-    if (room == tape->slots_room)
-        return true;
-    struct tape_slot *slots = calloc(room, sizeof *slots);
-    if (!slots)
-        return false;
-    for (size_t i = 0; i < tape->slots_room; i++) {
-        const struct tape_slot *old = &tape->slots[i];
-        if (old->device)
-            slots[slot_place(slots, room, old->device, old->id)] = *old;
-    }
-    free(tape->slots);
-    tape->slots = slots;
-    tape->slots_room = room;
-    return true;
-}
-
-/* There is room. */
-static uint32_t slot_of(struct tape *tape, const td_tensor *tensor) {
-    struct tape_slot *slot = &tape->slots[slot_place(tape->slots, tape->slots_room, tensor->device, tensor->id)];
-    if (!slot->device)
-        *slot = (struct tape_slot){tensor->device, tensor->id, (uint32_t)tape->n_slots++};
-    return slot->slot;
-}
-
-bool tape_find(const struct tape *tape, const td_tensor *tensor, uint32_t *slot) {
-    if (!tape->slots_room)
-        return false;
-    const struct tape_slot *found = &tape->slots[slot_place(tape->slots, tape->slots_room, tensor->device, tensor->id)];
-    *slot = found->slot;
-    return found->device;
-}
-
 /* ---- noting ---- */
 
 /* One allocation: the node, its values, its attributes. */
@@ -108,7 +63,7 @@ static bool nodes_reserve(struct tape *tape) {
 
 /* The place behind the last node may have one that was made for an operation that has been refused. */
 static bool reserve(struct tape *tape, const struct batch_entry *call, unsigned n_outputs) {
-    if (!nodes_reserve(tape) || !slots_reserve(tape, call->n_inputs + n_outputs))
+    if (!nodes_reserve(tape) || !slots_reserve(&tape->slots, call->n_inputs + n_outputs))
         return false;
     free(tape->nodes[tape->n_nodes]);
     return (tape->nodes[tape->n_nodes] = node_create(call, n_outputs)) != NULL;
@@ -119,83 +74,206 @@ static bool is_noted(unsigned opcode) {
     return op_rows[opcode].derivative != OP_DERIVATIVE_NONE;
 }
 
-int tape_reserve(const struct batch_entry *call, unsigned n_outputs) {
-    for (struct tape *tape = tape_innermost; tape; tape = tape->outer)
-        if (!tape->pauses && is_noted(call->opcode) && !reserve(tape, call, n_outputs))
-            return error_set(STATUS_NO_HOST_MEMORY, "no memory to note an operation on a tape");
-    return 0;
+static bool keeps(uint32_t which, unsigned i) {
+    return which >> (i < 31 ? i : 31) & 1;
 }
 
 static void value_note(struct tape *tape, struct tape_value *value, td_tensor *tensor, bool needed) {
-    *value = (struct tape_value){.slot = slot_of(tape, tensor), .device = tensor->device, .type = tensor->type};
+    *value =
+        (struct tape_value){.slot = slots_take(&tape->slots, tensor), .device = tensor->device, .type = tensor->type};
     if (needed) {
         value->tensor = tensor;
         tensor->holders++;
     }
 }
 
+static int no_memory(void) {
+    return error_set(STATUS_NO_HOST_MEMORY, "no memory to note an operation on a tape");
+}
+
+static int see_inputs(struct tape *tape, const struct batch_entry *call, unsigned n_outputs) {
+    int code = 0;
+    for (unsigned i = 0; i < call->n_inputs && !code; i++)
+        code = tape_see(tape, call->inputs[i]);
+    return code ? code : slots_reserve(&tape->slots, n_outputs) ? 0 : no_memory();
+}
+
+int tape_reserve(const struct batch_entry *call, unsigned n_outputs) {
+    int code = 0;
+    for (struct tape *tape = tape_innermost; tape && !code; tape = tape->outer) {
+        if (tape->pauses)
+            continue;
+        if (tape->watches)
+            code = see_inputs(tape, call, n_outputs);
+        else if (is_noted(call->opcode) && !reserve(tape, call, n_outputs))
+            code = no_memory();
+    }
+    return code;
+}
+
 void tape_note(const struct batch_entry *call, unsigned n_outputs, td_tensor *const *outputs) {
     const struct op_info *info = &op_rows[call->opcode];
     for (struct tape *tape = tape_innermost; tape; tape = tape->outer) {
-        if (tape->pauses || !is_noted(call->opcode))
+        for (unsigned i = 0; i < n_outputs && tape->watches && !tape->pauses; i++)
+            slots_take(&tape->slots, outputs[i]);
+        if (tape->pauses || tape->watches || !is_noted(call->opcode))
             continue;
         struct tape_node *node = tape->nodes[tape->n_nodes];
         node->device = outputs[0]->device;
         for (unsigned i = 0; i < call->n_inputs; i++)
-            value_note(tape, &node->inputs[i], call->inputs[i], info->derivative_inputs >> (i < 31 ? i : 31) & 1);
+            value_note(tape, &node->inputs[i], call->inputs[i], keeps(info->derivative_inputs, i));
         for (unsigned i = 0; i < n_outputs; i++)
-            value_note(tape, &node->outputs[i], outputs[i], info->derivative_outputs >> (i < 31 ? i : 31) & 1);
+            value_note(tape, &node->outputs[i], outputs[i], keeps(info->derivative_outputs, i));
     }
 }
 
-void tape_add(unsigned opcode) {
-    if (!is_noted(opcode))
-        return;
+static void nodes_add(void) {
     pthread_mutex_lock(&tapes_lock);
     for (struct tape *tape = tape_innermost; tape; tape = tape->outer)
-        tape->n_nodes += !tape->pauses;
+        tape->n_nodes += !tape->pauses && !tape->watches;
     pthread_mutex_unlock(&tapes_lock);
+}
+
+void tape_add(unsigned opcode) {
+    if (is_noted(opcode))
+        nodes_add();
+}
+
+/* ---- calls with a rule of their own ---- */
+
+/* Their tensors may be on several devices. */
+static void value_note_locked(struct tape *tape, struct tape_value *value, td_tensor *tensor, bool needed) {
+    pthread_mutex_lock(&tensor->device->lock);
+    value_note(tape, value, tensor, needed);
+    pthread_mutex_unlock(&tensor->device->lock);
+}
+
+static void node_note_rule(struct tape *tape, struct tape_rule *rule, td_tensor *const *inputs,
+                           td_tensor *const *outputs) {
+    struct tape_node *node = tape->nodes[tape->n_nodes];
+    node->rule = rule;
+    node->device = outputs[0]->device;
+    rule->users++;
+    for (unsigned i = 0; i < node->n_inputs; i++)
+        value_note_locked(tape, &node->inputs[i], inputs[i], keeps(rule->keeps_inputs, i));
+    for (unsigned i = 0; i < node->n_outputs; i++)
+        value_note_locked(tape, &node->outputs[i], outputs[i], keeps(rule->keeps_outputs, i));
+}
+
+int tape_note_rule(struct tape_rule *rule, unsigned n_inputs, td_tensor *const *inputs, unsigned n_outputs,
+                   td_tensor *const *outputs) {
+    const struct batch_entry call = {.n_inputs = n_inputs, .inputs = inputs};
+    for (struct tape *tape = tape_innermost; tape; tape = tape->outer) {
+        if (tape->pauses)
+            continue;
+        if (tape->watches && see_inputs(tape, &call, n_outputs))
+            return td_last_error()->code;
+        if (!tape->watches && !reserve(tape, &call, n_outputs))
+            return no_memory();
+    }
+    for (struct tape *tape = tape_innermost; tape; tape = tape->outer) {
+        for (unsigned i = 0; i < n_outputs && tape->watches && !tape->pauses; i++)
+            slots_take(&tape->slots, outputs[i]);
+        if (!tape->pauses && !tape->watches)
+            node_note_rule(tape, rule, inputs, outputs);
+    }
+    nodes_add();
+    return 0;
+}
+
+void tape_rule_drop(struct tape_rule *rule) {
+    if (rule && --rule->users == 0)
+        rule->destroy(rule);
+}
+
+struct tape *tapes_pause(void) {
+    for (struct tape *tape = tape_innermost; tape; tape = tape->outer)
+        tape->pauses++;
+    return tape_innermost;
+}
+
+void tapes_resume(struct tape *innermost) {
+    for (struct tape *tape = innermost; tape; tape = tape->outer)
+        tape->pauses--;
+}
+
+bool tapes_note(void) {
+    struct tape *tape = tape_innermost;
+    while (tape && tape->pauses)
+        tape = tape->outer;
+    return tape;
+}
+
+/* ---- a tape that watches ---- */
+
+/* Other threads read the list, when a device closes. */
+static bool seen_grow(struct tape *tape) {
+    size_t room = tape->seen_room ? 2 * tape->seen_room : 16;
+    pthread_mutex_lock(&tapes_lock);
+    struct tape_value *seen = realloc(tape->seen, room * sizeof *seen);
+    if (seen) {
+        tape->seen = seen;
+        tape->seen_room = room;
+    }
+    pthread_mutex_unlock(&tapes_lock);
+    return seen;
+}
+
+int tape_see(struct tape *tape, td_tensor *tensor) {
+    uint32_t slot;
+    if (tape_find(tape, tensor, &slot) || !tape_floating(&tensor->type))
+        return 0;
+    if (!slots_reserve(&tape->slots, 1) || (tape->n_seen == tape->seen_room && !seen_grow(tape)))
+        return no_memory();
+    value_note_locked(tape, &tape->seen[tape->n_seen], tensor, true);
+    pthread_mutex_lock(&tapes_lock);
+    tape->n_seen++;
+    pthread_mutex_unlock(&tapes_lock);
+    return 0;
 }
 
 /* ---- the end ---- */
 
-static void values_let_go(struct tape_value *values, unsigned n) {
-    for (unsigned i = 0; i < n; i++) {
-        if (values[i].tensor)
-            tensor_let_go(values[i].tensor);
+/* Under the tapes' lock, as a device that closes takes its handles back. */
+static void values_let_go(struct tape_value *values, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        if (!values[i].tensor)
+            continue;
+        pthread_mutex_lock(&values[i].device->lock);
+        tensor_let_go(values[i].tensor);
+        pthread_mutex_unlock(&values[i].device->lock);
         values[i].tensor = NULL;
     }
 }
 
-/* Under the tapes' lock. */
-static void node_let_go(struct tape_node *node) {
-    td_device *device = node->device;
-    if (!device)
-        return;
-    pthread_mutex_lock(&device->lock);
-    values_let_go(node->inputs, node->n_inputs);
-    values_let_go(node->outputs, node->n_outputs);
-    pthread_mutex_unlock(&device->lock);
+static void node_destroy(struct tape_node *node) {
+    if (node)
+        tape_rule_drop(node->rule);
+    free(node);
 }
 
 static void tape_destroy(struct tape *tape) {
     pthread_mutex_lock(&tapes_lock);
-    for (size_t i = 0; i < tape->n_nodes; i++)
-        node_let_go(tape->nodes[i]);
+    for (size_t i = 0; i < tape->n_nodes; i++) {
+        values_let_go(tape->nodes[i]->inputs, tape->nodes[i]->n_inputs);
+        values_let_go(tape->nodes[i]->outputs, tape->nodes[i]->n_outputs);
+    }
+    values_let_go(tape->seen, tape->n_seen);
     *tape->previous = tape->next;
     if (tape->next)
         tape->next->previous = tape->previous;
     pthread_mutex_unlock(&tapes_lock);
     for (size_t i = 0; i < tape->nodes_room; i++)
-        free(tape->nodes[i]);
+        node_destroy(tape->nodes[i]);
     free(tape->nodes);
-    free(tape->slots);
+    free(tape->seen);
+    slots_finish(&tape->slots);
     free(tape);
 }
 
 /* The device frees the handles' memory itself. */
-static void values_forget(struct tape_value *values, unsigned n, const td_device *device) {
-    for (unsigned i = 0; i < n; i++) {
+static void values_forget(struct tape_value *values, size_t n, const td_device *device) {
+    for (size_t i = 0; i < n; i++) {
         if (values[i].device == device) {
             values[i].device = NULL;
             values[i].tensor = NULL;
@@ -212,26 +290,37 @@ static void node_forget(struct tape_node *node, const td_device *device) {
 
 void tape_forget_device(td_device *device) {
     pthread_mutex_lock(&tapes_lock);
-    for (struct tape *tape = tapes; tape; tape = tape->next)
+    for (struct tape *tape = tapes; tape; tape = tape->next) {
         for (size_t i = 0; i < tape->n_nodes; i++)
             node_forget(tape->nodes[i], device);
+        values_forget(tape->seen, tape->n_seen, device);
+    }
     pthread_mutex_unlock(&tapes_lock);
+}
+
+void tape_end_until(struct tape *outer) {
+    while (tape_innermost != outer) {
+        struct tape *tape = tape_innermost;
+        tape_innermost = tape->outer;
+        tape_destroy(tape);
+    }
 }
 
 static void thread_exit(void *some) {
     (void)some;
-    while (tape_innermost)
-        td_tape_end();
+    tape_end_until(NULL);
 }
 
 static void exit_key_create(void) {
     exit_key_made = !pthread_key_create(&exit_key, thread_exit);
 }
 
-int td_tape_begin(void) {
+static struct tape *tape_begin(void) {
     struct tape *tape = calloc(1, sizeof *tape);
-    if (!tape)
-        return error_set(STATUS_NO_HOST_MEMORY, "no memory for a tape");
+    if (!tape) {
+        error_set(STATUS_NO_HOST_MEMORY, "no memory for a tape");
+        return NULL;
+    }
     pthread_once(&once, exit_key_create);
     if (exit_key_made)
         pthread_setspecific(exit_key, tape);
@@ -244,21 +333,34 @@ int td_tape_begin(void) {
     pthread_mutex_unlock(&tapes_lock);
     tape->outer = tape_innermost;
     tape_innermost = tape;
-    return 0;
+    return tape;
+}
+
+struct tape *tape_begin_internal(bool watches) {
+    struct tape *tape = tape_begin();
+    if (tape) {
+        tape->internal = true;
+        tape->watches = watches;
+    }
+    return tape;
+}
+
+int td_tape_begin(void) {
+    return tape_begin() ? 0 : td_last_error()->code;
 }
 
 void td_tape_end(void) {
     struct tape *tape = tape_innermost;
-    if (!tape)
-        return;
-    tape_innermost = tape->outer;
-    tape_destroy(tape);
+    if (tape && !tape->internal && !tape->pauses)
+        tape_end_until(tape->outer);
 }
 
+/* Tapes that watch go on, for the result is not from outside. */
 td_tensor *td_stop_gradient(td_tensor *x) {
-    struct tape *tapes_of_thread = tape_innermost;
-    tape_innermost = NULL;
+    for (struct tape *tape = tape_innermost; tape; tape = tape->outer)
+        tape->pauses += !tape->watches;
     td_tensor *constant = td_reshape(x, td_tensor_rank(x), td_tensor_shape(x));
-    tape_innermost = tapes_of_thread;
+    for (struct tape *tape = tape_innermost; tape; tape = tape->outer)
+        tape->pauses -= !tape->watches;
     return constant;
 }

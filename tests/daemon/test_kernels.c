@@ -89,6 +89,41 @@ Test(kernels, cpu_device_takes_none) {
     cr_assert(strstr(td_last_error()->message, "a cpu device takes no user kernels"), "%s", td_last_error()->message);
 }
 
+/* ---- derivatives ---- */
+
+/* y + 2 · x, whose slopes are 1 and 2. */
+static int saxpy_forward(void *kernel, td_tensor *const *inputs, td_tensor **outputs) {
+    outputs[0] = saxpy(kernel, inputs[0], inputs[1], 3);
+    return outputs[0] ? 0 : td_last_error()->code;
+}
+
+static int saxpy_backward(void *kernel, const td_backward *call) {
+    td_tensor *zero = td_full(client.device, TD_F32, TD_SHAPE(3), 0);
+    call->input_gradients[0] = saxpy(kernel, call->output_gradients[0], zero, 3);
+    call->input_gradients[1] = call->output_gradients[0];
+    return 0;
+}
+
+static void saxpy_release(void *kernel) {
+    td_kernel_release(kernel);
+}
+
+Test(kernels, a_kernel_has_the_derivative_that_the_program_gives_it) {
+    const td_gradient_rule rule = {
+        .name = "saxpy", .forward = saxpy_forward, .backward = saxpy_backward, .destroy = saxpy_release};
+    td_tensor *x = client_ramp(client.device, 3, 1), *xs[] = {x, client_ramp(client.device, 3, 5)}, *z, *g[2];
+    cr_assert_eq(td_tape_begin(), 0);
+    td_kernel *kernel = compiled("saxpy");
+    cr_assert_eq(td_gradients(saxpy(kernel, x, xs[1], 3), 2, xs, g), TD_E_UNSUPPORTED);
+    cr_assert(strstr(td_last_error()->message, "td_custom_gradient"), "%s", td_last_error()->message);
+    cr_assert(!td_custom_gradient(&rule, kernel, 2, xs, 1, &z), "%s", td_last_error()->message);
+    client_expect(z, (float[]){7, 10, 13}, 3);
+    cr_assert(!td_gradients(z, 2, xs, g), "%s", td_last_error()->message);
+    td_tape_end();
+    client_expect(g[0], (float[]){2, 2, 2}, 3);
+    client_expect(g[1], (float[]){1, 1, 1}, 3);
+}
+
 /* ---- compiling ---- */
 
 Test(kernels, wrong_source_has_the_whole_log) {

@@ -500,6 +500,47 @@ static int programs(td_device *device, td_tensor *x) {
     return code;
 }
 
+static int root(void *state, td_tensor *const *inputs, td_tensor **outputs) {
+    (void)state;
+    outputs[0] = td_sqrt(td_abs(inputs[0]));
+    return outputs[0] ? 0 : td_last_error()->code;
+}
+
+static int root_back(void *state, const td_backward *call) {
+    (void)state;
+    call->input_gradients[0] = td_divide(call->output_gradients[0], call->outputs[0]);
+    return call->input_gradients[0] ? 0 : td_last_error()->code;
+}
+
+static void count(void *calls) {
+    ++*(int *)calls;
+}
+
+/* Functions of the program under two tapes, the one with its own rule, the other one run again. Its state goes once, whatever happens. */
+static int customised(td_tensor *x) {
+    const td_gradient_rule rule = {
+        .name = "root", .forward = root, .backward = root_back, .destroy = count, .keeps_outputs = TD_KEEP_ALL};
+    int code = td_tape_begin(), destroyed = 0, calls = 0;
+    if (code)
+        return code;
+    code = td_tape_begin();
+    if (!code) {
+        td_tensor *y = NULL, *z = NULL, *gradient;
+        calls++;
+        code = td_custom_gradient(&rule, &destroyed, 1, &x, 1, &y);
+        require(!code == (y != NULL));
+        calls += !code;
+        if (!code)
+            code = td_checkpoint(root, &destroyed, count, 1, &y, 1, &z);
+        if (!code)
+            code = td_gradients(z, 1, &x, &gradient);
+        td_tape_end();
+    }
+    td_tape_end();
+    require(destroyed == calls);
+    return code;
+}
+
 static int work(td_device *device, td_device *other, float *values, size_t n, struct client_callbacks *callbacks) {
     int code = streams(device);
     if (code)
@@ -527,6 +568,8 @@ static int work(td_device *device, td_device *other, float *values, size_t n, st
         code = differentiated(x);
     if (!code)
         code = programs(device, x);
+    if (!code)
+        code = customised(x);
     if (!code)
         code = names(device, x);
     if (!code)
