@@ -273,9 +273,12 @@ int gradients_through(struct tape *tape, const struct gradients_call *call) {
     bool *asked = calloc(n + 1, 1);
     int code;
     if (walk.slots && walk.depends && asked) {
+        struct rule_numbers numbers;
+        rule_numbers_begin(&numbers);
         tape->pauses++;
         code = walk_all(&walk, call, asked);
         tape->pauses--;
+        rule_numbers_end();
         for (size_t i = 0; i < n; i++)
             gradient_drop(walk.slots[i]);
     } else {

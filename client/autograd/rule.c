@@ -1,10 +1,65 @@
 #include "client/autograd/rule.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "client/lib/call.h"
 #include "client/lib/device.h"
 #include "client/lib/error.h"
+
+/* Numbers that rules of one walk share, of each device and dtype: most rules of a network need the same few. */
+static _Thread_local struct rule_numbers *numbers_innermost;
+
+void rule_numbers_begin(struct rule_numbers *numbers) {
+    numbers->n = 0;
+    numbers->outer = numbers_innermost;
+    numbers_innermost = numbers;
+}
+
+void rule_numbers_end(void) {
+    struct rule_numbers *numbers = numbers_innermost;
+    numbers_innermost = numbers->outer;
+    for (unsigned i = 0; i < numbers->n; i++)
+        td_release(numbers->all[i].tensor);
+}
+
+static td_tensor *number_find(const td_tensor *like, double value) {
+    const struct rule_numbers *numbers = numbers_innermost;
+    for (unsigned i = 0; i < numbers->n; i++) {
+        td_tensor *number = numbers->all[i].tensor;
+        if (number->device == like->device && number->type.dtype == like->type.dtype &&
+            !memcmp(&numbers->all[i].value, &value, sizeof value))
+            return number;
+    }
+    return NULL;
+}
+
+/* It outlives the rule's scope. */
+static void number_share(td_tensor *number, double value) {
+    struct rule_numbers *numbers = numbers_innermost;
+    if (number && numbers->n < RULE_NUMBERS_MAX)
+        numbers->all[numbers->n++] = (struct rule_number){td_keep(number), value};
+}
+
+/* Whether somebody else has this handle: the rule, for what it has given before; the tape; or other rules, if it is a number. A gradient of an
+ * output may be given as it is, for td_gradients() counts its uses. */
+static bool is_shared(const struct rule_call *call, const td_tensor *tensor) {
+    const struct rule_numbers *numbers = numbers_innermost;
+    const struct tape_node *node = call->node;
+    for (unsigned k = 0; k < node->n_outputs; k++)
+        if (call->g[k] == tensor)
+            return false;
+    for (unsigned k = 0; k < node->n_inputs; k++)
+        if (call->given[k] == tensor || node->inputs[k].tensor == tensor)
+            return true;
+    for (unsigned k = 0; k < node->n_outputs; k++)
+        if (node->outputs[k].tensor == tensor)
+            return true;
+    for (unsigned k = 0; k < numbers->n; k++)
+        if (numbers->all[k].tensor == tensor)
+            return true;
+    return false;
+}
 
 static void rule_fail(struct rule_call *call) {
     call->failed = true;
@@ -17,8 +72,9 @@ static td_tensor *sum_to(const struct tensor_type *type, td_tensor *x) {
     for (int i = 0; i < x->type.rank; i++)
         if (i < more || (type->shape[i - more] == 1 && x->type.shape[i] != 1))
             axes[count++] = i;
-    td_tensor *sum = count ? td_sum(x, count, axes, 1) : x;
-    return more ? td_reshape(sum, type->rank, type->shape) : sum;
+    bool leading = count == more; /* the sum has the shape without them */
+    td_tensor *sum = count ? td_sum(x, count, axes, !leading) : x;
+    return leading ? sum : td_reshape(sum, type->rank, type->shape);
 }
 
 static td_tensor *cast_to(const struct tensor_type *type, td_tensor *x) {
@@ -30,16 +86,17 @@ void rule_give(struct rule_call *call, unsigned i, td_tensor *gradient) {
     td_tensor *given = gradient;
     if (given && !shape_equal(&given->type, type))
         given = sum_to(type, given);
-    call->given[i] = cast_to(type, given);
+    given = cast_to(type, given);
+    call->given[i] = given && is_shared(call, given) ? td_reshape(given, type->rank, type->shape) : given;
     if (!call->given[i])
         rule_fail(call);
 }
 
 void rule_give_reshaped(struct rule_call *call, unsigned i, td_tensor *gradient) {
     const struct tensor_type *type = rule_type(call, i);
-    call->given[i] = cast_to(type, gradient ? td_reshape(gradient, type->rank, type->shape) : NULL);
-    if (!call->given[i])
-        rule_fail(call);
+    rule_give(call, i,
+              gradient && !shape_equal(&gradient->type, type) ? td_reshape(gradient, type->rank, type->shape)
+                                                              : gradient);
 }
 
 td_tensor *rule_zeros(const struct rule_call *call, const struct tensor_type *type) {
@@ -57,7 +114,12 @@ td_tensor *rule_put_back(struct rule_call *call, const struct tensor_type *type,
 }
 
 td_tensor *rule_number(const td_tensor *like, double value) {
-    return like ? td_full(like->device, (td_dtype)like->type.dtype, 0, NULL, value) : NULL;
+    td_tensor *number = like ? number_find(like, value) : NULL;
+    if (!like || number)
+        return number;
+    number = td_full(like->device, (td_dtype)like->type.dtype, 0, NULL, value);
+    number_share(number, value);
+    return number;
 }
 
 td_tensor *rule_scale(td_tensor *x, double factor) {

@@ -55,7 +55,7 @@ td_tensor *rule_zeros(const struct rule_call *call, const struct tensor_type *ty
 /* The gradient of x for a result x[…, indices, …] on an axis, with indices as td_take_along_axis() has them: zeros of `type`, to which the
  * result's gradient is added where its elements came from. */
 td_tensor *rule_put_back(struct rule_call *call, const struct tensor_type *type, td_tensor *indices, int64_t axis);
-/* A tensor of rank 0 with the dtype of `like`. */
+/* A tensor of rank 0 with the dtype of `like`, which other rules may have, too. */
 td_tensor *rule_number(const td_tensor *like, double value);
 /* x times, or plus, a number, in x's dtype. */
 td_tensor *rule_scale(td_tensor *x, double factor);
@@ -69,6 +69,20 @@ void rule_refuse(struct rule_call *call, const char *why);
 
 /* The derivative of GELU by its approximation with tanh. */
 td_tensor *rule_gelu_tanh_slope(td_tensor *x);
+
+/* What gradients_through() makes these numbers for. */
+enum { RULE_NUMBERS_MAX = 16 };
+struct rule_number {
+    td_tensor *tensor;
+    double value;
+};
+struct rule_numbers {
+    struct rule_numbers *outer; /* of the thread: rules may go through tapes themselves */
+    unsigned n;
+    struct rule_number all[RULE_NUMBERS_MAX];
+};
+void rule_numbers_begin(struct rule_numbers *numbers);
+void rule_numbers_end(void);
 
 /* Of Σ ys[k] · seeds[k] by the xs, as td_gradients() has them, except that a gradient is NULL where the sum does not depend on an x. */
 struct gradients_call {
