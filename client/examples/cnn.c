@@ -4,7 +4,7 @@
  *     conv 16→16 (3×3), relu, max-pool 2 · flatten to 64 · linear 120, relu, 84, relu, 10 · cross-entropy · Adam
  *
  * Images are 32×32 with three channels; those of Fashion-MNIST get a border, and three equal channels. They are uploaded once, as bytes.
- * Forward, backward and optimiser run on the device: a step enqueues some ninety operations and returns at once. */
+ * Forward, backward and optimiser run on the device: a step enqueues some sixty operations and returns at once. */
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -157,7 +157,7 @@ enum { LAYERS = sizeof layers / sizeof *layers, PARAMETERS = 2 * LAYERS };
 /* Weight and bias of each layer in turn. */
 struct network {
     td_tensor *parameter[PARAMETERS], *first[PARAMETERS], *second[PARAMETERS];
-    td_tensor *scale, *zero;
+    td_tensor *scale;
     int64_t steps;
     double rate;
 };
@@ -178,7 +178,6 @@ static td_tensor *parameter_make(td_device *device, int rank, const int64_t *sha
 static struct network network_make(td_device *device, double rate) {
     struct network net = {.rate = rate};
     net.scale = td_full(device, TD_F32, TD_SCALAR, 1.0 / 255);
-    net.zero = td_full(device, TD_F32, TD_SCALAR, 0);
     for (int i = 0; i < LAYERS; i++) {
         const struct layer *layer = &layers[i];
         const int64_t shape[] = {layer->outputs, layer->inputs, layer->kernel, layer->kernel};
@@ -194,82 +193,39 @@ static struct network network_make(td_device *device, double rate) {
     return net;
 }
 
-/* What the way back needs of a layer: its input, what relu made, and which elements pooling chose. */
-struct passed {
-    td_tensor *input, *active, *chosen;
-};
-
-static td_tensor *layer_forward(const struct network *net, int i, td_tensor *x, struct passed *passed) {
+static td_tensor *layer_forward(const struct network *net, int i, td_tensor *x) {
     const struct layer *layer = &layers[i];
-    td_tensor *weight = net->parameter[2 * i], *bias = net->parameter[2 * i + 1], *y;
-    passed->input = x;
-    if (layer->kernel) {
-        y = td_conv(x, weight, bias, TD_SHAPE(1), TD_SHAPE(layer->padding), TD_SHAPE(1), 1, TD_LAYOUT_CHANNELS_FIRST);
-        y = td_relu(y);
-    } else {
-        y = td_linear(x, weight, bias, layer->relu ? TD_ACTIVATION_RELU : TD_ACTIVATION_NONE);
-    }
-    passed->active = y;
+    td_tensor *weight = net->parameter[2 * i], *bias = net->parameter[2 * i + 1], *chosen;
+    if (!layer->kernel)
+        return td_linear(x, weight, bias, layer->relu ? TD_ACTIVATION_RELU : TD_ACTIVATION_NONE);
+    x = td_conv(x, weight, bias, TD_SHAPE(1), TD_SHAPE(layer->padding), TD_SHAPE(1), 1, TD_LAYOUT_CHANNELS_FIRST);
+    x = td_relu(x);
     if (layer->pool)
-        td_max_pool(y, TD_SHAPE(2), TD_SCALAR, TD_SCALAR, TD_SCALAR, 0, TD_LAYOUT_CHANNELS_FIRST, &y, &passed->chosen);
-    return y;
+        td_max_pool(x, TD_SHAPE(2), TD_SCALAR, TD_SCALAR, TD_SCALAR, 0, TD_LAYOUT_CHANNELS_FIRST, &x, &chosen);
+    return x;
 }
 
 /* From bytes (batch, channels, 32, 32) to a score for each class. */
-static td_tensor *forward(const struct network *net, td_tensor *images, struct passed *passed) {
+static td_tensor *forward(const struct network *net, td_tensor *images) {
     int64_t batch = td_tensor_shape(images)[0];
     td_tensor *x = td_multiply(td_cast(images, TD_F32), net->scale);
     x = td_broadcast_to(x, TD_SHAPE(batch, CHANNELS, SIDE, SIDE));
     for (int i = 0; i < LAYERS; i++) {
         if (!layers[i].kernel && td_tensor_rank(x) == 4)
             x = td_reshape(x, TD_SHAPE(batch, layers[i].inputs));
-        x = layer_forward(net, i, x, &passed[i]);
+        x = layer_forward(net, i, x);
     }
     return x;
 }
 
-/* From the gradient by a layer's result to those by its weight and bias; returns that by its input. */
-static td_tensor *layer_back(const struct network *net, int i, td_tensor *gradient, const struct passed *passed,
-                             td_tensor **parameters) {
-    const struct layer *layer = &layers[i];
-    td_tensor *weight = net->parameter[2 * i];
-    if (layer->pool)
-        gradient =
-            td_max_pool_grad(gradient, passed->chosen, td_tensor_rank(passed->active), td_tensor_shape(passed->active),
-                             TD_SHAPE(2), TD_SCALAR, TD_SCALAR, TD_SCALAR, 0, TD_LAYOUT_CHANNELS_FIRST);
-    if (layer->relu)
-        gradient = td_where(td_greater(passed->active, net->zero), gradient, net->zero);
-    if (!layer->kernel) {
-        parameters[0] = td_matmul(td_transpose(gradient), passed->input);
-        parameters[1] = td_sum(gradient, TD_AXES(0), 0);
-        return td_matmul(gradient, weight);
-    }
-    parameters[0] =
-        td_conv_grad_weight(passed->input, gradient, td_tensor_rank(weight), td_tensor_shape(weight), TD_SHAPE(1),
-                            TD_SHAPE(layer->padding), TD_SHAPE(1), 1, TD_LAYOUT_CHANNELS_FIRST);
-    parameters[1] = td_sum(gradient, TD_AXES(0, 2, 3), 0);
-    if (i == 0) /* nobody asks for the gradient by the images */
-        return NULL;
-    return td_conv_grad_input(gradient, weight, td_tensor_rank(passed->input), td_tensor_shape(passed->input),
-                              TD_SHAPE(1), TD_SHAPE(layer->padding), TD_SHAPE(1), 1, TD_LAYOUT_CHANNELS_FIRST);
-}
-
 /* A step on a batch: moves the parameters down the gradient of the mean loss, which it returns. */
 static td_tensor *train_step(struct network *net, td_tensor *images, td_tensor *classes) {
-    struct passed passed[LAYERS] = {{0}};
     td_tensor *gradients[PARAMETERS];
-    int64_t batch = td_tensor_shape(images)[0];
-    td_tensor *scores = forward(net, images, passed);
+    job_check(td_tape_begin());
+    td_tensor *scores = forward(net, images);
     td_tensor *loss = td_cross_entropy(scores, classes, NULL, -100, TD_REDUCTION_MEAN, 0);
-    td_tensor *one = td_full(td_tensor_device(images), TD_F32, TD_SCALAR, 1);
-    td_tensor *gradient = td_cross_entropy_grad(one, scores, classes, NULL, -100, TD_REDUCTION_MEAN, 0);
-    for (int i = LAYERS - 1; i >= 0; i--) {
-        if (td_tensor_rank(passed[i].active) == 4 && td_tensor_rank(gradient) == 2) {
-            const int64_t *shape = td_tensor_shape(passed[i].active);
-            gradient = td_reshape(gradient, TD_SHAPE(batch, shape[1], shape[2] / 2, shape[3] / 2));
-        }
-        gradient = layer_back(net, i, gradient, &passed[i], &gradients[2 * i]);
-    }
+    job_check(td_gradients(loss, PARAMETERS, net->parameter, gradients));
+    td_tape_end();
     job_check(td_adam(PARAMETERS, net->parameter, gradients, net->first, net->second, ++net->steps, net->rate, 0.9,
                       0.999, 1e-8, 0));
     return loss;
@@ -320,11 +276,10 @@ static double train_epoch(struct network *net, const struct dataset *set, td_ten
 /* The share of images whose greatest score is that of their class. */
 static double test(const struct network *net, const struct dataset *set, int64_t batch) {
     int64_t correct;
-    struct passed passed[LAYERS];
     td_scope_begin("test");
     td_tensor *sum = td_full_int(set->device, TD_I64, TD_SCALAR, 0);
     for (int64_t i = 0; i < set->count; i += batch) {
-        td_tensor *scores = forward(net, td_slice(set->images, 0, i, i + batch, 1), passed);
+        td_tensor *scores = forward(net, td_slice(set->images, 0, i, i + batch, 1));
         td_tensor *guess = td_argmax(scores, TD_AXES(-1), 0);
         td_tensor *right = td_equal(guess, td_slice(set->classes, 0, i, i + batch, 1));
         sum = td_add(sum, td_sum(right, TD_ALL_AXES, 0));

@@ -2,7 +2,7 @@
  *
  * The images are uploaded once, as bytes, and stay on the device. Every training step enqueues some forty operations and
  * returns at once: the host runs ahead of the device. Every STEPS_AHEAD steps it waits, and at the end of each epoch it
- * fetches the loss. The gradients are written by hand. */
+ * fetches the loss. */
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -83,21 +83,19 @@ enum { W1, B1, W2, B2, PARAMETERS };
 
 struct network {
     td_tensor *parameter[PARAMETERS], *velocity[PARAMETERS];
-    td_tensor *rate, *momentum, *batch, *scale, *zero; /* numbers that the formulas use */
+    td_tensor *rate, *momentum, *scale; /* numbers that the formulas use */
 };
 
 static td_tensor *number(td_device *device, double value) {
     return td_full(device, TD_F32, TD_SCALAR, value);
 }
 
-static struct network network_make(td_device *device, double batch, uint64_t seed) {
+static struct network network_make(td_device *device, uint64_t seed) {
     static const char *const names[PARAMETERS] = {"w1", "b1", "w2", "b2"};
     static const int64_t shapes[PARAMETERS][2] = {{HIDDEN, PIXELS}, {HIDDEN}, {CLASSES, HIDDEN}, {CLASSES}};
     struct network net = {.rate = number(device, learning_rate),
                           .momentum = number(device, momentum),
-                          .batch = number(device, batch),
-                          .scale = number(device, 1.0 / 255),
-                          .zero = number(device, 0)};
+                          .scale = number(device, 1.0 / 255)};
 
     for (int i = 0; i < PARAMETERS; ++i) {
         int rank = i == W1 || i == W2 ? 2 : 1;
@@ -109,13 +107,13 @@ static struct network network_make(td_device *device, double batch, uint64_t see
     return net;
 }
 
-/* From the bytes of images to logits; the gradients need `hidden` and `x`. */
-static td_tensor *forward(const struct network *net, td_tensor *images, td_tensor **x, td_tensor **hidden) {
+/* From the bytes of images to logits. */
+static td_tensor *forward(const struct network *net, td_tensor *images) {
     td_tensor *const *p = net->parameter;
-    *x = td_multiply(td_cast(images, TD_F32), net->scale);
-    *hidden = td_linear(*x, p[W1], p[B1], TD_ACTIVATION_RELU);
+    td_tensor *x = td_multiply(td_cast(images, TD_F32), net->scale);
+    td_tensor *hidden = td_linear(x, p[W1], p[B1], TD_ACTIVATION_RELU);
     td_label("logits");
-    return td_linear(*hidden, p[W2], p[B2], TD_ACTIVATION_NONE);
+    return td_linear(hidden, p[W2], p[B2], TD_ACTIVATION_NONE);
 }
 
 /* Replaces a handle that outlives the step. */
@@ -130,22 +128,16 @@ static void update(struct network *net, int i, td_tensor *gradient) {
     replace(&net->parameter[i], td_subtract(net->parameter[i], td_multiply(net->velocity[i], net->rate)));
 }
 
-/* One step on a batch: adds its cross-entropy to *loss_sum and moves the parameters down the gradient of the mean. */
+/* One step on a batch: adds the mean of its cross-entropy to *loss_sum and moves the parameters down that mean's gradient. */
 static void train_step(struct network *net, td_tensor *images, td_tensor *labels, td_tensor **loss_sum) {
-    td_tensor *x, *hidden;
-    td_tensor *logits = forward(net, images, &x, &hidden);
-    td_tensor *target = td_one_hot(labels, CLASSES, TD_F32);
-    td_tensor *log_likelihood = td_sum(td_multiply(target, td_log_softmax(logits, -1)), TD_ALL_AXES, 0);
-    replace(loss_sum, td_subtract(*loss_sum, log_likelihood));
-
-    td_tensor *d_logits = td_divide(td_subtract(td_softmax(logits, -1), target), net->batch);
-    td_tensor *d_hidden = td_matmul(d_logits, net->parameter[W2]);
-    td_tensor *d_sum = td_where(td_greater(hidden, net->zero), d_hidden, net->zero);
-
-    update(net, W2, td_matmul(td_transpose(d_logits), hidden));
-    update(net, B2, td_sum(d_logits, TD_AXES(0), 0));
-    update(net, W1, td_matmul(td_transpose(d_sum), x));
-    update(net, B1, td_sum(d_sum, TD_AXES(0), 0));
+    td_tensor *gradients[PARAMETERS];
+    job_check(td_tape_begin());
+    td_tensor *loss = td_cross_entropy(forward(net, images), labels, NULL, -100, TD_REDUCTION_MEAN, 0);
+    job_check(td_gradients(loss, PARAMETERS, net->parameter, gradients));
+    td_tape_end();
+    replace(loss_sum, td_add(*loss_sum, loss));
+    for (int i = 0; i < PARAMETERS; ++i)
+        update(net, i, gradients[i]);
 }
 
 /* ---- training and testing ---- */
@@ -184,7 +176,7 @@ static double train_epoch(struct network *net, const struct dataset *set, td_ten
     *rate = (double)(steps * batch) / (job_seconds() - start);
     td_release(mark);
     td_release(loss_sum);
-    return loss / (double)(steps * batch);
+    return loss / (double)steps;
 }
 
 /* The share of images whose largest logit is the one of their label. */
@@ -194,8 +186,7 @@ static double test(const struct network *net, const struct dataset *set) {
     td_scope_begin("test");
     td_tensor *sum = td_full_int(set->device, TD_I64, TD_SCALAR, 0);
     for (int64_t i = 0; i < set->count; i += TEST_BATCH) {
-        td_tensor *x, *hidden;
-        td_tensor *logits = forward(net, td_slice(set->images, 0, i, i + TEST_BATCH, 1), &x, &hidden);
+        td_tensor *logits = forward(net, td_slice(set->images, 0, i, i + TEST_BATCH, 1));
         td_tensor *guess = td_argmax(logits, TD_AXES(-1), 0);
         td_tensor *right = td_equal(guess, td_slice(set->labels, 0, i, i + TEST_BATCH, 1));
         sum = td_add(sum, td_sum(right, TD_ALL_AXES, 0));
@@ -208,7 +199,7 @@ static double test(const struct network *net, const struct dataset *set) {
 static void run(td_device *device, const struct options *options) {
     struct dataset training = upload_dataset(device, options->data, "train");
     struct dataset testing = upload_dataset(device, options->data, "t10k");
-    struct network net = network_make(device, (double)options->batch, (uint64_t)options->seed * PARAMETERS);
+    struct network net = network_make(device, (uint64_t)options->seed * PARAMETERS);
     unsigned short random[3] = {(unsigned short)options->seed, (unsigned short)(options->seed >> 16), 0x330e};
     int32_t *order = malloc(training.count * sizeof *order);
     double accuracy = 0;
