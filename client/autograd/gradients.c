@@ -109,6 +109,15 @@ static bool step_init(struct step *step, const struct walk *walk, const struct t
     return true;
 }
 
+static int complex_check(const struct tape_node *node) {
+    bool any = false;
+    for (unsigned i = 0; i < node->n_inputs; i++)
+        any |= dtype_is_complex(node->inputs[i].type.dtype);
+    for (unsigned i = 0; i < node->n_outputs; i++)
+        any |= dtype_is_complex(node->outputs[i].type.dtype);
+    return any ? rule_unsupported(node, "has no derivative by complex numbers here") : 0;
+}
+
 static int node_check(const struct tape_node *node) {
     if (!node->rule && !rule_of(node->opcode))
         return rule_unsupported(node,
@@ -120,10 +129,8 @@ static int node_check(const struct tape_node *node) {
     for (unsigned i = 0; i < node->n_inputs; i++) {
         if (!node->inputs[i].device)
             return rule_unsupported(node, "the device of this operation has been closed");
-        if (dtype_is_complex(node->inputs[i].type.dtype))
-            return rule_unsupported(node, "derivatives by complex numbers are not supported");
     }
-    return 0;
+    return node->rule || rule_takes_complex(node->opcode) ? 0 : complex_check(node);
 }
 
 /* The gradient that the rule gave for input i, of which an output's own gradient has one user more. */
@@ -311,9 +318,9 @@ static int check(const struct tape *tape, td_tensor *y, int count, td_tensor *co
     for (int i = 0; i < count; i++) {
         if (!xs[i])
             return error_set(STATUS_INVALID_ARGUMENT, "gradients: x number %d is NULL", i);
-        if (dtype_kind(xs[i]->type.dtype) != DTYPE_KIND_FLOAT)
-            return error_set(STATUS_DTYPE, "gradients: x number %d is %s, a derivative is by floats", i,
-                             dtype_name(xs[i]->type.dtype));
+        if (!tape_floating(&xs[i]->type))
+            return error_set(STATUS_DTYPE, "gradients: x number %d is %s, a derivative is by floats or complex numbers",
+                             i, dtype_name(xs[i]->type.dtype));
     }
     if (!tape_find(tape, y, &slot))
         return error_set(STATUS_INVALID_ARGUMENT, "gradients: y was not computed on the innermost tape");

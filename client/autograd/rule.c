@@ -77,7 +77,10 @@ static td_tensor *sum_to(const struct tensor_type *type, td_tensor *x) {
     return leading ? sum : td_reshape(sum, type->rank, type->shape);
 }
 
+/* A real input of a complex result has the real part of the gradient. */
 static td_tensor *cast_to(const struct tensor_type *type, td_tensor *x) {
+    if (x && dtype_is_complex(x->type.dtype) && !dtype_is_complex(type->dtype))
+        x = td_real(x);
     return !x || x->type.dtype == type->dtype ? x : td_cast(x, (td_dtype)type->dtype);
 }
 
@@ -130,6 +133,10 @@ td_tensor *rule_shift(td_tensor *x, double term) {
     return td_add(x, rule_number(x, term));
 }
 
+td_tensor *rule_conjugate(td_tensor *x) {
+    return x && dtype_is_complex(x->type.dtype) ? td_conj(x) : x;
+}
+
 td_tensor *rule_widen(td_tensor *x) {
     return x && (x->type.dtype == DTYPE_F16 || x->type.dtype == DTYPE_BF16) ? td_cast(x, TD_F32) : x;
 }
@@ -138,6 +145,81 @@ int rule_unsupported(const struct tape_node *node, const char *why) {
     struct fault fault = {.code = STATUS_UNSUPPORTED};
     snprintf(fault.message, sizeof fault.message, "%s", why);
     return error_fault(&fault, node->rule ? node->rule->name : op_rows[node->opcode].name, NULL);
+}
+
+/* The rules that are right for complex numbers, too. */
+static const bool complex_rules[OP_CODE_MAX] = {
+    [OP_ADD] = true,
+    [OP_SUBTRACT] = true,
+    [OP_MULTIPLY] = true,
+    [OP_DIVIDE] = true,
+    [OP_POW] = true,
+    [OP_WHERE] = true,
+    [OP_NEGATIVE] = true,
+    [OP_POSITIVE] = true,
+    [OP_ABS] = true,
+    [OP_SIGN] = true,
+    [OP_SQUARE] = true,
+    [OP_RECIPROCAL] = true,
+    [OP_SQRT] = true,
+    [OP_EXP] = true,
+    [OP_EXPM1] = true,
+    [OP_LOG] = true,
+    [OP_LOG1P] = true,
+    [OP_LOG2] = true,
+    [OP_LOG10] = true,
+    [OP_SIN] = true,
+    [OP_COS] = true,
+    [OP_TAN] = true,
+    [OP_ASIN] = true,
+    [OP_ACOS] = true,
+    [OP_ATAN] = true,
+    [OP_SINH] = true,
+    [OP_COSH] = true,
+    [OP_TANH] = true,
+    [OP_ASINH] = true,
+    [OP_ACOSH] = true,
+    [OP_ATANH] = true,
+    [OP_REAL] = true,
+    [OP_IMAG] = true,
+    [OP_CONJ] = true,
+    [OP_COMPLEX] = true,
+    [OP_ANGLE] = true,
+    [OP_FFT] = true,
+    [OP_IFFT] = true,
+    [OP_RFFT] = true,
+    [OP_IRFFT] = true,
+    [OP_CAST] = true,
+    [OP_COPY] = true,
+    [OP_RESHAPE] = true,
+    [OP_PERMUTE_DIMS] = true,
+    [OP_SLICE] = true,
+    [OP_MATRIX_TRANSPOSE] = true,
+    [OP_BROADCAST_TO] = true,
+    [OP_SQUEEZE] = true,
+    [OP_EXPAND_DIMS] = true,
+    [OP_CONCAT] = true,
+    [OP_STACK] = true,
+    [OP_DIAGONAL] = true,
+    [OP_PAD] = true,
+    [OP_TRIL] = true,
+    [OP_TRIU] = true,
+    [OP_TAKE] = true,
+    [OP_TAKE_ALONG_AXIS] = true,
+    [OP_SCATTER] = true,
+    [OP_SCATTER_ADD] = true,
+    [OP_MASKED_SELECT] = true,
+    [OP_SUM] = true,
+    [OP_PROD] = true,
+    [OP_MEAN] = true,
+    [OP_VECTOR_NORM] = true,
+    [OP_CUMULATIVE_SUM] = true,
+    [OP_CUMULATIVE_PROD] = true,
+    [OP_MATMUL] = true,
+};
+
+bool rule_takes_complex(unsigned opcode) {
+    return complex_rules[opcode];
 }
 
 void rule_refuse(struct rule_call *call, const char *why) {

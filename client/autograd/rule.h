@@ -20,6 +20,9 @@ struct rule_call {
 
 typedef void rule_function(struct rule_call *call);
 
+/* Gradients by complex numbers are as PyTorch's: that by re + im·i is that by re, and i times that by im. So a function with the complex slope s gives
+ * gradient · conj(s). */
+bool rule_takes_complex(unsigned opcode);
 /* NULL: the operation has no rule. */
 rule_function *rule_of(unsigned opcode);
 
@@ -60,6 +63,8 @@ td_tensor *rule_number(const td_tensor *like, double value);
 /* x times, or plus, a number, in x's dtype. */
 td_tensor *rule_scale(td_tensor *x, double factor);
 td_tensor *rule_shift(td_tensor *x, double term);
+/* The conjugate of a complex x; else x itself. */
+td_tensor *rule_conjugate(td_tensor *x);
 /* x in the dtype in which operations compute: halves as f32. */
 td_tensor *rule_widen(td_tensor *x);
 

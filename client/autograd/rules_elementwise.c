@@ -3,10 +3,11 @@
 
 #include <math.h>
 
-/* The rule of a function of one input: its gradient is `expression`, of g, x (the input) and y (the result), as far as they are kept. */
+/* The rule of a function of one input: its gradient is `expression`, of g, x (the input) and y (the result), as far as they are kept. Of complex numbers x and y
+ * are the conjugates: the slope of such a function, which is made of analytic functions with real coefficients, is then the conjugate of its slope. */
 #define UNARY(name, expression)                                                                                        \
     RULE(name) {                                                                                                       \
-        td_tensor *g = call->g[0], *x = rule_input(call, 0), *y = rule_output(call, 0);                                \
+        td_tensor *g = call->g[0], *x = rule_conjugate(rule_input(call, 0)), *y = rule_conjugate(rule_output(call, 0));          \
         (void)x, (void)y;                                                                                              \
         rule_give(call, 0, expression);                                                                                \
     }
@@ -29,14 +30,53 @@ static td_tensor *square_and_one(td_tensor *x, double factor) {
 
 UNARY(cast, g)
 UNARY(real, g)
-UNARY(conj, g)
+UNARY(conj, rule_conjugate(g))
 UNARY(positive, g)
 UNARY(negative, td_negative(g))
-UNARY(abs, td_multiply(g, td_sign(x)))
+UNARY(abs, td_multiply(g, rule_conjugate(td_sign(x)))) /* which is x / |x|, of x itself */
 UNARY(square, td_multiply(g, rule_scale(x, 2)))
 UNARY(sqrt, td_divide(rule_scale(g, 0.5), y))
 UNARY(rsqrt, td_multiply(g, rule_scale(td_multiply(y, td_square(y)), -0.5)))
 UNARY(reciprocal, td_negative(td_multiply(g, td_square(y))))
+
+/* ---- parts of complex numbers: the gradient by re + im·i is that by re, and i times that by im ---- */
+
+static td_tensor *zeros_like(const struct rule_call *call, td_tensor *x) {
+    return x ? rule_zeros(call, &x->type) : NULL;
+}
+
+RULE(imag) {
+    td_tensor *g = call->g[0];
+    if (dtype_is_complex(rule_type(call, 0)->dtype)) /* else it is 0 */
+        rule_give(call, 0, td_complex(zeros_like(call, g), g));
+}
+
+RULE(complex) {
+    if (rule_wants(call, 0))
+        rule_give(call, 0, td_real(call->g[0]));
+    if (rule_wants(call, 1))
+        rule_give(call, 1, td_imag(call->g[0]));
+}
+
+/* i · x / |x|², and 0 of 0. */
+RULE(angle) {
+    td_tensor *x = rule_input(call, 0);
+    if (!dtype_is_complex(rule_type(call, 0)->dtype))
+        return;
+    td_tensor *squares = td_add(td_square(td_real(x)), td_square(td_imag(x)));
+    td_tensor *g = td_where(td_equal(squares, zero(squares)), zero(call->g[0]), td_divide(call->g[0], squares));
+    rule_give(call, 0, td_complex(td_negative(td_multiply(g, td_imag(x))), td_multiply(g, td_real(x))));
+}
+
+/* Of a complex number s = x / |x|: what the gradient has across the direction of x, divided by |x|. The sign of a real number is a constant. */
+RULE(sign) {
+    td_tensor *x = rule_input(call, 0), *g = call->g[0];
+    if (!dtype_is_complex(rule_type(call, 0)->dtype))
+        return;
+    td_tensor *s = td_sign(x), *length = td_abs(x);
+    td_tensor *across = td_subtract(g, td_multiply(td_real(td_multiply(g, td_conj(s))), s));
+    rule_give(call, 0, td_where(td_equal(length, zero(length)), zero(g), td_divide(across, length)));
+}
 
 /* Also from another device. */
 RULE(copy) {
@@ -60,27 +100,30 @@ RULE(subtract) {
 RULE(multiply) {
     for (unsigned i = 0; i < 2; i++)
         if (rule_wants(call, i))
-            rule_give(call, i, td_multiply(call->g[0], rule_input(call, 1 - i)));
+            rule_give(call, i, td_multiply(call->g[0], rule_conjugate(rule_input(call, 1 - i))));
 }
 
 RULE(divide) {
-    td_tensor *g = td_divide(call->g[0], rule_input(call, 1));
+    td_tensor *g = td_divide(call->g[0], rule_conjugate(rule_input(call, 1)));
     if (rule_wants(call, 0))
         rule_give(call, 0, g);
     if (rule_wants(call, 1))
-        rule_give(call, 1, td_negative(td_multiply(g, rule_output(call, 0))));
+        rule_give(call, 1, td_negative(td_multiply(g, rule_conjugate(rule_output(call, 0)))));
 }
 
 /* By the exponent: where x is 0, y·log(x) has no value, and the derivative for exponents from 0 on is 0. */
 RULE(pow) {
-    td_tensor *g = call->g[0], *x = rule_input(call, 0), *exponent = rule_input(call, 1), *y = rule_output(call, 0);
+    td_tensor *g = call->g[0], *x = rule_conjugate(rule_input(call, 0)), *exponent = rule_conjugate(rule_input(call, 1)),
+              *y = rule_conjugate(rule_output(call, 0));
     if (rule_wants(call, 0)) {
         td_tensor *slope = td_multiply(exponent, td_pow(x, rule_shift(exponent, -1)));
         rule_give(call, 0, td_multiply(g, td_where(td_equal(exponent, zero(exponent)), zero(slope), slope)));
     }
     if (rule_wants(call, 1)) {
-        td_tensor *slope = td_multiply(y, td_log(x));
-        td_tensor *flat = td_logical_and(td_equal(x, zero(x)), td_greater_equal(exponent, zero(exponent)));
+        bool whole = !dtype_is_complex(rule_type(call, 0)->dtype) && dtype_is_complex(rule_type(call, 1)->dtype);
+        td_tensor *slope = td_multiply(y, td_log(whole ? td_cast(x, td_tensor_dtype(y)) : x));
+        td_tensor *size = dtype_is_complex(rule_type(call, 1)->dtype) ? td_real(exponent) : exponent;
+        td_tensor *flat = td_logical_and(td_equal(x, zero(x)), td_greater_equal(size, zero(size)));
         rule_give(call, 1, td_multiply(g, td_where(flat, zero(slope), slope)));
     }
 }
@@ -175,14 +218,25 @@ UNARY(log10, td_divide(g, rule_scale(x, M_LN10)))
 UNARY(sin, td_multiply(g, td_cos(x)))
 UNARY(cos, td_negative(td_multiply(g, td_sin(x))))
 UNARY(tan, td_multiply(g, square_and_one(y, 1)))
-UNARY(asin, td_multiply(g, td_rsqrt(square_and_one(x, -1))))
-UNARY(acos, td_negative(td_multiply(g, td_rsqrt(square_and_one(x, -1)))))
+/* 1 / √x: td_rsqrt() takes no complex numbers. */
+static td_tensor *root_below_one(td_tensor *x) {
+    return x && dtype_is_complex(x->type.dtype) ? td_reciprocal(td_sqrt(x)) : td_rsqrt(x);
+}
+
+/* 1 / √(x² - 1), of a complex number as 1 / (√(x - 1) · √(x + 1)), whose branch cut is that of acosh. */
+static td_tensor *acosh_slope(td_tensor *x) {
+    if (x && dtype_is_complex(x->type.dtype))
+        return td_reciprocal(td_multiply(td_sqrt(rule_shift(x, -1)), td_sqrt(rule_shift(x, 1))));
+    return td_rsqrt(rule_shift(td_square(x), -1));
+}
+UNARY(asin, td_multiply(g, root_below_one(square_and_one(x, -1))))
+UNARY(acos, td_negative(td_multiply(g, root_below_one(square_and_one(x, -1)))))
 UNARY(atan, td_divide(g, square_and_one(x, 1)))
 UNARY(sinh, td_multiply(g, td_cosh(x)))
 UNARY(cosh, td_multiply(g, td_sinh(x)))
 UNARY(tanh, td_multiply(g, square_and_one(y, -1)))
-UNARY(asinh, td_multiply(g, td_rsqrt(square_and_one(x, 1))))
-UNARY(acosh, td_multiply(g, td_rsqrt(rule_shift(td_square(x), -1))))
+UNARY(asinh, td_multiply(g, root_below_one(square_and_one(x, 1))))
+UNARY(acosh, td_multiply(g, acosh_slope(x)))
 UNARY(atanh, td_divide(g, square_and_one(x, -1)))
 
 /* 2/√π · exp(-x²) */

@@ -23,9 +23,9 @@ static td_tensor *as_rows(td_tensor *x) {
     return td_reshape(x, TD_SHAPE(rows, td_tensor_shape(x)[rank - 1]));
 }
 
-/* An operand of a product with a gradient: f8, whose products are f32, does not promote. */
+/* An operand of a product with a gradient: f8, whose products are f32, does not promote; a complex one is conjugated. */
 static td_tensor *operand(const struct rule_call *call, unsigned i) {
-    td_tensor *x = rule_input(call, i);
+    td_tensor *x = rule_conjugate(rule_input(call, i));
     return dtype_is_f8(rule_type(call, i)->dtype) ? td_cast(x, td_tensor_dtype(call->g[0])) : x;
 }
 

@@ -19,7 +19,8 @@ static td_tensor *divided(td_tensor *x, double divisor) {
     if (!x)
         return NULL;
     td_dtype dtype = td_tensor_dtype(x);
-    td_tensor *number = td_full(td_tensor_device(x), dtype == TD_F64 ? TD_F64 : TD_F32, 0, NULL, divisor);
+    bool wide = dtype == TD_F64 || dtype == TD_C128;
+    td_tensor *number = td_full(td_tensor_device(x), wide ? TD_F64 : TD_F32, 0, NULL, divisor);
     td_tensor *quotient = td_divide(x, number);
     return quotient && td_tensor_dtype(quotient) != dtype ? td_cast(quotient, dtype) : quotient;
 }
@@ -81,7 +82,7 @@ RULE(prod) {
             }
         }
     }
-    td_tensor *lines = td_reshape(td_permute(rule_input(call, 0), rank, axes), TD_SHAPE(rows, columns));
+    td_tensor *lines = td_reshape(td_permute(rule_conjugate(rule_input(call, 0)), rank, axes), TD_SHAPE(rows, columns));
     td_tensor *others = td_reshape(product_of_others(lines, 1), rank, shape);
     rule_give(call, 0, td_multiply(unreduced(call, call->g[0], attributes.axes), td_permute(others, rank, inverse)));
 }
@@ -140,7 +141,7 @@ RULE(logsumexp) {
 /* sign(x) · (|x| / y)^(ord - 1), and 0 where x is. At infinite orders to the elements with this magnitude, in equal parts. */
 RULE(vector_norm) {
     struct vector_norm_attributes attributes;
-    td_tensor *x = rule_input(call, 0), *zero = rule_number(x, 0);
+    td_tensor *x = rule_input(call, 0), *zero = rule_number(rule_output(call, 0), 0); /* real, as the norm */
     vector_norm_attributes_read(&call->node->attributes, &attributes);
     double ord = attributes.ord;
     td_tensor *g = unreduced(call, call->g[0], attributes.axes);
@@ -154,7 +155,7 @@ RULE(vector_norm) {
         td_tensor *part = in_parts(g, td_equal(td_abs(x), y), attributes.axes);
         rule_give(call, 0, td_multiply(part, td_sign(x)));
     } else if (ord != 0) { /* a number of elements has no slope */
-        td_tensor *slope = td_multiply(td_sign(x), td_pow(td_divide(td_abs(x), y), rule_number(x, ord - 1)));
+        td_tensor *slope = td_multiply(td_sign(x), td_pow(td_divide(td_abs(x), y), rule_number(y, ord - 1)));
         rule_give(call, 0, td_where(td_equal(x, zero), zero, td_multiply(g, slope)));
     }
 }

@@ -29,7 +29,7 @@ RULE(cumulative_sum) {
  * later one is a constant here.) */
 RULE(cumulative_prod) {
     struct cumulative_attributes attributes;
-    td_tensor *x = rule_input(call, 0), *zero = rule_number(x, 0), *one = rule_number(x, 1);
+    td_tensor *x = rule_conjugate(rule_input(call, 0)), *zero = rule_number(x, 0), *one = rule_number(x, 1);
     cumulative_attributes_read(&call->node->attributes, &attributes);
     int axis = (int)attributes.axis;
     td_tensor *g = without_initial(call, &attributes);

@@ -23,6 +23,7 @@ struct autograd_case {
 /* A list ends with NULL; there is one in a file for each kind of rules. */
 #define AUTOGRAD_LISTS(X)                                                                                              \
     X(attention)                                                                                                       \
+    X(complex)                                                                                                         \
     X(convolution)                                                                                                     \
     X(decompose)                                                                                                       \
     X(elementwise)                                                                                                     \
