@@ -24,21 +24,32 @@ RULE(cumulative_sum) {
     rule_give(call, 0, sum_from(without_initial(call, &attributes), attributes.axis));
 }
 
-/* With y[i] = x[0] · … · x[i]: Σ gradient[i] · y[i] / x[j] for i from j on, as long as x[j] is not 0. For the first zero of a line, y without it
- * stands in place of y / x; for elements behind it, all y are 0. (The second derivative by two zeros of one line is not right: the
- * later one is a constant here.) */
+/* x[i + distance], and 0 behind the end. */
+static td_tensor *shifted(td_tensor *x, int axis, int64_t distance) {
+    int64_t widths[2 * TD_RANK_MAX] = {0};
+    if (!x)
+        return NULL;
+    widths[2 * axis + 1] = distance;
+    return td_pad(td_slice(x, axis, distance, TD_NONE, 1), 2 * td_tensor_rank(x), widths, TD_PAD_MODE_CONSTANT, 0);
+}
+
+/* Σ gradient[i] · x[0] · … · x[i] / x[j] for i from j on: the product of the elements before x[j], times a sum that follows from the next one,
+ * S[j] = gradient[j] + x[j + 1] · S[j + 1]. The sums over 1, 2, 4, … elements give it without a division, so that zeros are like other
+ * numbers, also for further derivatives. */
 RULE(cumulative_prod) {
     struct cumulative_attributes attributes;
-    td_tensor *x = rule_conjugate(rule_input(call, 0)), *zero = rule_number(x, 0), *one = rule_number(x, 1);
+    const struct tensor_type *type = rule_type(call, 0);
+    td_tensor *x = rule_conjugate(rule_input(call, 0));
     cumulative_attributes_read(&call->node->attributes, &attributes);
-    int axis = (int)attributes.axis;
-    td_tensor *g = without_initial(call, &attributes);
-    td_tensor *zeros = td_equal(x, zero), *count = td_cumulative_sum(zeros, axis, 0);
-    td_tensor *first = td_logical_and(zeros, td_equal(count, rule_number(count, 1)));
-    td_tensor *others = td_cumulative_prod(td_where(first, one, x), axis, 0);
-    td_tensor *sum = sum_from(td_multiply(g, td_cumulative_prod(x, axis, 0)), axis);
-    td_tensor *sum_first = sum_from(td_multiply(g, others), axis);
-    rule_give(call, 0, td_where(first, sum_first, td_divide(sum, td_where(zeros, one, x))));
+    int axis = (int)(attributes.axis < 0 ? attributes.axis + type->rank : attributes.axis);
+    td_tensor *sum = without_initial(call, &attributes), *product = shifted(x, axis, 1);
+    for (int64_t distance = 1; distance < type->shape[axis]; distance *= 2) {
+        sum = td_add(sum, td_multiply(product, shifted(sum, axis, distance)));
+        if (2 * distance < type->shape[axis])
+            product = td_multiply(product, shifted(product, axis, distance));
+    }
+    td_tensor *before = td_slice(td_cumulative_prod(x, axis, 1), axis, 0, -1, 1);
+    rule_give(call, 0, td_multiply(before, sum));
 }
 
 static void extreme(struct rule_call *call) {

@@ -21,7 +21,9 @@ static td_tensor *zeros_at(td_tensor *x, double a, double b, double c) {
     X(prod_initial, CUMULATIVE_PROD, -2, 2, true, td_cumulative_prod(td_exp(x[0]), 0, 1))                              \
     X(prod_zero, CUMULATIVE_PROD, 0, 0, true, td_cumulative_prod(zeros_at(x[0], 3, 0, 2), -1, 0))                      \
     X(prod_zero_initial, CUMULATIVE_PROD, 0, 0, true, td_exp(td_cumulative_prod(zeros_at(x[0], 0, 3, 2), 1, 1)))       \
-    X(prod_zeros, CUMULATIVE_PROD, 0, 0, false, td_cumulative_prod(zeros_at(x[0], 0, 2, 0), -1, 0))                    \
+    X(prod_zeros, CUMULATIVE_PROD, 0, 0, true, td_cumulative_prod(zeros_at(x[0], 0, 2, 0), -1, 0))                     \
+    X(prod_all_zeros, CUMULATIVE_PROD, 0, 0, true, td_exp(td_cumulative_prod(zeros_at(x[0], 0, 0, 0), -1, 1)))         \
+    X(prod_of_zeros, PROD, 0, 0, true, td_prod(zeros_at(x[0], 0, 2, 0), TD_AXES(1), 0))                                \
     X(cummax, CUMMAX, -2, 2, true, extreme(td_exp(x[0]), -1, td_cummax))                                               \
     X(cummin, CUMMIN, -2, 2, true, extreme(td_exp(x[0]), 0, td_cummin))                                                \
     X(logcumsumexp, LOGCUMSUMEXP, -2, 2, true, td_logcumsumexp(td_square(x[0]), -1))                                   \
@@ -30,4 +32,9 @@ static td_tensor *zeros_at(td_tensor *x, double a, double b, double c) {
 ONE(AUTOGRAD_FUNCTION)
 ONE(AUTOGRAD_ONE)
 
-const struct autograd_case *const autograd_scan_cases[] = {ONE(AUTOGRAD_ROW) NULL};
+#define LONG(X)                                                                                                        \
+    X(prod_long, CUMULATIVE_PROD, 0.5, 1.5, true, 1, (2), ({11, 2}), td_cumulative_prod(x[0], 0, 0))                   \
+    X(prod_one, CUMULATIVE_PROD, 0.5, 1.5, true, 1, (1), ({1}), td_cumulative_prod(td_square(x[0]), 0, 1))
+LONG(AUTOGRAD_SHAPED)
+
+const struct autograd_case *const autograd_scan_cases[] = {ONE(AUTOGRAD_ROW) LONG(AUTOGRAD_SHAPED_ROW) NULL};
