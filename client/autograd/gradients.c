@@ -310,6 +310,8 @@ static int check(const struct tape *tape, td_tensor *y, int count, td_tensor *co
     if (!tape || tape->internal || tape->pauses)
         return error_set(STATUS_INVALID_ARGUMENT,
                          "gradients: no tape: td_tape_begin() has to come before what is to be differentiated");
+    if (!y && error_of_null())
+        return error_of_null();
     if (!y || count < 0 || (count && (!xs || !gradients)))
         return error_set(STATUS_INVALID_ARGUMENT, "gradients: y is NULL, or the lists of %d tensors are", count);
     if (dtype_kind(y->type.dtype) != DTYPE_KIND_FLOAT)
@@ -317,7 +319,8 @@ static int check(const struct tape *tape, td_tensor *y, int count, td_tensor *co
                          dtype_name(y->type.dtype));
     for (int i = 0; i < count; i++) {
         if (!xs[i])
-            return error_set(STATUS_INVALID_ARGUMENT, "gradients: x number %d is NULL", i);
+            return error_of_null() ? error_of_null()
+                                   : error_set(STATUS_INVALID_ARGUMENT, "gradients: x number %d is NULL", i);
         if (!tape_floating(&xs[i]->type))
             return error_set(STATUS_DTYPE, "gradients: x number %d is %s, a derivative is by floats or complex numbers",
                              i, dtype_name(xs[i]->type.dtype));

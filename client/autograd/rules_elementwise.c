@@ -7,7 +7,8 @@
  * are the conjugates: the slope of such a function, which is made of analytic functions with real coefficients, is then the conjugate of its slope. */
 #define UNARY(name, expression)                                                                                        \
     RULE(name) {                                                                                                       \
-        td_tensor *g = call->g[0], *x = rule_conjugate(rule_input(call, 0)), *y = rule_conjugate(rule_output(call, 0));          \
+        td_tensor *g = call->g[0], *x = rule_conjugate(rule_input(call, 0)),                                           \
+                  *y = rule_conjugate(rule_output(call, 0));                                                           \
         (void)x, (void)y;                                                                                              \
         rule_give(call, 0, expression);                                                                                \
     }
@@ -113,8 +114,8 @@ RULE(divide) {
 
 /* By the exponent: where x is 0, y·log(x) has no value, and the derivative for exponents from 0 on is 0. */
 RULE(pow) {
-    td_tensor *g = call->g[0], *x = rule_conjugate(rule_input(call, 0)), *exponent = rule_conjugate(rule_input(call, 1)),
-              *y = rule_conjugate(rule_output(call, 0));
+    td_tensor *g = call->g[0], *x = rule_conjugate(rule_input(call, 0)),
+              *exponent = rule_conjugate(rule_input(call, 1)), *y = rule_conjugate(rule_output(call, 0));
     if (rule_wants(call, 0)) {
         td_tensor *slope = td_multiply(exponent, td_pow(x, rule_shift(exponent, -1)));
         rule_give(call, 0, td_multiply(g, td_where(td_equal(exponent, zero(exponent)), zero(slope), slope)));
@@ -152,16 +153,19 @@ RULE(where) {
         rule_give(call, 2, td_where(condition, zero(g), g));
 }
 
-/* To x where the result is x, else to the limit that it is. */
+/* To x where the result is x, else to the limit that it is; where x is at a limit, half to each. */
 RULE(clip) {
-    td_tensor *g = call->g[0], *y = rule_output(call, 0);
-    td_tensor *inside = td_equal(rule_input(call, 0), y), *at_most = td_equal(rule_input(call, 2), y);
+    td_tensor *x = rule_input(call, 0), *y = rule_output(call, 0), *g = call->g[0], *half = rule_scale(g, 0.5);
+    td_tensor *inside = td_equal(x, y), *at_min = td_equal(rule_input(call, 1), y),
+              *at_max = td_equal(rule_input(call, 2), y);
     if (rule_wants(call, 0))
-        rule_give(call, 0, only(inside, g));
-    if (rule_wants(call, 1))
-        rule_give(call, 1, td_where(td_logical_or(inside, at_most), zero(g), g));
+        rule_give(call, 0, only(inside, td_where(td_logical_or(at_min, at_max), half, g)));
+    if (rule_wants(call, 1)) {
+        td_tensor *other = td_logical_or(inside, at_max);
+        rule_give(call, 1, td_where(td_logical_and(inside, at_min), half, td_where(other, zero(g), g)));
+    }
     if (rule_wants(call, 2))
-        rule_give(call, 2, only(td_logical_and(td_logical_not(inside), at_most), g));
+        rule_give(call, 2, td_where(td_logical_and(inside, at_max), half, only(at_max, g)));
 }
 
 RULE(copysign) {

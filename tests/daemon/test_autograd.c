@@ -347,6 +347,7 @@ Test(autograd, errors_say_what_to_do) {
     cr_assert(strstr(td_last_error()->message, "td_tape_begin"), "%s", td_last_error()->message);
     ok(td_tape_begin());
     cr_assert_eq(td_gradients(x, 1, &x, &g), TD_E_INVALID_ARGUMENT);
+    cr_assert_eq(td_gradients(td_reshape(x, TD_SHAPE(5)), 1, &x, &g), TD_E_SHAPE, "the error that made y NULL stays");
     td_tensor *whole = td_cast(x, TD_I64);
     cr_assert_eq(td_gradients(whole, 1, &x, &g), TD_E_DTYPE);
     td_tape_end();
