@@ -72,6 +72,32 @@ static td_tensor *slope_of(td_tensor *x) {
     return gradient;
 }
 
+/* One program of all threads, in which each repeats it in one of two ways, and one of its own, which captures a tensor that is released here. */
+static td_program *shared_program;
+
+static td_program *record(td_tensor *captured) {
+    td_program *program;
+    CHECK(td_record_begin(device) == 0);
+    td_tensor *x = td_parameter_consumed(TD_F32, TD_SHAPE(4)), *y = td_add(td_multiply(x, captured), shared);
+    td_release(x);
+    CHECK(td_record_end(device, 1, &y, &program) == 0);
+    td_release(y);
+    return program;
+}
+
+static void run_programs(td_tensor *x, int round) {
+    static const td_carry carried[] = {{0, 0}};
+    const td_loop loop = {round % 2, carried, 0, NULL, 0, NULL};
+    td_tensor *state = td_exp(x), *captured = td_exp(x);
+    td_program *own = record(captured);
+    td_release(captured);
+    CHECK(td_program_run(own, 1, &state, 1, &state) == 0);
+    CHECK(td_program_run(shared_program, 1, &state, 1, &state) == 0);
+    CHECK(td_program_repeat(shared_program, 3, &loop, 1, &state, 1, &state) == 0);
+    CHECK(td_program_repeat(own, 3, &loop, 1, &state, 1, &state) == 0);
+    td_program_release(own);
+}
+
 static void round_of_work(int thread, int round) {
     float value[4] = {(float)thread, (float)round, 0, 1}, back[4];
     char label[32];
@@ -88,6 +114,7 @@ static void round_of_work(int thread, int round) {
     CHECK(sum && nested_scopes(sum, 3));
     CHECK(td_tape_begin() == 0 && slope_of(sum));
     td_tape_end();
+    run_programs(sum, round);
     CHECK(td_fetch(x, back, sizeof back) == 0 && !memcmp(value, back, sizeof back));
     CHECK(td_fetch_async(x, back, 4, fetched, NULL) == TD_E_INVALID_ARGUMENT);
     if (round % 4 == 0) {
@@ -116,7 +143,8 @@ static void *work(void *argument) {
         }
         round_of_work(thread, round);
     }
-    CHECK(td_tape_begin() == 0); /* nor is this ended */
+    CHECK(td_tape_begin() == 0);                           /* nor is this ended, */
+    CHECK(td_record_begin(device) == 0 && td_exp(shared)); /* nor this */
     td_scope_begin("left open");
     td_keep(td_exp(shared));
     td_exp(shared);
@@ -168,6 +196,7 @@ static void *open_and_close(void *argument) {
         CHECK(td_upload_borrow(own, TD_U8, TD_SHAPE(LARGE), large, count_closed, NULL));
         CHECK(td_copy_to(x, device) && td_copy_to(shared, own));
         CHECK(td_tape_begin() == 0 && td_exp(td_exp(x)) && td_exp(shared));
+        CHECK(td_record_begin(own) == 0 && td_exp(x) && td_exp(shared));
         td_device_close(own);
         td_tape_end();
         td_scope_end();
@@ -185,6 +214,7 @@ static void *release_handed_over(void *argument) {
 
 static void share_one_device(void) {
     pthread_t threads[THREADS + 3];
+    shared_program = record(shared);
     for (int i = 0; i < THREADS; i++)
         pthread_create(&threads[i], NULL, work, (void *)(intptr_t)i);
     pthread_create(&threads[THREADS], NULL, transfer, NULL);
