@@ -48,6 +48,20 @@ bool slots_find(const struct slots *slots, const td_tensor *tensor, uint32_t *sl
     return slots_find_id(slots, tensor->device, tensor->id, slot);
 }
 
+bool slots_renumber(const struct slots *slots, const uint32_t *numbers, size_t n, struct slots *into) {
+    *into = (struct slots){.n = 0};
+    if (!slots_reserve(into, n))
+        return false;
+    for (size_t i = 0; i < slots->room; i++) {
+        const struct slot_place *old = &slots->places[i];
+        if (old->device && numbers[old->slot] != UINT32_MAX)
+            into->places[find_place(into->places, into->room, old->device, old->id)] =
+                (struct slot_place){old->device, old->id, numbers[old->slot]};
+    }
+    into->n = n;
+    return true;
+}
+
 void slots_finish(struct slots *slots) {
     free(slots->places);
 }

@@ -25,4 +25,6 @@ uint32_t slots_take(struct slots *slots, const td_tensor *tensor);
 /* False: the tensor has no slot. */
 bool slots_find_id(const struct slots *slots, const td_device *device, uint64_t id, uint32_t *slot);
 bool slots_find(const struct slots *slots, const td_tensor *tensor, uint32_t *slot);
+/* The table in which the tensor with slot i has slot numbers[i], and those with UINT32_MAX have none; n: how many have one. False out of memory. */
+bool slots_renumber(const struct slots *slots, const uint32_t *numbers, size_t n, struct slots *into);
 void slots_finish(struct slots *slots);

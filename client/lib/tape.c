@@ -271,6 +271,65 @@ static void tape_destroy(struct tape *tape) {
     free(tape);
 }
 
+/* The numbers that the slots of kept nodes get, in their order; UINT32_MAX for the others. */
+static uint32_t slots_number(const struct tape *tape, const bool *keep, uint32_t *numbers) {
+    uint32_t n = 0;
+    memset(numbers, 0xff, tape->slots.n * sizeof *numbers);
+    for (size_t i = 0; i < tape->n_nodes; i++) {
+        const struct tape_node *node = tape->nodes[i];
+        for (unsigned k = 0; keep[i] && k < node->n_inputs + node->n_outputs;
+             k++) /* the outputs are behind the inputs */
+            if (numbers[node->inputs[k].slot] == UINT32_MAX)
+                numbers[node->inputs[k].slot] = n++;
+    }
+    return n;
+}
+
+/* Under the tapes' lock. Dropped nodes go to the other list; the result is their number. */
+static size_t nodes_part(struct tape *tape, const bool *keep, const uint32_t *numbers, struct tape_node **dropped) {
+    size_t kept = 0, n_dropped = 0;
+    for (size_t i = 0; i < tape->n_nodes; i++) {
+        struct tape_node *node = tape->nodes[i];
+        unsigned n = node->n_inputs + node->n_outputs;
+        tape->nodes[i] = NULL;
+        if (!keep[i])
+            values_let_go(node->inputs, n);
+        for (unsigned k = 0; k < n && keep[i]; k++)
+            node->inputs[k].slot = numbers[node->inputs[k].slot];
+        if (keep[i])
+            tape->nodes[kept++] = node;
+        else
+            dropped[n_dropped++] = node;
+    }
+    if (tape->n_nodes < tape->nodes_room && tape->nodes[tape->n_nodes]) { /* one of an operation that was refused */
+        dropped[n_dropped++] = tape->nodes[tape->n_nodes];
+        tape->nodes[tape->n_nodes] = NULL;
+    }
+    tape->n_nodes = kept;
+    return n_dropped;
+}
+
+int tape_retain(struct tape *tape, const bool *keep) {
+    uint32_t *numbers = malloc((tape->slots.n + 1) * sizeof *numbers);
+    struct tape_node **dropped = malloc((tape->n_nodes + 1) * sizeof(struct tape_node *));
+    struct slots slots;
+    if (!numbers || !dropped || !slots_renumber(&tape->slots, numbers, slots_number(tape, keep, numbers), &slots)) {
+        free(numbers);
+        free(dropped);
+        return error_set(STATUS_NO_HOST_MEMORY, "no memory to shorten a tape of %zu operations", tape->n_nodes);
+    }
+    pthread_mutex_lock(&tapes_lock);
+    size_t n = nodes_part(tape, keep, numbers, dropped);
+    pthread_mutex_unlock(&tapes_lock);
+    slots_finish(&tape->slots);
+    tape->slots = slots;
+    for (size_t i = 0; i < n; i++)
+        node_destroy(dropped[i]);
+    free(numbers);
+    free(dropped);
+    return 0;
+}
+
 /* The device frees the handles' memory itself. */
 static void values_forget(struct tape_value *values, size_t n, const td_device *device) {
     for (size_t i = 0; i < n; i++) {
@@ -315,15 +374,12 @@ static void exit_key_create(void) {
     exit_key_made = !pthread_key_create(&exit_key, thread_exit);
 }
 
-static struct tape *tape_begin(void) {
+static struct tape *tape_create(void) {
     struct tape *tape = calloc(1, sizeof *tape);
     if (!tape) {
         error_set(STATUS_NO_HOST_MEMORY, "no memory for a tape");
         return NULL;
     }
-    pthread_once(&once, exit_key_create);
-    if (exit_key_made)
-        pthread_setspecific(exit_key, tape);
     pthread_mutex_lock(&tapes_lock);
     tape->next = tapes;
     tape->previous = &tapes;
@@ -331,6 +387,16 @@ static struct tape *tape_begin(void) {
         tapes->previous = &tape->next;
     tapes = tape;
     pthread_mutex_unlock(&tapes_lock);
+    return tape;
+}
+
+static struct tape *tape_begin(void) {
+    struct tape *tape = tape_create();
+    if (!tape)
+        return NULL;
+    pthread_once(&once, exit_key_create);
+    if (exit_key_made)
+        pthread_setspecific(exit_key, tape);
     tape->outer = tape_innermost;
     tape_innermost = tape;
     return tape;
@@ -355,12 +421,44 @@ void td_tape_end(void) {
         tape_end_until(tape->outer);
 }
 
-/* Tapes that watch go on, for the result is not from outside. */
-td_tensor *td_stop_gradient(td_tensor *x) {
+/* Tapes that watch go on, for the results are not from outside. */
+td_tape *td_tape_suspend(void) {
     for (struct tape *tape = tape_innermost; tape; tape = tape->outer)
         tape->pauses += !tape->watches;
-    td_tensor *constant = td_reshape(x, td_tensor_rank(x), td_tensor_shape(x));
-    for (struct tape *tape = tape_innermost; tape; tape = tape->outer)
+    return (td_tape *)(void *)tape_innermost;
+}
+
+void td_tape_resume(td_tape *suspended) {
+    for (struct tape *tape = (struct tape *)(void *)suspended; tape; tape = tape->outer)
         tape->pauses -= !tape->watches;
+}
+
+td_tensor *td_stop_gradient(td_tensor *x) {
+    td_tape *suspended = td_tape_suspend();
+    td_tensor *constant = td_reshape(x, td_tensor_rank(x), td_tensor_shape(x));
+    td_tape_resume(suspended);
     return constant;
+}
+
+/* ---- tapes that are on for some operations ---- */
+
+td_tape *td_tape_create(void) {
+    return (td_tape *)(void *)tape_create();
+}
+
+void td_tape_destroy(td_tape *tape) {
+    if (tape)
+        tape_destroy((struct tape *)(void *)tape);
+}
+
+void td_tape_enter(td_tape *given) {
+    struct tape *tape = (struct tape *)(void *)given;
+    tape->outer = tape_innermost;
+    tape_innermost = tape;
+}
+
+void td_tape_leave(td_tape *given) {
+    struct tape *tape = (struct tape *)(void *)given;
+    if (tape_innermost == tape)
+        tape_innermost = tape->outer;
 }

@@ -7,7 +7,7 @@
  * What td_custom_gradient() and td_checkpoint() run is one node, with a rule of its own, for the tapes that pause meanwhile. For td_checkpoint() there
  * is also a tape that watches: it notes no operations, but which tensors they take from outside.
  *
- * A tape belongs to the thread that began it. Others see two things: the handles that it holds, which are under their device's lock; and the list of
+ * A tape belongs to the thread that began it, or that is between td_tape_enter() and td_tape_leave(). Others see two things: the handles that it holds, which are under their device's lock; and the list of
  * all tapes with their nodes, through which a device that closes takes its handles back. That is under the tapes' lock, which comes first. */
 #pragma once
 
@@ -94,5 +94,8 @@ void tape_end_until(struct tape *tape);
 static inline bool tape_find(const struct tape *tape, const td_tensor *tensor, uint32_t *slot) {
     return slots_find(&tape->slots, tensor, slot);
 }
+/* Drops the nodes for which `keep` is false, and the slots that only they have; 0 or the error's code, and then nothing has changed. Without the
+ * lock of a device. */
+int tape_retain(struct tape *tape, const bool *keep);
 /* A closing device takes its handles back. Without the device's lock. */
 void tape_forget_device(td_device *device);

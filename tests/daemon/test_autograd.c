@@ -340,6 +340,59 @@ Test(autograd, a_gradient_goes_back_to_the_device_that_it_came_from) {
     td_tape_end();
 }
 
+static void expect_size(const td_tape *tape, size_t operations, size_t bytes) {
+    size_t found;
+    cr_assert_eq(td_tape_size(tape, &found), operations);
+    cr_assert_eq(found, bytes);
+}
+
+Test(autograd, a_tape_notes_while_it_is_entered_and_forgets) {
+    td_tape *tape = td_tape_create();
+    cr_assert_not_null(tape);
+    td_tensor *x = vector(1, 2, 3), *g;
+    td_tape_enter(tape);
+    td_tensor *a = td_square(x), *y = td_multiply(a, x), *other = td_exp(x), *after = td_add(a, other);
+    td_tape_leave(tape);
+    td_tensor *outside = td_square(x);
+    cr_assert(!td_tape_has(tape, outside) && td_tape_has(tape, after));
+    expect_size(tape, 4, 4 * 24);
+    ok(td_tape_begin()); /* one around it sees what td_gradients() enqueues */
+    td_tape_enter(tape);
+    ok(td_gradients(y, 1, &x, &g));
+    td_tape_leave(tape);
+    expect(g, 3, 12, 27);
+    td_tape_end();
+    int depends[2];
+    ok(td_tape_depends(tape, y, 2, (td_tensor *[]){x, other}, depends));
+    cr_assert(depends[0] && !depends[1]);
+    ok(td_tape_keep(tape, 2, (td_tensor *[]){y, after}));
+    expect_size(tape, 4, 4 * 24);
+    ok(td_tape_drop_before(tape, y)); /* and what uses a: `after` */
+    expect_size(tape, 1, 24);
+    cr_assert(!td_tape_has(tape, after) && td_tape_has(tape, other) && td_tape_has(tape, x));
+    td_tape_enter(tape);
+    td_tensor *last = td_multiply(other, x);
+    ok(td_gradients(last, 1, &x, &g));
+    td_tape_leave(tape);
+    expect(g, 2 * exp(1), 3 * exp(2), 4 * exp(3));
+    ok(td_tape_keep(tape, 1, &other));
+    expect_size(tape, 1, 24);
+    ok(td_tape_drop_after(tape, x));
+    expect_size(tape, 0, 0);
+    td_tape_destroy(tape);
+}
+
+Test(autograd, a_suspended_tape_notes_nothing) {
+    td_tensor *x = vector(1, 2, 3), *g;
+    ok(td_tape_begin());
+    td_tape *suspended = td_tape_suspend();
+    td_tensor *constant = td_square(x);
+    td_tape_resume(suspended);
+    ok(td_gradients(td_multiply(constant, x), 1, &x, &g));
+    expect(g, 1, 4, 9);
+    td_tape_end();
+}
+
 Test(autograd, errors_say_what_to_do) {
     td_tensor *x = vector(1, 2, 3), *g = x;
     cr_assert_eq(td_gradients(x, 1, &x, &g), TD_E_INVALID_ARGUMENT);

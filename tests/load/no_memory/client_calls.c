@@ -541,6 +541,29 @@ static int customised(td_tensor *x) {
     return code;
 }
 
+/* A tape that is entered and shortened. */
+static int noted(td_tensor *x) {
+    td_tape *tape = td_tape_create();
+    if (!tape)
+        return td_last_error()->code;
+    td_tape_enter(tape);
+    td_tensor *a = td_exp(x), *y = td_multiply(a, a);
+    td_tape_resume(td_tape_suspend());
+    td_tape_leave(tape);
+    int depends = 0, code = y ? td_tape_depends(tape, y, 1, &x, &depends) : td_last_error()->code;
+    require(code || (depends && td_tape_has(tape, a)));
+    if (!code)
+        code = td_tape_keep(tape, 1, &a);
+    if (!code)
+        code = td_tape_drop_after(tape, a);
+    if (!code)
+        code = td_tape_drop_before(tape, a);
+    size_t bytes;
+    require(code || td_tape_size(tape, &bytes) == 0);
+    td_tape_destroy(tape);
+    return code;
+}
+
 static int work(td_device *device, td_device *other, float *values, size_t n, struct client_callbacks *callbacks) {
     int code = streams(device);
     if (code)
@@ -570,6 +593,8 @@ static int work(td_device *device, td_device *other, float *values, size_t n, st
         code = programs(device, x);
     if (!code)
         code = customised(x);
+    if (!code)
+        code = noted(x);
     if (!code)
         code = names(device, x);
     if (!code)
