@@ -23,17 +23,20 @@ PyObject *array_wrap(struct device *device, td_tensor *tensor) {
     array->tensor = tensor;
     array->device = device;
     array->weak = NULL;
+    array->graph = NULL;
     array->pins = 0;
     Py_INCREF(device);
     return (PyObject *)array;
 }
 
-/* Nothing that an array refers to refers to arrays, so the garbage collector need not know arrays. */
+/* An array refers to no array but its gradient, so the garbage collector need not know arrays. */
 static void array_dealloc(PyObject *self) {
     struct array *array = (struct array *)self;
     PyTypeObject *type = Py_TYPE(self);
     if (array->weak)
         PyObject_ClearWeakRefs(self);
+    if (array->graph)
+        graph_finish(array);
     if (array->device->handle)
         td_release(array->tensor);
     Py_DECREF(array->device);
@@ -128,10 +131,19 @@ static bool array_pinned(const struct array *array) {
     return array->pins;
 }
 
-static void exchange(struct array *a, struct array *b) {
+static int exchange(struct array *a, struct array *b) {
+    if (a->graph || b->graph) {
+        if (!graph_may_take(a, b) || graph_exchange(a, b))
+            return -1;
+        if (a->graph)
+            graph_changed(a);
+        if (b->graph)
+            graph_changed(b);
+    }
     td_tensor *tensor = a->tensor;
     a->tensor = b->tensor;
     b->tensor = tensor;
+    return 0;
 }
 
 PyObject *array_replace(PyObject *self, PyObject *result) {
@@ -150,11 +162,9 @@ PyObject *array_replace(PyObject *self, PyObject *result) {
              memcmp(td_tensor_shape(old), td_tensor_shape(new), (size_t)rank * sizeof(int64_t)) != 0)
         (void)error_set(TD_E_SHAPE, "the result has another shape than the array that it should go into");
     else
-        done = true;
-    if (done) {
-        exchange(x, y);
+        done = !exchange(x, y);
+    if (done)
         Py_INCREF(self);
-    }
     Py_DECREF(result);
     return done ? self : NULL;
 }
@@ -168,7 +178,8 @@ static PyObject *method_exchange(PyObject *self, PyObject *other) {
                          y->device->info.name);
     if (array_pinned(x) || array_pinned(y))
         return NULL;
-    exchange(x, y);
+    if (exchange(x, y))
+        return NULL;
     Py_RETURN_NONE;
 }
 
@@ -179,7 +190,15 @@ static PyMethodDef own_methods[] = {
     {0},
 };
 
-enum { METHODS_MAX = 40, SLOTS_MAX = 80 };
+enum { METHODS_MAX = 40, SLOTS_MAX = 80, GETTERS_MAX = 20 };
+
+static void getters_join(PyGetSetDef *to, const PyGetSetDef *a, const PyGetSetDef *b) {
+    unsigned n = 0;
+    while (a->name && n < GETTERS_MAX - 1)
+        to[n++] = *a++;
+    while (b->name && n < GETTERS_MAX - 1)
+        to[n++] = *b++;
+}
 
 void methods_join(PyMethodDef *to, unsigned room, const PyMethodDef *const *tables, unsigned n) {
     unsigned count = 0;
@@ -195,15 +214,18 @@ static unsigned slots_add(PyType_Slot *slots, unsigned n, const PyType_Slot *mor
 }
 
 int array_init(PyObject *module) {
-    static const PyMethodDef *const tables[] = {own_methods, fetch_methods, dlpack_methods, name_methods};
+    static const PyMethodDef *const tables[] = {own_methods, graph_methods, fetch_methods, dlpack_methods,
+                                                name_methods};
     static PyMethodDef methods[METHODS_MAX]; /* the type refers to it */
     methods_join(methods, METHODS_MAX, tables, sizeof tables / sizeof *tables);
+    static PyGetSetDef all_getters[GETTERS_MAX];
+    getters_join(all_getters, getters, graph_getters);
     PyType_Slot slots[SLOTS_MAX] = {
         {Py_tp_doc, "An array on a device of a daemon. Its dtype and shape are known at once; its value is computed "
                     "there. Only what "
                     "looks at the value waits: numpy(), float(), bool(), wait() and such."},
         {Py_tp_dealloc, array_dealloc},
-        {Py_tp_getset, getters},
+        {Py_tp_getset, all_getters},
         {Py_tp_members, members},
         {Py_tp_methods, methods},
         {Py_tp_hash, PyObject_HashNotImplemented},

@@ -107,12 +107,15 @@ extern PyMethodDef stream_device_methods[]; /* of Device */
 
 /* ---- array.c ---- */
 
+struct graph_part;
+
 struct array {
     PyObject_HEAD
     td_tensor *tensor; /* valid while the device has a handle */
     struct device *device;
     PyObject *weak;
-    unsigned pins; /* threads that use the handle without the GIL: it must not be released or exchanged */
+    struct graph_part *graph; /* NULL: none */
+    unsigned pins;            /* threads that use the handle without the GIL: it must not be released or exchanged */
 };
 
 extern PyTypeObject *array_type;
@@ -136,6 +139,60 @@ static inline td_tensor *array_tensor(const struct array *array) {
 }
 
 extern PyType_Slot array_operators[]; /* operator.c */
+
+/* ---- graph.c: arrays that require gradients ---- */
+
+struct graph_part {
+    struct array *array;
+    struct graph_part *next, *previous;
+    PyObject *grad;   /* an array; NULL: None */
+    bool leaf;        /* requires_grad was set */
+    bool node;        /* the tape knows how it was made */
+    const char *lost; /* it was a node, or follows from one that was: why not any more */
+};
+
+extern unsigned graph_parts;        /* how many arrays have one */
+extern PyMethodDef graph_methods[]; /* of Array */
+extern PyGetSetDef graph_getters[];
+int graph_init(PyObject *module);
+/* The array has a part, and goes. */
+void graph_finish(struct array *array);
+/* Whether this thread's operations are noted. */
+bool graph_notes(void);
+/* Operations between them are noted for backward(). Entering may raise. */
+int graph_enter(void);
+void graph_leave(void);
+/* The results of an operation (an array, or a sequence of arrays) are parts of the graph, or of one that is lost. Takes the reference over, and returns
+ * it. */
+PyObject *graph_mark(PyObject *result, const char *lost);
+/* A copy of x that no tape knows of, which may be NULL; the same. */
+PyObject *graph_copied(const struct array *x, PyObject *copy);
+/* Whether x may take the value of a result; false with an exception. */
+bool graph_may_take(const struct array *x, const struct array *result);
+/* x, which has a part, is about to have another value. */
+void graph_changed(struct array *x);
+/* The arrays are about to exchange their values, one of them a node. */
+int graph_exchange(struct array *x, struct array *y);
+
+/* Whether operations on the array are noted. */
+static inline bool graph_wanted(const struct array *array) {
+    return array->graph && (array->graph->leaf || array->graph->node || array->graph->lost);
+}
+
+/* Whether an operation on these objects, which may be no arrays, is noted. */
+static inline bool graph_wants(PyObject *a, PyObject *b) {
+    if (__builtin_expect(!graph_parts, 1))
+        return false;
+    return ((array_check(a) && graph_wanted((struct array *)a)) ||
+            (array_check(b) && graph_wanted((struct array *)b))) &&
+           graph_notes();
+}
+
+/* Why an operation's result has no way back; NULL: it has one. */
+static inline const char *graph_lost(PyObject *object) {
+    const struct graph_part *part = array_check(object) ? ((struct array *)object)->graph : NULL;
+    return part ? part->lost : NULL;
+}
 
 /* ---- scalar.c: Python's numbers as operands ---- */
 
@@ -243,6 +300,8 @@ extern PyMethodDef function_methods[];
 PyObject *operator_binary(PyObject *a, PyObject *b, td_tensor *call(td_tensor *, td_tensor *));
 /* An operation on an array. */
 PyObject *operator_unary(PyObject *x, td_tensor *call(td_tensor *));
+/* One whose result is a constant. */
+PyObject *operator_constant(PyObject *x, td_tensor *call(td_tensor *));
 
 /* ---- wait.c ---- */
 

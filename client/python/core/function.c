@@ -21,6 +21,8 @@ struct call {
     union argument in[PARAMETERS_MAX];
     struct operand operands[PARAMETERS_MAX];
     struct device *device; /* owned */
+    bool noted;            /* for backward() */
+    const char *lost;      /* why the results have no way back */
     td_dtype like;         /* of the first array that promotes; 0: none */
     struct list lists[LISTS_MAX];
     unsigned n_lists, n_ints, n_floats;
@@ -136,6 +138,11 @@ static int take_array(struct call *call, PyObject *object, bool promotes, td_ten
     if (!*out)
         return -1;
     call_on(call, array->device);
+    if (array->graph && graph_wanted(array) && graph_notes()) {
+        call->noted = true;
+        if (!call->lost)
+            call->lost = array->graph->lost;
+    }
     if (promotes && !call->like)
         call->like = td_tensor_dtype(*out);
     return 0;
@@ -187,8 +194,12 @@ static void lists_finish(struct call *call) {
 /* The arrays of the lists that the call has updated have their new handles. */
 static PyObject *lists_update(struct call *call) {
     for (struct list *list = call->lists; list < call->lists + call->n_lists; list++)
-        for (Py_ssize_t i = 0; i < list->pinned; i++)
-            ((struct array *)PyTuple_GetItem(list->tuple, i))->tensor = list->tensors[i];
+        for (Py_ssize_t i = 0; i < list->pinned; i++) {
+            struct array *array = (struct array *)PyTuple_GetItem(list->tuple, i);
+            if (array->graph)
+                graph_changed(array);
+            array->tensor = list->tensors[i];
+        }
     Py_RETURN_NONE;
 }
 
@@ -355,8 +366,12 @@ static PyObject *run(struct call *call) {
     do {
         if (take_again(call))
             return NULL;
+        if (call->noted && graph_enter())
+            return NULL;
         label_next();
         code = call->function->call(call->in, out);
+        if (call->noted)
+            graph_leave();
         if (PyErr_Occurred())
             return NULL;
     } while (code == TD_E_AGAIN && !device_wait_room(call->device));
@@ -366,7 +381,8 @@ static PyObject *run(struct call *call) {
         return device_raise(call->device);
     if (call->function->updates)
         return lists_update(call);
-    return call->function->n_outputs ? wrap_all(call, out) : wrap_list(call, (td_tensor **)(void *)out[0]);
+    PyObject *results = call->function->n_outputs ? wrap_all(call, out) : wrap_list(call, (td_tensor **)(void *)out[0]);
+    return call->noted ? graph_mark(results, call->lost) : results;
 }
 
 PyObject *function_call(const struct function *function, PyObject *const *arguments, Py_ssize_t count,
@@ -375,12 +391,16 @@ PyObject *function_call(const struct function *function, PyObject *const *argume
     call.function = function;
     call.device = NULL;
     call.like = 0;
+    call.noted = false;
+    call.lost = NULL;
     call.n_lists = call.n_ints = call.n_floats = 0;
     for (unsigned i = 0; i < function->n_parameters; i++)
         call.operands[i].scalar = NULL;
     PyObject *result = NULL;
-    if (!bind(&call, arguments, count, names) && !take_all(&call))
+    if (!bind(&call, arguments, count, names) && !take_all(&call)) {
+        call.noted = call.noted && !function->updates; /* steps of optimisers are no part of what they follow */
         result = run(&call);
+    }
     for (unsigned i = 0; i < function->n_parameters; i++)
         if (call.operands[i].scalar)
             operand_finish(call.device, &call.operands[i]);

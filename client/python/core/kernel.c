@@ -90,7 +90,15 @@ struct launch {
     td_kernel_arg args[ARGUMENTS_MAX];
     td_tensor *outputs[ARGUMENTS_MAX];
     int n, n_outputs;
+    bool noted;       /* for backward() */
+    const char *lost; /* why the outputs have no way back */
 };
+
+static void launch_input(struct launch *launch, PyObject *array) {
+    launch->noted = launch->noted || graph_wants(array, array);
+    if (!launch->lost)
+        launch->lost = graph_lost(array);
+}
 
 static int launch_typed(struct launch *launch, struct kernel_argument *argument) {
     td_tensor **output = &launch->outputs[launch->n_outputs];
@@ -103,6 +111,7 @@ static int launch_typed(struct launch *launch, struct kernel_argument *argument)
     case ARGUMENT_UPDATE:
         tensor = array_tensor((struct array *)argument->array);
         launch->args[launch->n] = td_arg_update(output, tensor);
+        launch_input(launch, argument->array);
         launch->n_outputs++;
         return tensor ? 0 : -1;
     case ARGUMENT_I32:
@@ -136,6 +145,7 @@ static int launch_add(struct launch *launch, PyObject *object) {
         if (!tensor)
             return -1;
         launch->args[launch->n] = td_arg_in(tensor);
+        launch_input(launch, object);
     } else {
         PyErr_Format(PyExc_TypeError,
                      "a kernel takes arrays, out(), update(), and numbers as i32(7) or f32(0.5), not %R",
@@ -186,12 +196,19 @@ static PyObject *kernel_call(PyObject *self, PyObject *arguments, PyObject *name
         for (Py_ssize_t i = 2; i < n; i++)
             if (launch_add(&launch, PyTuple_GetItem(arguments, i)))
                 return NULL;
+        if (launch.noted && graph_enter())
+            return NULL;
         label_next();
         code = td_kernel_launch(kernel->handle, grid, block, (size_t)shared, launch.n, launch.args);
+        if (launch.noted)
+            graph_leave();
     } while (code == TD_E_AGAIN && !(waited = device_wait_room(kernel->device)));
     if (waited)
         return NULL;
-    return code ? device_raise(kernel->device) : launch_results(&launch, kernel->device);
+    if (code)
+        return device_raise(kernel->device);
+    PyObject *results = launch_results(&launch, kernel->device);
+    return launch.noted ? graph_mark(results, launch.lost) : results;
 }
 
 static struct kernel_argument *argument_create(int kind) {

@@ -34,7 +34,7 @@ static td_tensor *operand_tensor(PyObject *object, const struct operand *operand
     return array_check(object) ? array_tensor((struct array *)object) : operand->tensor;
 }
 
-/* Operands that are not both arrays, or no room in the send queue. */
+/* Operands that are not both arrays, or an operation that is noted, or no room in the send queue. */
 static __attribute__((noinline)) PyObject *binary_slow(PyObject *a, PyObject *b,
                                                        td_tensor *call(td_tensor *, td_tensor *)) {
     struct pair pair;
@@ -46,21 +46,24 @@ static __attribute__((noinline)) PyObject *binary_slow(PyObject *a, PyObject *b,
     }
     if (code)
         return NULL;
+    bool noted = graph_wants(a, b);
     do {
         td_tensor *x = operand_tensor(a, &pair.a), *y = operand_tensor(b, &pair.b);
-        code = x && y ? 0 : -1;
+        code = x && y && !(noted && graph_enter()) ? 0 : -1;
         label_next();
         result = code ? NULL : call(x, y);
+        if (noted && !code)
+            graph_leave();
     } while (!code && !result && td_last_error()->code == TD_E_AGAIN && !(code = device_wait_room(pair.device)));
     PyObject *array = code ? NULL : array_wrap(pair.device, result);
     pair_finish(&pair);
-    return array;
+    return noted ? graph_mark(array, graph_lost(a) ? graph_lost(a) : graph_lost(b)) : array;
 }
 
 /* The short way: two arrays, and room for the operation. */
 static inline __attribute__((always_inline)) PyObject *binary(PyObject *a, PyObject *b,
                                                               td_tensor *call(td_tensor *, td_tensor *)) {
-    if (array_check(a) && array_check(b)) {
+    if (array_check(a) && array_check(b) && __builtin_expect(!graph_wants(a, b), 1)) {
         struct array *x = (struct array *)a;
         const struct device *other = ((struct array *)b)->device;
         label_next();
@@ -77,21 +80,28 @@ PyObject *operator_binary(PyObject *a, PyObject *b, td_tensor *call(td_tensor *,
     return binary(a, b, call);
 }
 
-static PyObject *unary(PyObject *self, td_tensor *call(td_tensor *)) {
+static inline __attribute__((always_inline)) PyObject *unary(PyObject *self, td_tensor *call(td_tensor *), bool noted) {
     struct array *x = (struct array *)self;
     td_tensor *result;
     do {
         td_tensor *tensor = array_tensor(x);
-        if (!tensor)
+        if (!tensor || (noted && graph_enter()))
             return NULL;
         label_next();
         result = call(tensor);
+        if (noted)
+            graph_leave();
     } while (!result && td_last_error()->code == TD_E_AGAIN && !device_wait_room(x->device));
-    return result || !PyErr_Occurred() ? array_wrap(x->device, result) : NULL;
+    PyObject *array = result || !PyErr_Occurred() ? array_wrap(x->device, result) : NULL;
+    return noted ? graph_mark(array, graph_lost(self)) : array;
 }
 
 PyObject *operator_unary(PyObject *x, td_tensor *call(td_tensor *)) {
-    return unary(x, call);
+    return unary(x, call, graph_wants(x, x));
+}
+
+PyObject *operator_constant(PyObject *x, td_tensor *call(td_tensor *)) {
+    return unary(x, call, false);
 }
 
 #define BINARY(name)                                                                                                   \
@@ -104,7 +114,7 @@ PyObject *operator_unary(PyObject *x, td_tensor *call(td_tensor *)) {
     }
 #define UNARY(name)                                                                                                    \
     static PyObject *operator_##name(PyObject *x) {                                                                    \
-        return unary(x, td_##name);                                                                                    \
+        return unary(x, td_##name, graph_wants(x, x));                                                                 \
     }
 
 /* X(operation, operator's slot) */

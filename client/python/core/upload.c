@@ -32,11 +32,18 @@ PyObject *upload_cast(PyObject *array, td_dtype dtype) {
     if (!array || td_tensor_dtype(x->tensor) == dtype)
         return array;
     td_tensor *tensor;
+    bool noted = graph_wants(array, array);
     int code = 0;
-    do
+    do {
+        if (noted && graph_enter())
+            return Py_DECREF(array), NULL;
         tensor = td_cast(x->tensor, dtype); /* a handle that was taken before a wait may be gone */
-    while (!tensor && td_last_error()->code == TD_E_AGAIN && !(code = device_wait_room(x->device)));
+        if (noted)
+            graph_leave();
+    } while (!tensor && td_last_error()->code == TD_E_AGAIN && !(code = device_wait_room(x->device)));
     PyObject *result = code ? NULL : array_wrap(x->device, tensor);
+    if (noted)
+        result = graph_mark(result, graph_lost(array));
     Py_DECREF(array);
     return result;
 }
@@ -271,12 +278,18 @@ PyObject *copy_to(struct array *x, struct device *device) {
     if (!handle || !array_tensor(x))
         return NULL;
     if (device->connection != x->device->connection)
-        return copy_through(x, device);
+        return graph_copied(x, copy_through(x, device));
+    bool noted = graph_wants((PyObject *)x, (PyObject *)x);
     do {
+        if (noted && graph_enter())
+            return NULL;
         label_next();
         copy = td_copy_to(x->tensor, handle);
+        if (noted)
+            graph_leave();
     } while (!copy && td_last_error()->code == TD_E_AGAIN && !(code = device_wait_room(device)));
-    return code ? NULL : array_wrap(device, copy);
+    PyObject *result = code ? NULL : array_wrap(device, copy);
+    return noted ? graph_mark(result, graph_lost((PyObject *)x)) : result;
 }
 
 static PyObject *function_copy_to(PyObject *module, PyObject *arguments) {

@@ -107,6 +107,11 @@ def _reduce(self):
     return _from_pickle, (self.dtype.name, self.shape, bytes(data))
 
 
+def _detach(self):
+    """The same elements as a constant, through which no derivative goes: a view. Does not block."""
+    return _core._stop_gradient(self)
+
+
 def _method(function):
     """A function of the namespace as a method, with the same documentation."""
 
@@ -149,6 +154,7 @@ def attach():
         "to_device": _to_device,
         "reshape": _reshape,
         "copy": _copy,
+        "detach": _detach,
         "astype": _method(_creation.astype),
     }
     for function in (_statistical.sum, _statistical.prod, _statistical.mean, _statistical.max, _statistical.min, _statistical.var):

@@ -1,0 +1,603 @@
+/* Arrays that require gradients, and backward().
+ *
+ * One tape of the process notes the operations that use such arrays, while they run, and no others: the extension enters it before the call and
+ * leaves it behind. Each result is marked as a part of the graph. What no living array can lead back through is dropped from the tape whenever it has doubled,
+ * and backward() drops what led to its array. So the tape is as long as the graphs that the program still has.
+ *
+ * All of it is under the GIL, which no call gives up between entering and leaving. */
+#include "client/python/core/core.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+unsigned graph_parts;
+
+static td_tape *tape;
+static struct graph_part *parts;   /* of all arrays that have one */
+static _Thread_local unsigned off; /* no_grad() and td.grad(): the thread's operations are not noted */
+
+/* The tape is shortened when this is reached. */
+enum { OPERATIONS_LEAST = 512 };
+static const size_t BYTES_LEAST = (size_t)64 << 20;
+static size_t operations, bytes, operations_most = OPERATIONS_LEAST, bytes_most = (size_t)64 << 20;
+
+static const char *const OF_BACKWARD =
+    "an earlier backward() has let go what led to it; backward(retain_graph=True) keeps that";
+static const char *const OF_CHANGE =
+    "an array that it follows from has been changed since, by an assignment or an optimiser's step: compute it again";
+static const char *const OF_COPY =
+    "it follows from a copy on a device of another connection, through which no derivative goes";
+
+/* ---- parts ---- */
+
+static struct graph_part *part_of(struct array *array) {
+    struct graph_part *part = array->graph;
+    if (part)
+        return part;
+    part = calloc(1, sizeof *part);
+    if (!part) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    part->array = array;
+    part->next = parts;
+    if (parts)
+        parts->previous = part;
+    parts = part;
+    graph_parts++;
+    return array->graph = part;
+}
+
+void graph_finish(struct array *array) {
+    struct graph_part *part = array->graph;
+    array->graph = NULL;
+    if (part->previous)
+        part->previous->next = part->next;
+    else
+        parts = part->next;
+    if (part->next)
+        part->next->previous = part->previous;
+    graph_parts--;
+    Py_XDECREF(part->grad);
+    free(part);
+}
+
+static bool is_node(const struct array *array) {
+    return array->graph && (array->graph->node || array->graph->lost);
+}
+
+/* The device has a handle, so the array has one. */
+static bool is_open(const struct graph_part *part) {
+    return part->array->device->handle != NULL;
+}
+
+/* ---- the tape ---- */
+
+/* Nodes that the tape does not know any more have lost what led to them. */
+static void parts_lose(const char *why) {
+    for (struct graph_part *part = parts; part; part = part->next) {
+        if (part->node && is_open(part) && !td_tape_has(tape, part->array->tensor)) {
+            part->node = false;
+            part->lost = why;
+        }
+    }
+}
+
+static void measure(void) {
+    operations = td_tape_size(tape, &bytes);
+    operations_most = operations < OPERATIONS_LEAST ? OPERATIONS_LEAST : 2 * operations;
+    bytes_most = bytes < BYTES_LEAST ? BYTES_LEAST : 2 * bytes;
+}
+
+/* Drops all but what leads to a living array. Without memory for that the tape grows on. */
+static void shorten(void) {
+    td_tensor **nodes = malloc((graph_parts + 1) * sizeof(td_tensor *));
+    int n = 0;
+    for (struct graph_part *part = parts; nodes && part; part = part->next)
+        if (part->node && is_open(part))
+            nodes[n++] = part->array->tensor;
+    if (nodes)
+        (void)td_tape_keep(tape, n, nodes);
+    free(nodes);
+    measure();
+}
+
+bool graph_notes(void) {
+    return !off;
+}
+
+static int tape_make(void) {
+    if (!tape && !(tape = td_tape_create()))
+        return (void)error_raise(), -1;
+    return 0;
+}
+
+int graph_enter(void) {
+    if (tape_make())
+        return -1;
+    if (operations >= operations_most || bytes >= bytes_most)
+        shorten();
+    td_tape_enter(tape);
+    return 0;
+}
+
+void graph_leave(void) {
+    td_tape_leave(tape);
+    operations++;
+}
+
+PyObject *graph_mark(PyObject *result, const char *lost) {
+    if (!result)
+        return NULL;
+    if (!array_check(result)) {
+        for (Py_ssize_t i = 0, n = PySequence_Size(result); i < n; i++) {
+            PyObject *entry = PySequence_GetItem(result, i);
+            PyObject *marked = entry ? graph_mark(entry, lost) : NULL;
+            Py_XDECREF(marked);
+            if (!marked) {
+                Py_DECREF(result);
+                return NULL;
+            }
+        }
+        return result;
+    }
+    struct array *array = (struct array *)result;
+    char class = dtype_of(td_tensor_dtype(array->tensor))->class;
+    if (class != 'f' && class != 'c')
+        return result;
+    struct graph_part *part = part_of(array);
+    if (!part) {
+        Py_DECREF(result);
+        return NULL;
+    }
+    part->node = !lost;
+    part->lost = lost;
+    bytes += td_tensor_bytes(array->tensor);
+    return result;
+}
+
+PyObject *graph_copied(const struct array *x, PyObject *copy) {
+    if (off || !graph_wanted(x) || copy == (PyObject *)x)
+        return copy;
+    return graph_mark(copy, x->graph->lost ? x->graph->lost : OF_COPY);
+}
+
+/* ---- values that arrays take ---- */
+
+bool graph_may_take(const struct array *x, const struct array *result) {
+    if (off || !x->graph || !x->graph->leaf || !result->graph || !is_node(result))
+        return true;
+    PyErr_SetString(
+        PyExc_RuntimeError,
+        "an array that requires a gradient cannot be changed in place by what depends on such arrays: do it "
+        "within td.no_grad(), or make a new array");
+    return false;
+}
+
+void graph_changed(struct array *x) {
+    if (!tape || !x->graph->leaf || !x->device->handle || !td_tape_has(tape, x->tensor))
+        return;
+    if (!td_tape_drop_after(tape, x->tensor))
+        parts_lose(OF_CHANGE);
+}
+
+/* What is known of the values goes with them; a gradient and the wish for it stay with the array. */
+static void part_move(struct graph_part *x, const struct graph_part *y) {
+    if (x && !x->leaf) {
+        x->node = y && y->node;
+        x->lost = y ? y->lost : NULL;
+    }
+}
+
+int graph_exchange(struct array *x, struct array *y) {
+    if ((is_node(x) && !part_of(y)) || (is_node(y) && !part_of(x)))
+        return -1;
+    struct graph_part was = x->graph ? *x->graph : (struct graph_part){.next = NULL};
+    part_move(x->graph, y->graph);
+    part_move(y->graph, &was);
+    return 0;
+}
+
+/* ---- of arrays ---- */
+
+static PyObject *get_requires_grad(PyObject *self, void *unused) {
+    (void)unused;
+    return PyBool_FromLong(graph_wanted((struct array *)self));
+}
+
+static int set_requires_grad(PyObject *self, PyObject *value, void *unused) {
+    (void)unused;
+    struct array *array = (struct array *)self;
+    int wanted = value ? PyObject_IsTrue(value) : 0;
+    const td_tensor *tensor = wanted < 0 ? NULL : array_tensor(array);
+    if (!tensor)
+        return -1;
+    if (is_node(array)) {
+        if (wanted)
+            return 0;
+        PyErr_SetString(PyExc_RuntimeError,
+                        "the array follows from others that require gradients: detach() makes a constant of it");
+        return -1;
+    }
+    if (wanted && dtype_of(td_tensor_dtype(tensor))->class != 'f') {
+        (void)error_set(TD_E_DTYPE, "an array of %s cannot require a gradient: derivatives are by floats",
+                        dtype_of(td_tensor_dtype(tensor))->name);
+        return -1;
+    }
+    struct graph_part *part = wanted ? part_of(array) : array->graph;
+    if (part)
+        part->leaf = wanted;
+    return part || !wanted ? 0 : -1;
+}
+
+static PyObject *get_grad(PyObject *self, void *unused) {
+    (void)unused;
+    const struct graph_part *part = ((struct array *)self)->graph;
+    PyObject *grad = part && part->grad ? part->grad : Py_None;
+    Py_INCREF(grad);
+    return grad;
+}
+
+static int set_grad(PyObject *self, PyObject *value, void *unused) {
+    (void)unused;
+    struct array *array = (struct array *)self;
+    if (value == Py_None)
+        value = NULL;
+    if (value) {
+        const struct array *grad = (struct array *)value;
+        if (!array_check(value) || value == self) {
+            PyErr_SetString(PyExc_TypeError, "a gradient is another array, or None");
+            return -1;
+        }
+        const td_tensor *x = array_tensor(array), *g = array_tensor(grad);
+        if (!x || !g)
+            return -1;
+        int rank = td_tensor_rank(x);
+        if (grad->device != array->device || td_tensor_dtype(x) != td_tensor_dtype(g) || rank != td_tensor_rank(g) ||
+            memcmp(td_tensor_shape(x), td_tensor_shape(g), (size_t)rank * sizeof(int64_t)) != 0) {
+            (void)error_set(TD_E_INVALID_ARGUMENT, "a gradient has its array's device, dtype and shape");
+            return -1;
+        }
+    }
+    struct graph_part *part = value ? part_of(array) : array->graph;
+    if (!part)
+        return value ? -1 : 0;
+    PyObject *old = part->grad;
+    Py_XINCREF(value);
+    part->grad = value;
+    Py_XDECREF(old);
+    return 0;
+}
+
+static PyObject *get_is_leaf(PyObject *self, void *unused) {
+    (void)unused;
+    return PyBool_FromLong(!is_node((struct array *)self));
+}
+
+PyGetSetDef graph_getters[] = {
+    {"requires_grad", get_requires_grad, set_requires_grad,
+     "Whether backward() reaches this array: it was set so, or the array follows from such ones.", NULL},
+    {"grad", get_grad, set_grad, "What backward() has added up: an array, or None.", NULL},
+    {"is_leaf", get_is_leaf, NULL, "Whether no operation that is noted has made this array.", NULL},
+    {0},
+};
+
+/* ---- backward() ---- */
+
+/* The leaves that y follows from, and their gradients. */
+struct leaves {
+    int n;
+    struct array **arrays; /* owned references */
+    td_tensor **tensors, **gradients;
+};
+
+static void leaves_finish(struct leaves *leaves) {
+    for (int i = 0; i < leaves->n; i++)
+        Py_DECREF((PyObject *)leaves->arrays[i]);
+    free(leaves->arrays);
+    free(leaves->tensors);
+    free(leaves->gradients);
+}
+
+/* All leaves that the tape knows, and then those of them that y follows from. */
+static int leaves_find(struct leaves *leaves, td_tensor *y) {
+    size_t room = graph_parts + 1;
+    *leaves = (struct leaves){.arrays = malloc(room * sizeof(struct array *)),
+                              .tensors = malloc(room * sizeof(td_tensor *)),
+                              .gradients = malloc(room * sizeof(td_tensor *))};
+    int *depends = malloc(room * sizeof *depends), found = 0, code = -1;
+    if (!leaves->arrays || !leaves->tensors || !leaves->gradients || !depends) {
+        PyErr_NoMemory();
+        free(depends);
+        return -1;
+    }
+    for (struct graph_part *part = parts; part; part = part->next) {
+        if (!part->leaf || !is_open(part) || !td_tape_has(tape, part->array->tensor))
+            continue;
+        leaves->arrays[found] = part->array;
+        leaves->tensors[found++] = part->array->tensor;
+    }
+    if (td_tape_depends(tape, y, found, leaves->tensors, depends))
+        (void)error_raise();
+    else
+        code = 0;
+    for (int i = 0; i < found && !code; i++) {
+        if (!depends[i])
+            continue;
+        Py_INCREF((PyObject *)leaves->arrays[i]);
+        leaves->arrays[leaves->n] = leaves->arrays[i];
+        leaves->tensors[leaves->n++] = leaves->tensors[i];
+    }
+    free(depends);
+    return code;
+}
+
+/* Adds a gradient to what the array has, which takes the sum as its value; takes the tensor over. 1: the send queue is full, and the tensor is still
+ * the caller's. */
+static int accumulate(struct array *array, td_tensor *gradient) {
+    struct array *grad = array->graph ? (struct array *)array->graph->grad : NULL;
+    struct device *device = array->device;
+    td_tensor *old = grad ? array_tensor(grad) : NULL;
+    if (grad && !old)
+        return td_release(gradient), -1;
+    td_tensor *sum = grad ? td_add(old, gradient) : gradient;
+    if (!sum && td_last_error()->code == TD_E_AGAIN)
+        return 1;
+    if (grad)
+        td_release(gradient);
+    PyObject *result = array_wrap(device, sum);
+    int code = result ? 0 : -1;
+    if (grad)
+        result = array_replace((PyObject *)grad, result);
+    else if (result)
+        code = set_grad((PyObject *)array, result, NULL);
+    if (!result)
+        code = -1;
+    Py_XDECREF(result);
+    return code;
+}
+
+static int accumulate_all(struct leaves *leaves) {
+    int code = 0;
+    for (int i = 0; i < leaves->n; i++) {
+        while (!code && leaves->arrays[i]->device->handle && accumulate(leaves->arrays[i], leaves->gradients[i]) > 0)
+            code = device_wait_room(leaves->arrays[i]->device);
+        code = PyErr_Occurred() ? -1 : code;
+    }
+    return code;
+}
+
+/* The sum of y's elements, weighed, on the tape; the caller has entered it. */
+static td_tensor *seeded(td_tensor *y, td_tensor *weights) {
+    td_tensor *weighed = weights ? td_multiply(y, weights) : NULL;
+    td_tensor *sum = weights ? weighed ? td_sum(weighed, TD_ALL_AXES, 0) : NULL
+                             : td_reshape(y, td_tensor_rank(y), td_tensor_shape(y));
+    td_release(weighed);
+    return sum;
+}
+
+/* 0, a code of the library, or -1 with an exception. */
+static int walk(struct array *y, td_tensor *weights, struct leaves *leaves) {
+    td_tape_enter(tape);
+    label_next();
+    td_tensor *sum = seeded(y->tensor, weights);
+    int code = sum ? 0 : td_last_error()->code;
+    *leaves = (struct leaves){.n = 0};
+    if (!code)
+        code = leaves_find(leaves, sum);
+    if (!code)
+        code = td_gradients(sum, leaves->n, leaves->tensors, leaves->gradients);
+    td_tape_leave(tape);
+    td_release(sum);
+    return code;
+}
+
+static PyObject *backward(struct array *y, struct array *weights, int retain) {
+    struct leaves leaves;
+    int code;
+    for (;;) {
+        td_tensor *given = weights ? array_tensor(weights) : NULL;
+        if (!array_tensor(y) || (weights && !given))
+            return NULL;
+        code = walk(y, given, &leaves);
+        if (code != TD_E_AGAIN)
+            break;
+        leaves_finish(&leaves);
+        if (device_wait_room(y->device))
+            return NULL;
+    }
+    if (code > 0)
+        (void)device_raise(y->device);
+    if (!code)
+        code = accumulate_all(&leaves);
+    leaves_finish(&leaves);
+    if (!retain && !code && y->device->handle) {
+        if (td_tape_drop_before(tape, y->tensor))
+            return error_raise();
+        parts_lose(OF_BACKWARD);
+        measure();
+    }
+    if (code)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+static int backward_check(const struct array *y, PyObject *weights) {
+    td_tensor *tensor = array_tensor(y);
+    if (!tensor)
+        return -1;
+    if (off)
+        PyErr_SetString(
+            PyExc_RuntimeError,
+            "backward(): nothing is noted within td.no_grad() and in functions that td.grad() differentiates");
+    else if (y->graph && y->graph->lost)
+        PyErr_Format(PyExc_RuntimeError, "backward() of an array has no way back: %s", y->graph->lost);
+    else if (!graph_wanted(y))
+        PyErr_SetString(
+            PyExc_RuntimeError,
+            "backward() of an array that follows from none that requires a gradient: x.requires_grad_() says "
+            "that one does, and operations within td.no_grad() are not noted");
+    else if (!weights && td_tensor_bytes(tensor) != td_dtype_size(td_tensor_dtype(tensor)))
+        (void)error_set(
+            TD_E_SHAPE,
+            "backward() of an array with more than one element: sum it up, or give a gradient of its shape");
+    else if (weights && (!array_check(weights) || !array_tensor((struct array *)weights)))
+        PyErr_Occurred() ? (void)0 : PyErr_SetString(PyExc_TypeError, "backward(): the gradient is an array");
+    else
+        return tape_make();
+    return -1;
+}
+
+static PyObject *method_backward(PyObject *self, PyObject *const *arguments, Py_ssize_t count, PyObject *names) {
+    static const char *const words[] = {"gradient", "retain_graph"};
+    PyObject *given[2] = {Py_None, Py_False};
+    Py_ssize_t named = names ? PyTuple_Size(names) : 0;
+    if (count > 2)
+        return PyErr_Format(PyExc_TypeError, "backward() takes at most 2 arguments, not %zd", count);
+    for (Py_ssize_t i = 0; i < count; i++)
+        given[i] = arguments[i];
+    for (Py_ssize_t i = 0; i < named; i++) {
+        PyObject *name = PyTuple_GetItem(names, i);
+        int which = !PyUnicode_CompareWithASCIIString(name, words[0])   ? 0
+                    : !PyUnicode_CompareWithASCIIString(name, words[1]) ? 1
+                                                                        : -1;
+        if (which < 0)
+            return PyErr_Format(PyExc_TypeError, "backward() has no argument %U", name);
+        given[which] = arguments[count + i];
+    }
+    int retain = PyObject_IsTrue(given[1]);
+    PyObject *weights = given[0] == Py_None ? NULL : given[0];
+    struct array *y = (struct array *)self;
+    if (retain < 0 || backward_check(y, weights))
+        return NULL;
+    return backward(y, (struct array *)weights, retain);
+}
+
+static PyObject *method_requires_grad(PyObject *self, PyObject *const *arguments, Py_ssize_t count, PyObject *names) {
+    PyObject *wanted = count ? arguments[0] : Py_True;
+    if (count > 1 || names)
+        return PyErr_Format(PyExc_TypeError, "requires_grad_() takes one positional argument at most");
+    if (set_requires_grad(self, wanted, NULL))
+        return NULL;
+    Py_INCREF(self);
+    return self;
+}
+
+PyMethodDef graph_methods[] = {
+    {"backward", FASTCALL(method_backward),
+     "backward($self, gradient=None, retain_graph=False)\n--\n\n"
+     "Adds to `grad` of each array that requires a gradient, and that this one follows from, the derivative of this "
+     "array by it; of\n"
+     "sum(self * gradient) if there is a gradient. What led to this array is let go afterwards, unless it is to be "
+     "retained. Does not block."},
+    {"requires_grad_", FASTCALL(method_requires_grad),
+     "requires_grad_($self, requires_grad=True)\n--\n\nSays whether backward() is to reach this array; returns it."},
+    {0},
+};
+
+/* ---- functions ---- */
+
+static PyObject *tape_begin(PyObject *module, PyObject *unused) {
+    (void)module, (void)unused;
+    if (td_tape_begin())
+        return error_raise();
+    off++;
+    Py_RETURN_NONE;
+}
+
+static PyObject *tape_end(PyObject *module, PyObject *unused) {
+    (void)module, (void)unused;
+    td_tape_end();
+    off--;
+    Py_RETURN_NONE;
+}
+
+/* The thread's tapes are left too, so that what is computed is a constant for td.grad(). */
+static PyObject *no_grad_begin(PyObject *module, PyObject *unused) {
+    (void)module, (void)unused;
+    td_tape *suspended = td_tape_suspend();
+    PyObject *capsule = suspended ? PyCapsule_New(suspended, "tensord.tapes", NULL) : (Py_INCREF(Py_None), Py_None);
+    if (capsule)
+        off++;
+    else
+        td_tape_resume(suspended);
+    return capsule;
+}
+
+static PyObject *no_grad_end(PyObject *module, PyObject *capsule) {
+    (void)module;
+    td_tape *suspended = capsule == Py_None ? NULL : PyCapsule_GetPointer(capsule, "tensord.tapes");
+    if (PyErr_Occurred())
+        return NULL;
+    td_tape_resume(suspended);
+    off--;
+    Py_RETURN_NONE;
+}
+
+/* [gradient of y by each of xs] on the innermost tape. */
+static PyObject *gradients(PyObject *module, PyObject *const *arguments, Py_ssize_t count, PyObject *names) {
+    (void)module;
+    if (count != 2 || names || !array_check(arguments[0]) || !PyList_Check(arguments[1]))
+        return PyErr_Format(PyExc_TypeError, "gradients() takes an array and a list of arrays");
+    struct array *y = (struct array *)arguments[0];
+    int n = (int)PyList_Size(arguments[1]), code;
+    for (int i = 0; i < n; i++)
+        if (!array_check(PyList_GetItem(arguments[1], i)))
+            return PyErr_Format(PyExc_TypeError, "gradients() takes an array and a list of arrays");
+    td_tensor **xs = malloc(2 * ((size_t)n + 1) * sizeof(td_tensor *)), **results = xs + n + 1;
+    if (!xs)
+        return PyErr_NoMemory();
+    do {
+        bool gone = !array_tensor(y);
+        for (int i = 0; i < n && !gone; i++)
+            gone = !(xs[i] = array_tensor((struct array *)PyList_GetItem(arguments[1], i)));
+        if (gone) {
+            free(xs);
+            return NULL;
+        }
+        label_next();
+        code = td_gradients(y->tensor, n, xs, results);
+    } while (code == TD_E_AGAIN && !device_wait_room(y->device));
+    PyObject *list = code ? NULL : PyList_New(n);
+    if (code && !PyErr_Occurred())
+        (void)device_raise(y->device);
+    for (int i = 0; i < n && !code; i++) {
+        struct device *device = ((struct array *)PyList_GetItem(arguments[1], i))->device;
+        PyObject *array = array_wrap(device, results[i]);
+        if (list && (!array || PyList_SetItem(list, i, array)))
+            Py_CLEAR(list);
+    }
+    free(xs);
+    return list;
+}
+
+static PyObject *stop_gradient(PyObject *module, PyObject *object) {
+    (void)module;
+    return array_check(object)
+               ? operator_constant(object, td_stop_gradient)
+               : PyErr_Format(PyExc_TypeError, "stop_gradient() takes an array, not %R", (PyObject *)Py_TYPE(object));
+}
+
+static PyObject *graph_length(PyObject *module, PyObject *unused) {
+    (void)module, (void)unused;
+    size_t all;
+    return PyLong_FromSize_t(tape ? td_tape_size(tape, &all) : 0);
+}
+
+static PyMethodDef functions[] = {
+    {"_tape_begin", tape_begin, METH_NOARGS,
+     "Begins a tape of this thread, on which arrays that require gradients are like all others."},
+    {"_tape_end", tape_end, METH_NOARGS, "Ends the innermost tape."},
+    {"_no_grad_begin", no_grad_begin, METH_NOARGS,
+     "Nothing that the thread does is noted, until _no_grad_end() gets what this returned."},
+    {"_no_grad_end", no_grad_end, METH_O, "The end of that."},
+    {"_gradients", FASTCALL(gradients),
+     "The derivatives of y's sum by each of a list of arrays, on the innermost tape."},
+    {"_graph_length", graph_length, METH_NOARGS, "How many operations are noted for backward()."},
+    {"_stop_gradient", stop_gradient, METH_O, "The same elements as a constant."},
+    {0},
+};
+
+int graph_init(PyObject *module) {
+    return PyModule_AddFunctions(module, functions);
+}
