@@ -383,6 +383,24 @@ td_tensor *td_gather(td_tensor *x, td_tensor *indices, int axis) {
     return x && !part ? NULL : made_of(part == x ? NULL : part, td_take_along_axis(part, indices, axis));
 }
 
+int td_scatter_into(td_tensor **x, td_tensor *indices, td_tensor *values, int axis) {
+    struct scatter_attributes attributes = {.axis = axis};
+    struct op_packed packed;
+    scatter_attributes_write(&attributes, &packed);
+    if (!x) {
+        call_refuse_function("scatter_into", STATUS_INVALID_ARGUMENT,
+                             "there is no place for the result: the pointer is NULL");
+        return td_last_error()->code;
+    }
+    td_tensor *inputs[] = {*x, indices, values}, *result;
+    struct batch_entry entry = {
+        .opcode = OP_SCATTER, .ints = packed.ints, .n_ints = packed.n_ints, .n_inputs = 3, .inputs = inputs};
+    int code = call_enqueue_taking(&entry, 1, &result, 1, inputs);
+    if (!code)
+        *x = td_keep(result);
+    return code;
+}
+
 /* Indices of rank 1 as those of td_scatter(): with an axis for each of x's. */
 static td_tensor *along(td_tensor *x, td_tensor *indices, int axis, unsigned opcode) {
     int64_t shape[TD_RANK_MAX];

@@ -69,6 +69,14 @@ int call_slice(const union argument *in, td_tensor **out) {
     return PyErr_Occurred() ? refused() : done(td_slices(in[0].tensor, 3 * (int)n, ranges), out);
 }
 
+int call_scatter_into(const union argument *in, td_tensor **out) {
+    (void)out;
+    if (in[0].count == 1)
+        return td_scatter_into(in[0].tensors, in[1].tensor, in[2].tensor, (int)in[3].i);
+    PyErr_Format(PyExc_ValueError, "scatter_into(): a list of one array, not of %d", in[0].count);
+    return refused();
+}
+
 static bool same_count(const union argument *a, const union argument *b, const char *function) {
     if (a->count == b->count)
         return true;

@@ -412,12 +412,6 @@ def put(x, key, value):
     return _scatter(_core.scatter, x, key, value)
 
 
-def _take_over(x, result):
-    """x takes the result's value. Its old handle is released right behind the operation that made the result, which consumes it therefore:
-    nothing may be enqueued in between. If the client's thread sends a message just between the two, the device makes a copy."""
-    x._exchange(result)
-
-
 def put_into(x, key, value):
     """x[key] = value: the object x takes the new array. The new one has the memory of the old one, and nothing but the part is written, if
     nothing else uses that memory and the key has one array of integers at most, of rank 1, without other integers and slices. Blocks as
@@ -431,7 +425,7 @@ def put_into(x, key, value):
             return
         if cuts == []:
             key = ...
-    _take_over(x, put(x, key, value))
+    x._exchange(put(x, key, value))
 
 
 def _cuts(x, key):
@@ -480,7 +474,10 @@ def _put_lines(x, key, cuts, value):
         places = _core.arange(start, start + count * step, step, _dtypes.int64, x.device)
     places = _core.reshape(places, (1,) * axis + (count,) + (1,) * (x.ndim - axis - 1))
     value = _core.reshape(value, shape)
-    _take_over(x, _core.scatter(x, places, value, axis))
+    if x.requires_grad or value.requires_grad:  # x itself remains an input of what was noted
+        x._exchange(_core.scatter(x, places, value, axis))
+    else:
+        _core.scatter_into([x], places, value, axis)
 
 
 def put_sum(x, key, value):
