@@ -53,8 +53,7 @@ def build(to):
     library = folder / "client" / "libtensord.so.0"
     carried = [library] + [pathlib.Path(path) for name, path in needed(library).items() if name.startswith(CARRIED)]
     to.mkdir(parents=True, exist_ok=True)
-    for each in (staged / "package" / "tensord").iterdir():
-        shutil.copy2(each, to)
+    shutil.copytree(staged / "package" / "tensord", to, dirs_exist_ok=True)
     for each in carried:
         name = each.name if each is library else next(name for name, path in needed(library).items() if path == str(each))
         shutil.copy(each, to / name)
@@ -85,5 +84,5 @@ class Binary(Distribution):
 
 
 os.chdir(HERE)
-setup(version=version(), packages=["tensord"], package_dir={"": "src"}, cmdclass={"build_py": Build, "bdist_wheel": Wheel},
+setup(version=version(), packages=["tensord", "tensord.nn"], package_dir={"": "src"}, cmdclass={"build_py": Build, "bdist_wheel": Wheel},
       distclass=Binary)

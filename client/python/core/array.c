@@ -140,9 +140,11 @@ static int exchange(struct array *a, struct array *b) {
         if (b->graph)
             graph_changed(b);
     }
-    td_tensor *tensor = a->tensor;
+    struct array was = *a;
     a->tensor = b->tensor;
-    b->tensor = tensor;
+    a->device = b->device;
+    b->tensor = was.tensor;
+    b->device = was.device;
     return 0;
 }
 
@@ -173,9 +175,6 @@ static PyObject *method_exchange(PyObject *self, PyObject *other) {
     if (!array_check(other))
         return PyErr_Format(PyExc_TypeError, "an array was expected, not %R", (PyObject *)Py_TYPE(other));
     struct array *x = (struct array *)self, *y = (struct array *)other;
-    if (x->device != y->device)
-        return error_set(TD_E_DEVICE_MISMATCH, "one array is on %s, the other one on %s", x->device->info.name,
-                         y->device->info.name);
     if (array_pinned(x) || array_pinned(y))
         return NULL;
     if (exchange(x, y))
@@ -186,7 +185,7 @@ static PyObject *method_exchange(PyObject *self, PyObject *other) {
 /* ---- the type ---- */
 
 static PyMethodDef own_methods[] = {
-    {"_exchange", method_exchange, METH_O, "The two arrays exchange their values."},
+    {"_exchange", method_exchange, METH_O, "The two arrays exchange their values, dtypes, shapes and devices."},
     {0},
 };
 

@@ -104,18 +104,21 @@ __version__ = _core.__version__
 
 # What only some programs need, and whose imports cost more than the rest of the package: loaded at first use.
 _LATER = {"serve": "_serve", "Daemon": "_serve", "save_file": "_safetensors", "load_file": "_safetensors"}
+_LATER_MODULES = {"nn", "optim", "data"}
 
 
 def __getattr__(name):
+    from importlib import import_module
+
+    if name in _LATER_MODULES:
+        return import_module(f".{name}", __name__)
     module = _LATER.get(name)
     if module is None:
         raise AttributeError(f"module 'tensord' has no attribute {name!r}")
-    from importlib import import_module
-
     value = getattr(import_module(f".{module}", __name__), name)
     globals()[name] = value
     return value
 
 
 def __dir__():
-    return sorted(set(globals()) | set(_LATER))
+    return sorted(set(globals()) | set(_LATER) | _LATER_MODULES)
