@@ -23,6 +23,7 @@ import tempfile
 import time
 
 import tensord as td
+from tensord import nn
 from show import picture
 from start import HERE, connect, options
 
@@ -57,41 +58,33 @@ def read_dataset(folder, prefix, count=None):
 # %% [markdown]
 # ## The network
 #
-# The parameters are a dictionary with the names and layouts of PyTorch's `state_dict()`: `conv1.weight` is (outputs, inputs, 5, 5),
-# `fc1.weight` is (outputs, inputs).
+# The modules of `td.nn` have PyTorch's names and layouts, so `state_dict()` of this class and of the one in `cnn_torch.py` are alike: `conv1.weight` is
+# (outputs, inputs, 5, 5), `fc1.weight` is (outputs, inputs).
 
 
 # %%
-CONVOLUTIONS = (("conv1", 0, True), ("conv2", 3, False), ("conv3", 0, True), ("conv4", 0, True))  # name, padding, is it pooled?
-LINEARS = ("fc1", "fc2", "fc3")
-SHAPES = {  # of the weights; a bias has the first extent
-    "conv1": (6, 3, 5, 5),
-    "conv2": (16, 6, 5, 5),
-    "conv3": (16, 16, 5, 5),
-    "conv4": (16, 16, 3, 3),
-    "fc1": (120, 64),
-    "fc2": (84, 120),
-    "fc3": (10, 84),
-}
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv1 = nn.Conv2d(3, 6, 5)
+        self.conv2 = nn.Conv2d(6, 16, 5, padding=3)
+        self.conv3 = nn.Conv2d(16, 16, 5)
+        self.conv4 = nn.Conv2d(16, 16, 3)
+        self.pool = nn.MaxPool2d(2)
+        self.fc1 = nn.Linear(64, 120)
+        self.fc2 = nn.Linear(120, 84)
+        self.fc3 = nn.Linear(84, 10)
 
-
-def forward(model, images, kept=None):
-    """Scores (n, 10) of images (n, 1 or 3, 32, 32), uint8. A list `kept` gets what the gradients need of each layer."""
-    kept = [] if kept is None else kept
-    x = td.astype(images, td.float32) * (1 / 255)
-    x = td.broadcast_to(x, (x.shape[0], 3, 32, 32))
-    for name, padding, pooled in CONVOLUTIONS:
-        before, places = x, None
-        x = active = td.relu(td.conv(x, model[f"{name}.weight"], model[f"{name}.bias"], padding=padding))
-        if pooled:
-            x, places = td.max_pool(x, 2)
-        kept.append((before, active, places))
-    x = td.reshape(x, (x.shape[0], -1))
-    for name in LINEARS:
-        before = x
-        x = td.linear(x, model[f"{name}.weight"], model[f"{name}.bias"], "none" if name == LINEARS[-1] else "relu")
-        kept.append((before, x, None))
-    return x
+    def forward(self, images):
+        """Scores (n, 10) of images (n, 1 or 3, 32, 32), uint8."""
+        x = td.astype(images, td.float32) * (1 / 255)
+        x = td.broadcast_to(x, (x.shape[0], 3, 32, 32))
+        x = self.pool(td.relu(self.conv1(x)))
+        x = td.relu(self.conv2(x))
+        x = self.pool(td.relu(self.conv3(x)))
+        x = self.pool(td.relu(self.conv4(x)))
+        x = td.relu(self.fc1(td.reshape(x, (x.shape[0], -1))))
+        return self.fc3(td.relu(self.fc2(x)))
 
 
 # %% [markdown]
@@ -101,11 +94,12 @@ def forward(model, images, kept=None):
 
 
 # %%
-def evaluate(model, images, labels, batch):
+@td.no_grad()
+def evaluate(net, images, labels, batch):
     """The confusion matrix (label, guess) as int64 on the device."""
     confusion = td.zeros((10, 10), dtype=td.int64)
     for begin in range(0, images.shape[0], batch):
-        guesses = td.argmax(forward(model, images[begin : begin + batch]), axis=-1)
+        guesses = td.argmax(net(images[begin : begin + batch]), axis=-1)
         truth = td.astype(labels[begin : begin + batch], td.int64)
         confusion = confusion.at[truth, guesses].add(1)
     return confusion
@@ -130,18 +124,20 @@ if __name__ == "__main__":
         weights = given.weights or os.path.join(temporary, "cnn.safetensors")
         if not given.weights:
             get_weights(weights, given.data, given.train)
-        model = td.load_file(weights)
-    for name, shape in SHAPES.items():
-        if not {f"{name}.weight", f"{name}.bias"} <= model.keys() or model[f"{name}.weight"].shape != shape:
-            sys.exit(f"{weights}: has no {name}.weight of shape {shape} with its bias: these are the weights of another network")
-        print(f"{name}: weight {shape}, bias {model[f'{name}.bias'].shape}")
+        net = Net().eval()
+        try:
+            net.load_state_dict(td.load_file(weights))
+        except (KeyError, ValueError) as error:
+            sys.exit(f"{weights}: these are the weights of another network: {error}")
+    for name, layer in net.named_children():
+        print(f"{name}: {layer}")
 
 # %%
 if __name__ == "__main__":
     images, labels = read_dataset(given.data, "t10k", given.images)
-    evaluate(model, images[:1000], labels[:1000], given.batch).wait()  # the first time is longer
+    evaluate(net, images[:1000], labels[:1000], given.batch).wait()  # the first time is longer
     start = time.perf_counter()
-    confusion = evaluate(model, images, labels, given.batch).tolist()
+    confusion = evaluate(net, images, labels, given.batch).tolist()
     seconds = time.perf_counter() - start
     right = sum(confusion[i][i] for i in range(10))
     print(f"{images.shape[0]} images on {images.device.name} in {seconds:.2f} s, {images.shape[0] / seconds:.0f} a second")

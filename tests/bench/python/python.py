@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures the Python package beside NumPy, PyTorch and the C client: python.py [--json FILE] [--quick] [--cnn PROGRAM] TRANSFER-PROGRAM [ROW…]
 
-Rows: add transfer start cnn. $TENSORD_EXE is the daemon, and `tensord` can be imported. What is not installed has an empty column. Each figure
+Rows: add transfer start cnn train. $TENSORD_EXE is the daemon, and `tensord` can be imported. What is not installed has an empty column. Each figure
 is the least of several rounds, in which the libraries take turns, because other work on the machine can only add to it; where a row says so, the median.
 """
 import argparse
@@ -172,11 +172,12 @@ def evaluation(right_in_batch, count, found):
     return work
 
 
-def evaluation_tensord(cnn, folder, model, found):
+def evaluation_tensord(cnn, folder, net, found):
     images, labels = cnn.read_dataset(folder, "t10k")
 
+    @td.no_grad()
     def right_in_batch(part):
-        return td.sum(td.argmax(cnn.forward(model, images[part]), axis=-1) == labels[part])
+        return td.sum(td.argmax(net(images[part]), axis=-1) == labels[part])
 
     return evaluation(right_in_batch, IMAGES, found)
 
@@ -200,17 +201,14 @@ def row_cnn(quick, given):
     environment = {**os.environ, "TENSORD_URL": td.default_connection().url}
     with tempfile.TemporaryDirectory() as folder:
         made_up(folder)
+        model = cnn.Net()
         if torch:
             import cnn_torch
 
             torch.set_num_threads(td.device().processors)
             net = cnn_torch.Net()
-            model = {name: td.asarray(x.detach()) for name, x in net.state_dict().items()}
+            model.load_state_dict({name: x.detach() for name, x in net.state_dict().items()})
             works["torch"] = evaluation_torch(cnn_torch, folder, net, found["torch"])
-        else:
-            rng = td.random.Generator(1)
-            model = {f"{name}.weight": rng.normal(scale=0.1, size=shape) for name, shape in cnn.SHAPES.items()}
-            model.update({f"{name}.bias": td.zeros(shape[0]) for name, shape in cnn.SHAPES.items()})
         works["tensord"] = evaluation_tensord(cnn, folder, model, found["tensord"])
         times = {name: [] for name in works}
         for work in works.values():
@@ -234,7 +232,87 @@ def row_cnn(quick, given):
     return rates
 
 
-ROWS = {"add": row_add, "transfer": row_transfer, "start": row_start, "cnn": row_cnn}
+# ---- the same network trained ----
+
+STEPS, TRAINED = 40, 128
+
+
+def training(step, images, labels, last):
+    """Seconds of STEPS steps, until the last loss is there. `last` gets it."""
+
+    def work():
+        start = time.perf_counter()
+        for i in range(STEPS):
+            part = slice(i * TRAINED, (i + 1) * TRAINED)
+            loss = step(images[part], labels[part])
+        last.append(loss.item())
+        return time.perf_counter() - start
+
+    return work
+
+
+def training_step(net, loss_of, optimiser):
+    """The same program in both libraries."""
+
+    def step(images, labels):
+        optimiser.zero_grad()
+        loss = loss_of(net(images), labels)
+        loss.backward()
+        optimiser.step()
+        return loss
+
+    return step
+
+
+def functional_step(net, loss_of, optimiser):
+    parameters = dict(net.named_parameters())
+    both = td.value_and_grad(lambda parameters, images, labels: loss_of(td.nn.functional_call(net, parameters, images), labels))
+
+    def step(images, labels):
+        loss, gradients = both(parameters, images, labels)
+        optimiser.step(gradients)
+        return loss
+
+    return step
+
+
+def row_train(quick, given):
+    rounds = 1 if quick else 12
+    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "client" / "python" / "examples"))
+    import cnn
+
+    works, found = {}, {}
+    with tempfile.TemporaryDirectory() as folder:
+        made_up(folder)
+        images, labels = cnn.read_dataset(folder, "t10k")
+        first = cnn.Net().state_dict()
+        for name, make in (("tensord", training_step), ("functional", functional_step)):
+            net, found[name] = cnn.Net(), []
+            net.load_state_dict(first)
+            step = make(net, td.nn.CrossEntropyLoss(), td.optim.Adam(net.parameters(), lr=0.002))
+            works[name] = training(step, images, labels, found[name])
+        if torch:
+            import cnn_torch
+
+            torch.set_num_threads(td.device().processors)
+            net, found["torch"] = cnn_torch.Net(), []
+            net.load_state_dict({name: torch.from_dlpack(x) for name, x in first.items()})
+            step = training_step(net, torch.nn.CrossEntropyLoss(), torch.optim.Adam(net.parameters(), lr=0.002))
+            works["torch"] = training(step, *cnn_torch.read_dataset(folder, "t10k"), found["torch"])
+        for work in works.values():
+            work()  # the first time warms up
+        times = least(rounds, True, **works)
+    if torch and abs(found["torch"][0] - found["tensord"][0]) > 0.05:
+        raise SystemExit(f"after {STEPS} steps the loss in PyTorch is {found['torch'][0]}, in tensord {found['tensord'][0]}")
+    rates = {name: STEPS * TRAINED / seconds for name, seconds in times.items()}
+    print(f"the convolutional network is trained with Adam, in batches of {TRAINED}: `backward()`, or functional, the median of the rounds")
+    for name, rate in rates.items():
+        ratio = f", tensord in Python has {rates['tensord'] / rate:.2f} of that" if name != "tensord" else ""
+        print(f"  {name:10} {rate:8,.0f} images/s{ratio}")
+    return rates
+
+
+ROWS = {"add": row_add, "transfer": row_transfer, "start": row_start, "cnn": row_cnn, "train": row_train}
 
 
 def main():

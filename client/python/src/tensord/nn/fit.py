@@ -24,15 +24,14 @@ def _bar(total: Optional[int], words: str, show: bool) -> Any:
 
 
 def _writer(log: Any) -> Any:
-    """TensorBoard's writer: `log` itself if it has add_scalar(), or one for the folder that it names, of PyTorch or tensorboardX. None without one."""
+    """`log` itself if it has add_scalar(), or TensorBoard's writer for the folder that it names."""
     if log is None or hasattr(log, "add_scalar"):
         return log
-    for module in ("torch.utils.tensorboard", "tensorboardX"):
-        try:
-            return __import__(module, fromlist=["SummaryWriter"]).SummaryWriter(log)
-        except ImportError:
-            continue
-    raise ModuleNotFoundError("log: neither PyTorch's writer for TensorBoard nor tensorboardX is installed; give an object with add_scalar(name, value, step)")
+    try:
+        from tensorboard.summary import Writer
+    except ImportError as error:
+        raise ModuleNotFoundError("fit(log=FOLDER) needs TensorBoard; log may also be an object with add_scalar(name, value, step)") from error
+    return Writer(str(log))
 
 
 def fit(
