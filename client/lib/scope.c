@@ -13,6 +13,7 @@ struct scope {
     struct scope *outer;
     struct scope_part *parts;
     bool labels_only;    /* it holds no handles */
+    bool sets_free;      /* and neither does one around it hold those that are made within it */
     size_t prefix_bytes; /* of the thread's prefix, this scope's name included */
 };
 
@@ -137,6 +138,14 @@ void td_scope_begin_label(const char *name) {
     scope_begin(name, true);
 }
 
+int td_scope_begin_free(void) {
+    scope_begin(NULL, true);
+    if (scope_thread.lost_scopes)
+        return STATUS_NO_HOST_MEMORY;
+    scope_thread.scope->sets_free = true;
+    return 0;
+}
+
 void td_scope_end(void) {
     if (scope_thread.lost_scopes) {
         scope_thread.lost_scopes--;
@@ -172,9 +181,9 @@ static int scope_find_part(struct scope *scope, td_device *device, struct scope_
 
 /* This scope or the next one around it that holds handles; NULL: there is none. */
 static struct scope *scope_holding(struct scope *scope) {
-    while (scope && scope->labels_only)
+    while (scope && scope->labels_only && !scope->sets_free)
         scope = scope->outer;
-    return scope;
+    return scope && scope->sets_free ? NULL : scope;
 }
 
 int scope_part(td_device *device, struct scope_part **part) {

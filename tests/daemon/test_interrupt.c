@@ -188,6 +188,22 @@ Test(interrupt, scopes_that_only_label_release_no_handle) {
     client_expect(free, (float[]){2, 4, 6, 8}, 4);
 }
 
+Test(interrupt, a_scope_that_sets_free_keeps_handles_from_those_around_it) {
+    td_scope_begin("outer");
+    td_tensor *held = client_ramp(client.device, 4, 1);
+    cr_assert_eq(td_scope_begin_free(), 0);
+    td_tensor *free = td_add(held, held);
+    td_scope_begin("inner");
+    td_tensor *kept = td_keep(td_add(free, free));
+    (void)td_add(free, kept); /* released by "inner" */
+    td_scope_end();
+    td_scope_end();
+    td_scope_end(); /* releases `held` */
+    client_expect(free, (float[]){2, 4, 6, 8}, 4);
+    client_expect(kept, (float[]){4, 8, 12, 16}, 4);
+    td_release(free), td_release(kept);
+}
+
 Test(interrupt, one_call_slices_all_axes) {
     td_tensor *x = td_reshape(client_ramp(client.device, 6, 0), TD_SHAPE(2, 3));
     const int64_t ranges[] = {TD_NONE, TD_NONE, -1, 1, TD_NONE, 1};

@@ -549,6 +549,9 @@ static int noted(td_tensor *x) {
         return td_last_error()->code;
     td_tape_enter(tape);
     td_tensor *a = td_exp(x), *y = td_multiply(a, a);
+    if (!td_scope_begin_free())
+        td_release(td_copy(x));
+    td_scope_end();
     td_tape_resume(td_tape_suspend());
     td_tape_leave(tape);
     int depends = 0, code = y ? td_tape_depends(tape, y, 1, &x, &depends) : td_last_error()->code;
