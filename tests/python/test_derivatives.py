@@ -3,6 +3,7 @@
 import gc
 import threading
 import unittest
+import weakref
 
 import tensord as td
 from tensord import _core
@@ -111,6 +112,168 @@ class Functions(unittest.TestCase):
         with self.assertRaisesRegex(ZeroDivisionError, ""):
             td.grad(lambda x: 1 / 0)(self.x)
         self.assertEqual(td.grad(cube)(self.x).tolist(), [3, 12])  # after errors no tape is left
+
+
+@td.custom_vjp
+def root(x, y):
+    raise AssertionError("the derivative has a way of its own")
+
+
+root.defvjp(lambda x, y: (td.sqrt(x) * y, (x, y)), lambda kept, g: (g * kept[1] * 0.5 / td.sqrt(kept[0]), g * td.sqrt(kept[0])))
+
+
+@td.custom_gradient
+def cut(tree, scale):
+    def backward(gradient):
+        return {"a": None, "b": [gradient["y"] * 10]}, None
+
+    return {"y": tree["b"][0] * scale, "place": td.argmax(tree["a"])}, backward
+
+
+class Rules(unittest.TestCase):
+    def setUp(self):
+        self.x = td.asarray([4.0, 9.0])
+
+    def test_a_rule_takes_the_place_of_the_derivative(self):
+        by_x, by_y = td.grad(lambda x, y: td.sum(root(x, y)), argnums=(0, 1))(self.x, td.asarray([1.0, 6.0]))
+        self.assertEqual((by_x.tolist(), by_y.tolist()), ([0.25, 1], [2, 3]))
+        self.assertEqual(root(self.x, self.x).tolist(), [8, 27])
+        self.x.requires_grad_()
+        y = root(self.x, td.asarray([1.0, 6.0]))
+        self.assertTrue(y.requires_grad)
+        td.sum(y).backward()
+        self.assertEqual(self.x.grad.tolist(), [0.25, 1])
+
+    def test_second_derivatives_by_arguments(self):
+        second = td.grad(td.grad(lambda x: root(x, td.asarray(8.0))))(td.asarray(4.0))
+        self.assertAlmostEqual(second.item(), -0.25)  # -8 / 4 · x^(-3/2)
+
+    def test_trees_and_other_arguments(self):
+        tree = {"a": td.asarray([1.0, 2.0]), "b": [self.x]}
+        gradient = td.grad(lambda tree: td.sum(cut(tree, 3)["y"]))(tree)
+        self.assertEqual((gradient["a"].tolist(), gradient["b"][0].tolist()), ([0, 0], [10, 10]))
+        self.assertEqual(cut(tree, 3)["place"].item(), 1)
+        self.assertEqual(cut.__name__, "cut")
+
+    def test_exceptions_of_rules_come_out(self):
+        def wrong(kept, g):
+            return {}["no"]
+
+        for backward, error in ((wrong, KeyError), (lambda kept, g: (g, g), ValueError), (lambda kept, g: "words", (TypeError, ValueError)), (lambda kept, g: g[0:1, 0:1, 0:1], Exception)):
+            f = td.custom_vjp(lambda x: x)
+            f.defvjp(lambda x: (x * 2, None), backward)
+            with self.assertRaises(error):
+                td.grad(lambda x: td.sum(f(x)))(self.x)
+            x = self.x.copy().requires_grad_()
+            with self.assertRaises(error):
+                td.sum(f(x)).backward()
+        with self.assertRaisesRegex(TypeError, "defvjp"):
+            td.custom_vjp(lambda x: x)(self.x)
+        self.assertEqual(td.grad(cube)(self.x).tolist(), [48, 243])
+
+    def test_what_a_rule_keeps_is_let_go_with_the_tape(self):
+        class Kept:
+            pass
+
+        kept = Kept()
+        gone = weakref.ref(kept)
+        f = td.custom_vjp(lambda x: x)
+        f.defvjp(lambda x, k=kept: (x * 2, k), lambda k, g: (g * 2,))
+        x = self.x.requires_grad_()
+        y = td.sum(f(x))
+        del kept, f
+        self.assertIsNotNone(gone())
+        y.backward()
+        self.assertIsNone(gone())
+
+    def test_threads_wait_while_a_rule_runs(self):
+        inside, done = threading.Event(), []
+
+        def work():
+            inside.wait(30)
+            w = td.asarray([2.0]).requires_grad_()
+            td.sum(w * w).backward()
+            done.append(w.grad.item())
+
+        def backward(kept, g):
+            inside.set()
+            for _ in range(2000):  # the threads take turns here
+                g = g + 0
+            return (g * 5,)
+
+        f = td.custom_vjp(lambda x: x)
+        f.defvjp(lambda x: (x * 5, None), backward)
+        thread = threading.Thread(target=work)
+        thread.start()
+        x = self.x.requires_grad_()
+        td.sum(f(x)).backward()
+        thread.join()
+        self.assertEqual((done, x.grad.tolist()), ([4], [5, 5]))
+
+
+class Checkpoints(unittest.TestCase):
+    def test_gradients_are_the_same(self):
+        net = td.nn.Sequential(td.nn.Linear(3, 4), td.nn.Tanh(), td.nn.Linear(4, 1))
+        x = td.asarray([[1.0, -2.0, 0.5]])
+        td.sum(net(x)).backward()
+        expected = [p.grad.tolist() for p in net.parameters()]
+        net.zero_grad()
+        calls = []
+
+        def block(x):
+            calls.append(1)
+            return net(x)
+
+        td.sum(td.checkpoint(block)(x)).backward()  # by the parameters, which are no arguments
+        self.assertEqual([p.grad.tolist() for p in net.parameters()], expected)
+        self.assertEqual(len(calls), 2)
+        parameters = dict(net.named_parameters())
+        by_function = td.grad(lambda p: td.sum(td.checkpoint(lambda p, x: td.nn.functional_call(net, p, x))(p, x)))(parameters)
+        self.assertEqual([g.tolist() for g in by_function.values()], expected)
+
+    def test_trees_and_second_derivatives(self):
+        pair = td.checkpoint(lambda x, power=2: {"a": x**power, "b": (x * 3, "words")})
+        result = pair(td.asarray(2.0), power=3)
+        self.assertEqual((result["a"].item(), result["b"][1]), (8, "words"))
+        self.assertEqual(td.grad(lambda x: pair(x)["a"] + pair(x)["b"][0])(td.asarray(5.0)).item(), 13)
+        self.assertEqual(td.grad(td.grad(lambda x: pair(x, 3)["a"]))(td.asarray(5.0)).item(), 30)
+
+    def test_what_is_in_between_is_not_kept(self):
+        """A session that may have 96 MiB goes back through 16 blocks, each of which makes 16 MiB."""
+
+        def block(x):
+            for _ in range(8):
+                x = td.tanh(x)
+            return x
+
+        for checkpointed in (True, False):
+            daemon = td.serve(flags=("--session-bytes", str(96 << 20)), default=False)
+            x = td.full((1 << 19,), 0.5, device=daemon.connection.device()).requires_grad_()
+            y = x
+            for _ in range(16):
+                y = (td.checkpoint(block) if checkpointed else block)(y)
+            td.sum(y).backward()
+            if checkpointed:
+                self.assertGreater(x.grad[0].item(), 0)
+            else:
+                with self.assertRaises(td.LimitError):
+                    x.grad.wait()
+            daemon.close()
+
+    def test_exceptions(self):
+        def wrong(x):
+            raise KeyError("wrong")
+
+        with self.assertRaisesRegex(KeyError, "wrong"):
+            td.checkpoint(wrong)(td.asarray(1.0))
+        calls = []
+
+        def changes(x):
+            calls.append(1)
+            return [x] if len(calls) < 2 else [x, x]
+
+        with self.assertRaisesRegex(ValueError, "returned 1 arrays first, and 2 then"):
+            td.grad(lambda x: td.checkpoint(changes)(x)[0])(td.asarray(1.0))
 
 
 class Backward(unittest.TestCase):

@@ -155,6 +155,7 @@ extern unsigned graph_parts;        /* how many arrays have one */
 extern PyMethodDef graph_methods[]; /* of Array */
 extern PyGetSetDef graph_getters[];
 int graph_init(PyObject *module);
+extern PyMethodDef rule_functions[]; /* rule.c: derivatives that are written in Python */
 /* The array has a part, and goes. */
 void graph_finish(struct array *array);
 /* Whether this thread's operations are noted. */
@@ -162,6 +163,10 @@ bool graph_notes(void);
 /* Operations between them are noted for backward(). Entering may raise. */
 int graph_enter(void);
 void graph_leave(void);
+/* The same for a call in which functions in Python run: what they do is not noted by itself, and other threads wait for the tape. With `noted` false nothing is
+ * noted. */
+int graph_enter_user(bool noted);
+void graph_leave_user(bool noted);
 /* The results of an operation (an array, or a sequence of arrays) are parts of the graph, or of one that is lost. Takes the reference over, and returns
  * it. */
 PyObject *graph_mark(PyObject *result, const char *lost);

@@ -4,9 +4,11 @@
  * leaves it behind. Each result is marked as a part of the graph. What no living array can lead back through is dropped from the tape whenever it has doubled,
  * and backward() drops what led to its array. So the tape is as long as the graphs that the program still has.
  *
- * All of it is under the GIL, which no call gives up between entering and leaving. */
+ * All of it is under the GIL. Between entering and leaving the GIL may change hands where rules that are written in Python run; then other threads wait for
+ * the tape. */
 #include "client/python/core/core.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,6 +29,39 @@ static const char *const OF_CHANGE =
     "an array that it follows from has been changed since, by an assignment or an optimiser's step: compute it again";
 static const char *const OF_COPY =
     "it follows from a copy on a device of another connection, through which no derivative goes";
+
+/* ---- the one thread that uses the tape while functions in Python run ---- */
+
+static pthread_mutex_t users_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t tape_free = PTHREAD_COND_INITIALIZER;
+static unsigned uses; /* nested ones of one thread */
+static _Thread_local bool is_user;
+static bool changed_meanwhile; /* by that thread itself */
+
+static void user_begin(void) {
+    uses++;
+    is_user = true;
+}
+
+static void user_end(void) {
+    pthread_mutex_lock(&users_lock);
+    is_user = --uses > 0;
+    if (!uses)
+        pthread_cond_broadcast(&tape_free);
+    pthread_mutex_unlock(&users_lock);
+}
+
+/* Gives up the GIL if another thread uses the tape. */
+static void user_wait(void) {
+    while (uses && !is_user) {
+        Py_BEGIN_ALLOW_THREADS;
+        pthread_mutex_lock(&users_lock);
+        while (uses)
+            pthread_cond_wait(&tape_free, &users_lock);
+        pthread_mutex_unlock(&users_lock);
+        Py_END_ALLOW_THREADS;
+    }
+}
 
 /* ---- parts ---- */
 
@@ -115,15 +150,42 @@ static int tape_make(void) {
 int graph_enter(void) {
     if (tape_make())
         return -1;
+    user_wait();
     if (operations >= operations_most || bytes >= bytes_most)
         shorten();
     td_tape_enter(tape);
     return 0;
 }
 
+static void drop_changed(void) {
+    if (!changed_meanwhile || uses)
+        return;
+    changed_meanwhile = false;
+    if (!td_tape_keep(tape, 0, NULL))
+        parts_lose(OF_CHANGE);
+}
+
 void graph_leave(void) {
     td_tape_leave(tape);
     operations++;
+}
+
+int graph_enter_user(bool noted) {
+    if (noted && graph_enter())
+        return -1;
+    if (noted)
+        user_begin();
+    off++;
+    return 0;
+}
+
+void graph_leave_user(bool noted) {
+    off--;
+    if (!noted)
+        return;
+    user_end();
+    graph_leave();
+    drop_changed();
 }
 
 PyObject *graph_mark(PyObject *result, const char *lost) {
@@ -175,6 +237,11 @@ bool graph_may_take(const struct array *x, const struct array *result) {
 }
 
 void graph_changed(struct array *x) {
+    user_wait();
+    if (uses) { /* a function that runs for the tape changes it: what is on the tape cannot be dropped now */
+        changed_meanwhile = changed_meanwhile || x->graph->leaf;
+        return;
+    }
     if (!tape || !x->graph->leaf || !x->device->handle || !td_tape_has(tape, x->tensor))
         return;
     if (!td_tape_drop_after(tape, x->tensor))
@@ -378,7 +445,10 @@ static td_tensor *seeded(td_tensor *y, td_tensor *weights) {
 
 /* 0, a code of the library, or -1 with an exception. */
 static int walk(struct array *y, td_tensor *weights, struct leaves *leaves) {
+    user_wait();
+    user_begin();
     td_tape_enter(tape);
+    off++; /* what rules do that are written in Python is not noted */
     label_next();
     td_tensor *sum = seeded(y->tensor, weights);
     int code = sum ? 0 : td_last_error()->code;
@@ -387,9 +457,12 @@ static int walk(struct array *y, td_tensor *weights, struct leaves *leaves) {
         code = leaves_find(leaves, sum);
     if (!code)
         code = td_gradients(sum, leaves->n, leaves->tensors, leaves->gradients);
+    off--;
     td_tape_leave(tape);
+    user_end();
     td_release(sum);
-    return code;
+    drop_changed();
+    return PyErr_Occurred() ? -1 : code;
 }
 
 static PyObject *backward(struct array *y, struct array *weights, int retain) {
@@ -599,5 +672,5 @@ static PyMethodDef functions[] = {
 };
 
 int graph_init(PyObject *module) {
-    return PyModule_AddFunctions(module, functions);
+    return PyModule_AddFunctions(module, functions) || PyModule_AddFunctions(module, rule_functions) ? -1 : 0;
 }

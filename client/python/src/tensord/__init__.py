@@ -32,7 +32,7 @@ from .creation import (
     zeros,
     zeros_like,
 )
-from .derivatives import grad, no_grad, stop_gradient, value_and_grad
+from .derivatives import checkpoint, custom_gradient, custom_vjp, grad, no_grad, stop_gradient, value_and_grad
 from .dtypes import (
     bfloat16,
     boolean as bool,

@@ -123,3 +123,141 @@ class no_grad:
                 return function(*args, **kwargs)
 
         return _named_after(function, constant)
+
+
+# ---- rules of one's own ----
+
+
+def _split(tree):
+    """The arrays of a tree, and a function that puts others in their places."""
+    leaves, structure = _trees.flatten(tree)
+    places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, Array)]
+
+    def joined(arrays):
+        mine = list(leaves)
+        for place, array in zip(places, arrays):
+            mine[place] = array
+        return _trees.unflatten(structure, mine)
+
+    return [leaves[place] for place in places], joined
+
+
+def _gradients_of(given, args, name):
+    """The gradients that a rule returned for the arguments, one for each array in them."""
+    if not isinstance(given, (tuple, list)):
+        given = (given,)
+    if len(given) != len(args):
+        raise ValueError(f"{name}: the rule returned {len(given)} gradients for {len(args)} arguments")
+    result = []
+    for gradient, arg in zip(given, args):
+        arrays = _split(arg)[0]
+        own = [None] * len(arrays) if gradient is None else [gradient] if isinstance(arg, Array) else _entries(gradient, arg)
+        if len(own) != len(arrays):
+            raise ValueError(f"{name}: the gradient of an argument has {len(own)} arrays, and the argument {len(arrays)}")
+        result += own
+    return result
+
+
+def _entries(gradient, arg):
+    """The gradient of each array of a tree, of which some may be None."""
+    if isinstance(arg, dict):
+        return [one for key, part in arg.items() for one in _entries(None if gradient is None else gradient[key], part)]
+    if isinstance(arg, (list, tuple)):
+        return [one for i, part in enumerate(arg) for one in _entries(None if gradient is None else gradient[i], part)]
+    return [gradient] if isinstance(arg, Array) else []
+
+
+def custom_vjp(function: Callable[..., Any]) -> _CustomVjp:
+    """A function with a derivative of its own, as in JAX:
+
+        @td.custom_vjp
+        def f(x, y): …
+
+        def forward(x, y):
+            return f's result, residuals          # residuals: what the other one needs
+        def backward(residuals, gradient):
+            return gradient of x, gradient of y   # or None, for 0
+
+        f.defvjp(forward, backward)
+
+    Arguments and result are trees of arrays; other objects among the arguments stay what they are. The gradient has the result's structure, and None for arrays that
+    are no floats. What `backward` computes is noted by tapes around, so there are second derivatives by the arguments, if they are used themselves; what `forward`
+    has computed in between is a constant for these."""
+    return _CustomVjp(function)
+
+
+class _CustomVjp:
+    def __init__(self, function):
+        self._forward = self._backward = None
+        _named_after(function, self)
+
+    def defvjp(self, forward: Callable[..., Any], backward: Callable[..., Any]) -> None:
+        self._forward, self._backward = forward, backward
+
+    def __call__(self, *args):
+        name = getattr(self, "__name__", "custom_vjp")
+        if self._forward is None:
+            raise TypeError(f"{name}() has no derivative yet: {name}.defvjp(forward, backward) gives it one")
+        with no_grad():
+            result, residuals = self._forward(*args)
+        backward = self._backward
+        return _noted(name, args, result, lambda gradient: backward(residuals, gradient))
+
+
+def custom_gradient(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function with a derivative of its own, in one piece:
+
+        @td.custom_gradient
+        def f(x, y):
+            result = …
+            def backward(gradient):
+                return gradient of x, gradient of y
+            return result, backward
+
+    All else as for custom_vjp()."""
+
+    def differentiable(*args):
+        with no_grad():
+            result, backward = function(*args)
+        return _noted(getattr(function, "__name__", "custom_gradient"), args, result, backward)
+
+    return _named_after(function, differentiable)
+
+
+def _noted(name, args, result, backward):
+    inputs = _split(list(args))[0]
+    outputs, joined = _split(result)
+    if not inputs or not outputs:
+        return result
+    return joined(_core._custom(name, inputs, outputs, lambda gradients: _gradients_of(backward(joined(gradients)), args, name)))
+
+
+def checkpoint(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that is computed again on the way back, of which only the arguments are kept and not what is in between: less memory, more time. It must
+    compute the same again. Arguments and result are trees of arrays; arrays that it uses besides (a module's parameters) have gradients, too."""
+    count = 1
+
+    def computed_again(*args, **kwargs):
+        nonlocal count
+        inputs, joined = _split([list(args), kwargs])
+        if not inputs:
+            return function(*args, **kwargs)
+        latest = []
+
+        def run(arrays):
+            args, kwargs = joined(arrays)
+            outputs, build = _split(function(*args, **kwargs))
+            latest[:] = [build]
+            return outputs
+
+        found = _core._checkpoint(run, inputs, count)
+        if not isinstance(found, list):  # the function has another number of results
+            if not found:
+                return latest[0]([])
+            count = found
+            found = _core._checkpoint(run, inputs, count)
+            if not isinstance(found, list):
+                raise ValueError("checkpoint(): the function returned another number of arrays when it was called again")
+        return latest[0](found)
+
+    return _named_after(function, computed_again)
