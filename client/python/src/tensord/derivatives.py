@@ -50,7 +50,7 @@ def value_and_grad(
     argument with the number `argnums` (a tuple of gradients for several), which is an array of floats, or a tree of them: dictionaries, lists and tuples.
     It has the argument's structure, dtypes and shapes; it is 0 where the result does not depend on an array. Nothing waits."""
     several = not isinstance(argnums, int)
-    numbers = tuple(argnums) if several else (argnums,)
+    numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
 
     def differentiated(*args, **kwargs):
         args = list(args)

@@ -31,7 +31,7 @@ def _zeros(x: Array) -> Array:
 def _as_groups(parameters: Parameters) -> list[dict[str, Any]]:
     if isinstance(parameters, Array):
         raise TypeError("an optimiser takes parameters in a list, a dictionary or an iterator, and not one array")
-    entries = list(parameters.values()) if isinstance(parameters, Mapping) else list(parameters)
+    entries: list[Any] = list(parameters.values()) if isinstance(parameters, Mapping) else list(parameters)
     if not entries:
         raise ValueError("an optimiser without parameters")
     if isinstance(entries[0], dict):
@@ -151,7 +151,7 @@ class Optimizer:
         if [len(group["params"]) for group in groups] != [len(group["params"]) for group in self.param_groups]:
             raise ValueError("load_state_dict(): the state is that of other groups of parameters")
         parameters = [parameter for group in self.param_groups for parameter in group["params"]]
-        found = {}
+        found: dict[int, dict[str, Any]] = {}
         for number, entries in state["state"].items():
             parameter = parameters[int(number)]
             found[int(number)] = own = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sized
 from typing import Any, Callable, Iterable, Optional
 
 from ..array import Array
@@ -17,7 +18,7 @@ def _bar(total: Optional[int], words: str, show: bool) -> Any:
     if not show:
         return None
     try:
-        from tqdm.auto import tqdm
+        from tqdm.auto import tqdm  # type: ignore[import-untyped, unused-ignore]
     except ImportError:
         return None
     return tqdm(total=total, desc=words, file=sys.stderr)
@@ -28,7 +29,7 @@ def _writer(log: Any) -> Any:
     if log is None or hasattr(log, "add_scalar"):
         return log
     try:
-        from tensorboard.summary import Writer
+        from tensorboard.summary import Writer  # type: ignore[import-not-found, unused-ignore]
     except ImportError as error:
         raise ModuleNotFoundError("fit(log=FOLDER) needs TensorBoard; log may also be an object with add_scalar(name, value, step)") from error
     return Writer(str(log))
@@ -62,7 +63,7 @@ def fit(
     step = 0
     try:
         for epoch in range(epochs):
-            total = len(loader) if hasattr(loader, "__len__") else None
+            total = len(loader) if isinstance(loader, Sized) else None
             shown = _bar(total, f"epoch {epoch + 1} of {epochs}", bar)
             pending: list[Array] = []
             losses: list[float] = []
@@ -70,7 +71,7 @@ def fit(
             def look(count: int) -> None:
                 nonlocal step
                 while len(pending) > count:
-                    value = pending.pop(0).item()
+                    value = float(pending.pop(0))
                     losses.append(value)
                     if writer is not None:
                         writer.add_scalar("loss", value, step)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Optional
+from typing import Any, Optional
 
 from .. import _core
 from ..array import Array
@@ -14,7 +14,7 @@ class _Loss(Module):
         super().__init__()
         if reduction not in ("mean", "sum", "none"):
             raise ValueError(f"reduction is 'mean', 'sum' or 'none', not {reduction!r}")
-        self.reduction = reduction
+        self.reduction: Any = reduction
 
     def extra_repr(self) -> str:
         return f"reduction={self.reduction!r}"

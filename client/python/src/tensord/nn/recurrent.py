@@ -98,7 +98,8 @@ class LSTM(_Recurrent):
     _gates, _states = 4, 2
 
     def _cell(self, x: Array, first: list[Array], weights: list[Any], reverse: bool) -> tuple[Array, tuple[Array, ...]]:
-        result, h_n, c_n, _, _ = _core.lstm(x, first[0], first[1], *weights, reverse)
+        w_ih, w_hh, b_ih, b_hh = weights
+        result, h_n, c_n, _, _ = _core.lstm(x, first[0], first[1], w_ih, w_hh, b_ih, b_hh, reverse)
         return result, (h_n, c_n)
 
     def forward(self, x: Array, state: Optional[tuple[Array, Array]] = None) -> tuple[Array, tuple[Array, Array]]:
@@ -112,7 +113,8 @@ class GRU(_Recurrent):
     _gates, _states = 3, 1
 
     def _cell(self, x: Array, first: list[Array], weights: list[Any], reverse: bool) -> tuple[Array, tuple[Array, ...]]:
-        result, h_n, _ = _core.gru(x, first[0], *weights, reverse)
+        w_ih, w_hh, b_ih, b_hh = weights
+        result, h_n, _ = _core.gru(x, first[0], w_ih, w_hh, b_ih, b_hh, reverse)
         return result, (h_n,)
 
     def forward(self, x: Array, state: Optional[Array] = None) -> tuple[Array, Array]:
