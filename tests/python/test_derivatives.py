@@ -1,6 +1,9 @@
 """Derivatives of functions, and of what arrays that require gradients are used for."""
 
+import copy
 import gc
+import os
+import pickle
 import threading
 import unittest
 import weakref
@@ -471,11 +474,37 @@ class Backward(unittest.TestCase):
         with self.assertRaises(TypeError):
             cube(self.w).backward(create_graph=True)
 
+    def test_a_child_of_fork_has_a_graph_of_its_own(self):
+        y = cube(self.w)
+        program = os.fork()
+        if not program:
+            code = 1
+            try:
+                td.serve()
+                w = td.asarray([2.0]).requires_grad_()
+                td.sum(w * w).backward()
+                code = 0 if w.grad.item() == 4 and _core._graph_length() == 0 else 2
+            finally:
+                os._exit(code)
+        self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(program, 0)[1]), 0)
+        y.backward()
+        self.assertEqual(self.w.grad.tolist(), [3, 12])
+
+    def test_copies_and_pickles(self):
+        y = self.w * 2
+        for copied in (copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))):
+            self.assertTrue(copied(self.w).requires_grad and copied(self.w).is_leaf)
+            self.assertFalse(copied(y).requires_grad)
+            self.assertEqual(copied(y).tolist(), [2, 4])
+
     def test_a_device_that_closes(self):
+        base = _core._graph_length()
         daemon = td.serve(default=False)
         w = td.ones(3, device=daemon.connection.device()).requires_grad_()
         y = td.sum(w * w)
+        self.assertGreater(_core._graph_length(), base)
         daemon.close()
+        self.assertEqual(_core._graph_length(), base)
         with self.assertRaises(td.Error):
             y.backward()
         cube(self.w).backward()

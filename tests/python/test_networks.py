@@ -1,8 +1,10 @@
 """td.nn, td.optim and td.data: modules, losses, optimisers and schedules give PyTorch's numbers (networks.json), and PyTorch's names."""
 
+import copy
 import json
 import os
 import pathlib
+import pickle
 import tempfile
 import threading
 import unittest
@@ -171,6 +173,17 @@ class Modules(unittest.TestCase):
             other.load_state_dict(td.load_file(path))
         for name, x in net.state_dict().items():
             self.assertEqual(x.tolist(), other.state_dict()[name].tolist())
+
+    def test_copies_and_pickles(self):
+        net = Net().eval()
+        x = td.ones((1, 2))
+        for other in (copy.deepcopy(net), pickle.loads(pickle.dumps(net))):
+            self.assertEqual(other(x).tolist(), net(x).tolist())
+            self.assertEqual(len(list(other.parameters())), len(list(net.parameters())))
+            self.assertTrue(all(one.requires_grad and one.is_leaf for one in other.parameters()))
+            with td.no_grad():
+                other.scale += 1.0
+            self.assertNotEqual(other.scale.tolist(), net.scale.tolist())
 
     def test_errors_of_states(self):
         net = td.nn.Linear(2, 1)

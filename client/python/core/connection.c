@@ -32,6 +32,7 @@ static void connection_close(struct connection *connection) {
     connection->handle = NULL;
     open_remove(connection);
     devices_forget(connection, "its connection was closed");
+    graph_device_closes();
     Py_BEGIN_ALLOW_THREADS;
     td_close(handle);
     Py_END_ALLOW_THREADS;
@@ -44,6 +45,7 @@ static void forked(void) {
         each->handle = NULL;
         devices_forget(each, "the parent process has opened it, and this process was forked; connect again here");
     }
+    graph_forked();
     open_first = NULL;
     default_connection = NULL; /* its memory stays with the arrays that still refer to it */
 }

@@ -158,6 +158,10 @@ int graph_init(PyObject *module);
 extern PyMethodDef rule_functions[]; /* rule.c: derivatives that are written in Python */
 /* The array has a part, and goes. */
 void graph_finish(struct array *array);
+/* A device is about to close, and has no handle any more: what is noted of its arrays is let go. */
+void graph_device_closes(void);
+/* In the child of a fork(): its parent's graph is none of its own. */
+void graph_forked(void);
 /* Whether this thread's operations are noted. */
 bool graph_notes(void);
 /* Operations between them are noted for backward(). Entering may raise. */

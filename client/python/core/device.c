@@ -39,6 +39,7 @@ static void device_close(struct device *device) {
     if (!handle)
         return;
     device_forget(device, "it was closed");
+    graph_device_closes();
     Py_BEGIN_ALLOW_THREADS;
     td_device_close(handle);
     Py_END_ALLOW_THREADS;

@@ -137,6 +137,25 @@ static void shorten(void) {
     measure();
 }
 
+void graph_device_closes(void) {
+    if (tape && !uses)
+        shorten();
+}
+
+/* The tape stays as it is, because its locks may have been held. */
+void graph_forked(void) {
+    tape = NULL;
+    operations = bytes = uses = 0;
+    is_user = changed_meanwhile = false;
+    (void)pthread_mutex_init(&users_lock, NULL);
+    (void)pthread_cond_init(&tape_free, NULL);
+    for (struct graph_part *part = parts; part; part = part->next) {
+        if (part->node)
+            part->lost = "this process was forked since: compute it again";
+        part->node = false;
+    }
+}
+
 bool graph_notes(void) {
     return !off;
 }

@@ -93,18 +93,19 @@ def _copy(self):
 
 
 def _deepcopy(self, memo):
-    return _manipulation.share(self)
+    """Another array object with the same elements, which requires a gradient if this one was told so. What led to it is not copied."""
+    return self.detach().requires_grad_(self.requires_grad and self.is_leaf)
 
 
-def _from_pickle(name, shape, data):
-    return _core.from_buffer(data, _core.dtypes[name], shape)
+def _from_pickle(name, shape, data, requires_grad=False):
+    return _core.from_buffer(data, _core.dtypes[name], shape).requires_grad_(requires_grad)
 
 
 def _reduce(self):
     """Pickling is by value, and blocks. The array that a pickle becomes is on the current device."""
     data = bytearray(self.nbytes)
     self.fetch_into(data)
-    return _from_pickle, (self.dtype.name, self.shape, bytes(data))
+    return _from_pickle, (self.dtype.name, self.shape, bytes(data), self.requires_grad and self.is_leaf)
 
 
 def _detach(self):
