@@ -70,6 +70,18 @@ class Functions(unittest.TestCase):
         self.assertEqual(td.grad(lambda x: td.sum(td.astype(td.argmax(x), td.float32)))(self.x).tolist(), [0, 0])
         self.assertEqual(td.grad(lambda x: x)(td.asarray(7.0)).item(), 1)
 
+    def test_complex_numbers(self):
+        """Of |z|², 2z."""
+
+        def size(z):
+            return td.sum(td.real(z * td.conj(z)))
+
+        z = td.asarray([3 + 4j, 1j])
+        self.assertEqual(td.grad(size)(z).tolist(), [6 + 8j, 2j])
+        self.assertEqual(td.grad(size)(1 + 2j).item(), 2 + 4j)
+        size(z.requires_grad_()).backward()
+        self.assertEqual(z.grad.tolist(), [6 + 8j, 2j])
+
     def test_constants(self):
         self.assertEqual(td.grad(lambda x: td.sum(x * td.stop_gradient(x)))(self.x).tolist(), [1, 2])
         self.assertEqual(td.grad(lambda x: td.sum(x * x.detach()))(self.x).tolist(), [1, 2])

@@ -305,8 +305,10 @@ static int set_requires_grad(PyObject *self, PyObject *value, void *unused) {
                         "the array follows from others that require gradients: detach() makes a constant of it");
         return -1;
     }
-    if (wanted && dtype_of(td_tensor_dtype(tensor))->class != 'f') {
-        (void)error_set(TD_E_DTYPE, "an array of %s cannot require a gradient: derivatives are by floats",
+    char class = dtype_of(td_tensor_dtype(tensor))->class;
+    if (wanted && class != 'f' && class != 'c') {
+        (void)error_set(TD_E_DTYPE,
+                        "an array of %s cannot require a gradient: derivatives are by floats and complex numbers",
                         dtype_of(td_tensor_dtype(tensor))->name);
         return -1;
     }

@@ -32,7 +32,7 @@ def _named_after(function, made):
 
 def _variable(leaf):
     """An array that only the function has; a Python float is one, too."""
-    if isinstance(leaf, float):
+    if isinstance(leaf, (float, complex)):
         return _core.asarray(leaf)
     if not isinstance(leaf, Array):
         raise TypeError(f"grad() is by arrays of floats, in dictionaries, lists and tuples, not by {type(leaf).__name__}: argnums says by which arguments")
@@ -48,7 +48,8 @@ def value_and_grad(
 
     f returns a float array of rank 0; with `has_aux`, a tuple of that and of anything else, which is handed on. The gradient is by the positional
     argument with the number `argnums` (a tuple of gradients for several), which is an array of floats, or a tree of them: dictionaries, lists and tuples.
-    It has the argument's structure, dtypes and shapes; it is 0 where the result does not depend on an array. Nothing waits."""
+    It has the argument's structure, dtypes and shapes; it is 0 where the result does not depend on an array. By a complex number it is that by the real
+    part and i times that by the imaginary part (PyTorch's convention; JAX's is its conjugate). Nothing waits."""
     several = not isinstance(argnums, int)
     numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
 
