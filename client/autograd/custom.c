@@ -32,17 +32,10 @@ static int function_failed(const char *name, const char *which, int code) {
     return td_last_error()->code == code ? code : error_set((enum status)code, "%s: %s returned %d", name, which, code);
 }
 
-static bool is_among(td_tensor *const *tensors, unsigned n, const td_tensor *tensor) {
-    for (unsigned i = 0; i < n; i++)
-        if (tensors[i] == tensor)
-            return true;
-    return false;
-}
-
 /* A handle that nobody else releases or has: the tensor's own if it was made in this scope and is in the list once, else a view's. */
 static td_tensor *own_handle(td_tensor *const *tensors, unsigned i) {
     td_tensor *tensor = tensors[i];
-    if (scope_holds(tensor) && !is_among(tensors, i, tensor))
+    if (scope_holds(tensor) && !rule_is_among(tensors, i, tensor))
         return tensor;
     return td_reshape(tensor, tensor->type.rank, tensor->type.shape);
 }
@@ -110,7 +103,8 @@ static int gradients_give(struct rule_call *call, td_tensor *const *gradients) {
         int code = gradient_check(call, i, gradient);
         if (code)
             return code;
-        rule_give(call, i, is_among(call->g, call->node->n_outputs, gradient) ? gradient : own_handle(gradients, i));
+        rule_give(call, i,
+                  rule_is_among(call->g, call->node->n_outputs, gradient) ? gradient : own_handle(gradients, i));
     }
     return 0;
 }
@@ -162,44 +156,29 @@ static int outputs_check(const struct rule_call *call, td_tensor *const *again) 
     return 0;
 }
 
-/* Under a tape of its own, which the tapes around the one that td_gradients() goes through see as ordinary operations. */
-static int run_again(struct rule_call *call, td_tensor **inputs, td_tensor **again, td_tensor **gradients) {
+/* Under a tape of its own, of which the tapes around the one that td_gradients() goes through see ordinary operations. */
+static int run_again(struct rule_call *call, td_tensor **inputs, td_tensor **again) {
     const struct tape_node *node = call->node;
     struct tape *tape = tape_begin_internal(false);
     if (!tape)
         return td_last_error()->code;
+    for (unsigned i = 0; i < node->n_inputs; i++)
+        inputs[i] = rule_input(call, i);
     int code = function_call((const struct custom *)node->rule, inputs, node->n_outputs, again);
     if (!code)
         code = outputs_check(call, again);
-    unsigned n = 0; /* of the inputs, those whose gradients are wanted; of equal ones the first has it all */
-    for (unsigned i = 0; i < node->n_inputs; i++)
-        if (rule_wants(call, i) && !is_among(inputs, n, rule_input(call, i)))
-            inputs[n++] = rule_input(call, i);
     if (!code)
-        code = gradients_through(tape, &(struct gradients_call){.n_ys = node->n_outputs,
-                                                                .ys = again,
-                                                                .seeds = call->g,
-                                                                .count = (int)n,
-                                                                .xs = inputs,
-                                                                .gradients = gradients});
-    for (unsigned i = 0, k = 0; i < node->n_inputs && k < n && !code; i++)
-        if (rule_wants(call, i) && rule_input(call, i) == inputs[k])
-            call->given[i] = gradients[k++];
+        rule_go_through(call, tape, node->n_outputs, again);
     return code;
 }
 
 static void checkpoint_apply(struct rule_call *call) {
     const struct tape_node *node = call->node;
     struct tape *innermost = tape_innermost;
-    CLEANUP(free) td_tensor **tensors = calloc(2 * node->n_inputs + node->n_outputs, sizeof(td_tensor *));
-    if (!tensors) {
+    CLEANUP(free) td_tensor **tensors = calloc(node->n_inputs + node->n_outputs, sizeof(td_tensor *));
+    if (!tensors)
         error_set(STATUS_NO_HOST_MEMORY, "no memory for gradients");
-        call->failed = true;
-        return;
-    }
-    for (unsigned i = 0; i < node->n_inputs; i++)
-        tensors[i] = rule_input(call, i);
-    call->failed = run_again(call, tensors, tensors + 2 * node->n_inputs, tensors + node->n_inputs) != 0;
+    call->failed |= !tensors || run_again(call, tensors, tensors + node->n_inputs);
     tape_end_until(innermost);
 }
 

@@ -7,6 +7,7 @@
 #include "client/lib/device.h"
 #include "client/lib/error.h"
 #include "client/lib/scope.h"
+#include "proto/ops/cleanup.h"
 
 /* A gradient that has been made, for all slots that have it. */
 struct gradient {
@@ -297,6 +298,27 @@ int gradients_through(struct tape *tape, const struct gradients_call *call) {
     free(walk.depends);
     free(asked);
     return code;
+}
+
+/* Of an input that is there twice the first place has it all. */
+void rule_go_through(struct rule_call *call, struct tape *tape, unsigned n_ys, td_tensor *const *ys) {
+    unsigned n = 0, n_inputs = call->node->n_inputs;
+    CLEANUP(free) td_tensor **xs = calloc(2 * n_inputs + 1, sizeof(td_tensor *));
+    if (!xs) {
+        error_set(STATUS_NO_HOST_MEMORY, "no memory for gradients");
+        call->failed = true;
+        return;
+    }
+    td_tensor **gradients = xs + n_inputs;
+    for (unsigned i = 0; i < n_inputs; i++)
+        if (rule_wants(call, i) && !rule_is_among(xs, n, rule_input(call, i)))
+            xs[n++] = rule_input(call, i);
+    const struct gradients_call through = {
+        .n_ys = n_ys, .ys = ys, .seeds = call->g, .count = (int)n, .xs = xs, .gradients = gradients};
+    call->failed |= gradients_through(tape, &through) != 0;
+    for (unsigned i = 0, k = 0; k < n && !call->failed; i++)
+        if (rule_wants(call, i) && rule_input(call, i) == xs[k])
+            call->given[i] = gradients[k++];
 }
 
 /* ---- the program's call ---- */

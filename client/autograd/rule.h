@@ -47,6 +47,13 @@ static inline bool rule_wants(const struct rule_call *call, unsigned i) {
     return i < call->node->n_inputs && call->wanted[i];
 }
 
+static inline bool rule_is_among(td_tensor *const *tensors, unsigned n, const td_tensor *tensor) {
+    for (unsigned i = 0; i < n; i++)
+        if (tensors[i] == tensor)
+            return true;
+    return false;
+}
+
 /* The gradient of input i: `gradient` is added up over the axes along which the input was broadcast, and cast to its dtype. NULL: a function
  * has failed. */
 void rule_give(struct rule_call *call, unsigned i, td_tensor *gradient);
@@ -99,3 +106,5 @@ struct gradients_call {
     td_tensor **gradients;
 };
 int gradients_through(struct tape *tape, const struct gradients_call *call);
+/* For a rule that has made the outputs again, the first n_ys of them, under a tape of its own: gives the gradients that go back through that tape. */
+void rule_go_through(struct rule_call *call, struct tape *tape, unsigned n_ys, td_tensor *const *ys);

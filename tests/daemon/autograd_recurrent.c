@@ -24,7 +24,7 @@ static const struct autograd_case lstm_result_case = {OP_LSTM,
                                                       lstm_result,
                                                       -1,
                                                       1,
-                                                      false,
+                                                      true,
                                                       5,
                                                       {3, 2, 2, 2, 2},
                                                       {{3, 2, 3}, {2, 2}, {2, 2}, {8, 3}, {8, 2}}};
@@ -33,7 +33,7 @@ static td_tensor *lstm_h(td_tensor **x) {
     return lstm(x, NULL, NULL, 0, 1);
 }
 static const struct autograd_case lstm_h_case = {
-    OP_LSTM, "h_n alone", lstm_h, -1, 1, false, 5, {3, 2, 2, 2, 2}, {{3, 2, 3}, {2, 2}, {2, 2}, {8, 3}, {8, 2}}};
+    OP_LSTM, "h_n alone", lstm_h, -1, 1, true, 5, {3, 2, 2, 2, 2}, {{3, 2, 3}, {2, 2}, {2, 2}, {8, 3}, {8, 2}}};
 
 static td_tensor *lstm_c(td_tensor **x) {
     return lstm(x, x[5], x[6], 0, 2);
@@ -43,7 +43,7 @@ static const struct autograd_case lstm_c_case = {OP_LSTM,
                                                  lstm_c,
                                                  -1,
                                                  1,
-                                                 false,
+                                                 true,
                                                  7,
                                                  {3, 2, 2, 2, 2, 1, 1},
                                                  {{3, 2, 3}, {2, 2}, {2, 2}, {8, 3}, {8, 2}, {8}, {8}}};
@@ -56,7 +56,7 @@ static const struct autograd_case lstm_all_case = {OP_LSTM,
                                                    lstm_all,
                                                    -1,
                                                    1,
-                                                   false,
+                                                   true,
                                                    7,
                                                    {3, 2, 2, 2, 2, 1, 1},
                                                    {{3, 2, 3}, {2, 2}, {2, 2}, {8, 3}, {8, 2}, {8}, {8}}};
@@ -69,7 +69,7 @@ static const struct autograd_case lstm_reverse_case = {OP_LSTM,
                                                        lstm_reverse,
                                                        -1,
                                                        1,
-                                                       false,
+                                                       true,
                                                        7,
                                                        {3, 2, 2, 2, 2, 1, 1},
                                                        {{3, 2, 3}, {2, 2}, {2, 2}, {8, 3}, {8, 2}, {8}, {8}}};
@@ -82,7 +82,7 @@ static const struct autograd_case lstm_bias_case = {OP_LSTM,
                                                     lstm_bias,
                                                     -1,
                                                     1,
-                                                    false,
+                                                    true,
                                                     6,
                                                     {3, 2, 2, 2, 2, 1},
                                                     {{3, 2, 3}, {2, 2}, {2, 2}, {8, 3}, {8, 2}, {8}}};
@@ -91,7 +91,7 @@ static td_tensor *gru_result(td_tensor **x) {
     return gru(x, NULL, NULL, 0, 0);
 }
 static const struct autograd_case gru_result_case = {
-    OP_GRU, "the result alone", gru_result, -1, 1, false, 4, {3, 2, 2, 2}, {{3, 2, 3}, {2, 2}, {6, 3}, {6, 2}}};
+    OP_GRU, "the result alone", gru_result, -1, 1, true, 4, {3, 2, 2, 2}, {{3, 2, 3}, {2, 2}, {6, 3}, {6, 2}}};
 
 static td_tensor *gru_h(td_tensor **x) {
     return gru(x, x[4], x[5], 0, 1);
@@ -101,7 +101,7 @@ static const struct autograd_case gru_h_case = {OP_GRU,
                                                 gru_h,
                                                 -1,
                                                 1,
-                                                false,
+                                                true,
                                                 6,
                                                 {3, 2, 2, 2, 1, 1},
                                                 {{3, 2, 3}, {2, 2}, {6, 3}, {6, 2}, {6}, {6}}};
@@ -114,7 +114,7 @@ static const struct autograd_case gru_all_case = {OP_GRU,
                                                   gru_all,
                                                   -1,
                                                   1,
-                                                  false,
+                                                  true,
                                                   6,
                                                   {3, 2, 2, 2, 1, 1},
                                                   {{3, 2, 3}, {2, 2}, {6, 3}, {6, 2}, {6}, {6}}};
@@ -123,7 +123,7 @@ static td_tensor *gru_reverse(td_tensor **x) {
     return gru(x, x[4], x[5], 1, 2);
 }
 static const struct autograd_case gru_reverse_case = {
-    OP_GRU, "reverse", gru_reverse, -1, 1, false, 6, {3, 2, 2, 2, 1, 1}, {{3, 2, 3}, {2, 2}, {6, 3}, {6, 2}, {6}, {6}}};
+    OP_GRU, "reverse", gru_reverse, -1, 1, true, 6, {3, 2, 2, 2, 1, 1}, {{3, 2, 3}, {2, 2}, {6, 3}, {6, 2}, {6}, {6}}};
 
 const struct autograd_case *const autograd_recurrent_cases[] = {&lstm_result_case,
                                                                 &lstm_h_case,
