@@ -135,6 +135,7 @@ extern bool bench_quick; /* --quick: a hundredth of the work, to see that everyt
 /* The rows, by file. */
 void bench_enqueue(const struct bench_placement *placement, const struct bench_daemon *daemon);
 void bench_chain(const struct bench_placement *placement, const struct bench_daemon *daemon);
+void bench_programs(const struct bench_placement *placement, const struct bench_daemon *daemon);
 void bench_round_trip(const struct bench_placement *placement, const struct bench_daemon *daemon);
 void bench_bulk(const struct bench_placement *placement, const struct bench_daemon *daemon);
 void bench_tls(const struct bench_placement *placement);

@@ -31,8 +31,9 @@ static const struct {
     const char *name;
     bench_function *run;
 } benches[] = {
-    {"enqueue", bench_enqueue}, {"chain", bench_chain},   {"round-trip", bench_round_trip},
-    {"bulk", bench_bulk},       {"matmul", bench_matmul}, {"clients", bench_clients},
+    {"enqueue", bench_enqueue},       {"chain", bench_chain}, {"programs", bench_programs},
+    {"round-trip", bench_round_trip}, {"bulk", bench_bulk},   {"matmul", bench_matmul},
+    {"clients", bench_clients},
 };
 
 static bool wanted(char **names, const char *name) {

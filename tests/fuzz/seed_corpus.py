@@ -17,16 +17,17 @@ HELLO, WELCOME, ERROR, PING = 1, 2, 3, 4
 BATCH, UPLOAD, UPLOAD_CHUNK, FETCH, DONE, WAIT, SYNC = 16, 17, 18, 19, 23, 21, 22
 STREAM_OPEN, STREAM_CLOSE, COPY_OUT, COPY_IN, GET_STATUS = 24, 25, 26, 27, 50
 KERNEL_COMPILE, KERNEL_COMPILED, KERNEL_RELEASE = 40, 41, 43
+PROGRAM_DEFINE, PROGRAM_LOOP, PROGRAM_RELEASE = 44, 45, 46
 PUBLISH, OPEN_NAME, LIST_NAMES, REMOVE_NAME, MOVE_NAME = 80, 81, 83, 85, 86
 F32, I64, F8E4M3, F8E5M2, U16, U64, C64, C128 = 9, 6, 11, 12, 13, 15, 16, 17
 DESCRIBED = 111  # tests/unit/described/described.toml: mode, scales, stride, equation
 OPERATIONS = describe.operations_of(describe.read(sorted(OPS.glob("*.toml"))))
 (FREE, FULL, ARANGE, EYE, UNIFORM, NORMAL, CAST, COPY, RESHAPE, PERMUTE, TRANSPOSE, SLICE, ADD, EXP, WHERE, SUM, ARGMAX, SOFTMAX,
- MATMUL, LINEAR, CONCAT, STACK, TAKE, ALONG, ONE_HOT, KERNEL) = (
+ MATMUL, LINEAR, CONCAT, STACK, TAKE, ALONG, ONE_HOT, KERNEL, PROGRAM) = (
     next(each.number for each in OPERATIONS if each.name == name) for name in (
         "free", "full", "arange", "eye", "uniform", "normal", "cast", "copy", "reshape", "permute_dims", "matrix_transpose",
         "slice", "add", "exp", "where", "sum", "argmax", "softmax", "matmul", "linear", "concat", "stack", "take",
-        "take_along_axis", "one_hot", "kernel"))
+        "take_along_axis", "one_hot", "kernel", "program"))
 
 
 # ---- protobuf by hand ----
@@ -177,6 +178,45 @@ def names_session():
     ]
 
 
+def define(identity, parameters, operations, outputs, consumed=(), captures=()):
+    """`parameters`: dtype, rank and extents of each; `operations`: a batch."""
+    return (fixed(1, identity) + data(2, zigzag(parameters)) + data(3, b"".join(map(varint, consumed))) +
+            data(4, struct.pack(f"<{len(captures)}Q", *captures)) + data(5, operations) +
+            data(6, struct.pack(f"<{len(outputs)}Q", *outputs)))
+
+
+def loop(identity, body, carried=(), sliced=(), stacked=()):
+    return fixed(1, identity) + fixed(2, body) + b"".join(
+        data(field, b"".join(map(varint, values))) for field, values in ((3, carried), (4, sliced), (5, stacked)))
+
+
+def run(first, program, times, inputs, further=0, consume=0):
+    return batch(first, [head(PROGRAM, len(inputs), 2, consume=consume) | further << 42], inputs=inputs,
+                 ints=[program, times])
+
+
+def programs_session():
+    """x and y, a captured tensor, and programs of them: a chain that is fused, one with an index, loops."""
+    chain = batch(4, [head(ADD, 2), head(EXP, 1), head(ADD, 2), head(SUM, 1, 3)], inputs=[1, 3, 4, 5, 2, 6],
+                  ints=[1, 0, 1], sequence=0)
+    take = batch(2, [head(TAKE, 2, 1), head(ADD, 2)], inputs=[1, 1, 2, 2], ints=[0], sequence=0)
+    return [
+        (HELLO, hello(), b""),
+        (BATCH, full(1), b""),
+        (BATCH, batch(2, [head(FULL, 0, 3, 1)] * 2, ints=[F32, 0, 4] * 2, floats=[2, 3]), b""),
+        (PROGRAM_DEFINE, define(1, [F32, 1, 4, F32, 1, 4], chain, [6, 7, 6], [0], [3]), b""),
+        (BATCH, run(4, 1, 1, [1, 2], further=2), b""),
+        (PROGRAM_LOOP, loop(2, 1, [0, 0], [], [1]), b""),
+        (BATCH, batch(7, [head(PROGRAM, 2, 2) | 2 << 42], inputs=[1, 2], ints=[2, 5], sequence=5), b""),
+        (PROGRAM_DEFINE, define(3, [I64, 1, 4], take, [3]), b""),
+        (PROGRAM_DEFINE, define(4, [F32, 1, 4], chain, [9]), b""),
+        (BATCH, batch(10, [head(PROGRAM, 1, 2), head(PROGRAM, 1, 2)], inputs=[1, 2], ints=[3, 1, 4, 1], sequence=6), b""),
+        (PROGRAM_RELEASE, fixed(1, 1), b""),
+        (PROGRAM_RELEASE, fixed(1, 1), b""),
+        (FETCH, fixed(1, 6), b""),
+    ]
+
+
 def malformed_messages():
     """(name, type, message, payload) after Hello."""
     big = (1 << 63) - 1
@@ -221,6 +261,13 @@ def malformed_messages():
     yield "compile", KERNEL_COMPILE, fixed(1, 1) + data(2, b"__global__ void f() {}") + data(3, b"f"), b""
     yield "compiled", KERNEL_COMPILED, b"", b""
     yield "release", KERNEL_RELEASE, fixed(1, 1), b""
+    yield "define_empty", PROGRAM_DEFINE, b"", b""
+    yield "define_types", PROGRAM_DEFINE, define(1, [F32, 9, 1], batch(1, [head(ADD, 2)], inputs=[1, 1]), [1]), b""
+    yield "define_later", PROGRAM_DEFINE, define(1, [F32, 0], batch(2, [head(ADD, 2)], inputs=[2, 1]), [2]), b""
+    yield "define_batch", PROGRAM_DEFINE, define(1, [F32, 0], batch(2, [head(ADD, 2)], inputs=[1]), [2]), b""
+    yield "define_itself", PROGRAM_DEFINE, define(1, [F32, 0], run(2, 1, 1, [1]), [2]), b""
+    yield "loop_wrong", PROGRAM_LOOP, loop(2, 1, [0], [9], [big]), b""
+    yield "run_none", BATCH, run(1, 1, big, []), b""
     yield "launch", BATCH, launch(1, [2, 1, 3, 4, 5], [1, 1], [7, 8], [(F32, [4])], further=1, label=b"l"), b""
     yield "launch_types", BATCH, launch(1, [2, 2], outputs=[(99, [4]), (F32, [-1, big])], further=1), b""
     yield "launch_counts", BATCH, launch(1, [2, 1], [], [0], [(F32, [4])] * 3), b""
@@ -351,6 +398,7 @@ def main():
         write(top / "request", "raw_login_" + token.decode().replace(", ", "_").replace("\0", "_nul"), b"\x00" + text)
     write(top / "request", "frames_good", b"\x01" + records(good_session()[1:]))
     write(top / "request", "frames_names", b"\x01" + records(names_session()))
+    write(top / "request", "frames_programs", b"\x01" + records(programs_session()[1:]))
     for name, kind, message, payload in malformed_messages():
         write(top / "request", "frames_" + name, b"\x01" + records([(kind, message, payload), (PING, b"", b"")]))
     for name, content in tensors_files():

@@ -1,0 +1,111 @@
+/* Recorded programs against the same operations one by one, over the same socket. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/bench/bench.h"
+
+enum { RUNS = 5, ADDS = 1000 };
+
+/* A program of one parameter and one result. */
+static td_program *record(td_device *device, int64_t elements, td_tensor *(*function)(td_tensor *, td_tensor *),
+                          td_tensor *b) {
+    td_program *program;
+    bench_check(td_record_begin(device), "td_record_begin");
+    td_tensor *x = td_parameter(TD_F32, 1, &elements), *y = function(x, b);
+    bench_check(td_record_end(device, 1, &y, &program), "td_record_end");
+    td_release(x);
+    td_release(y);
+    return program;
+}
+
+static td_tensor *adds(td_tensor *x, td_tensor *b) {
+    for (int i = 0; i < ADDS; i++) {
+        td_tensor *sum = bench_made(td_add(x, b), "td_add");
+        if (i)
+            td_release(x);
+        x = sum;
+    }
+    return x;
+}
+
+/* Ten elementwise operations. */
+static td_tensor *ten(td_tensor *x, td_tensor *b) {
+    td_tensor *made[10];
+    made[0] = td_multiply(x, b);
+    made[1] = td_add(made[0], b);
+    made[2] = td_exp(made[1]);
+    made[3] = td_add(made[2], x);
+    made[4] = td_sqrt(made[3]);
+    made[5] = td_multiply(made[4], x);
+    made[6] = td_subtract(made[5], b);
+    made[7] = td_tanh(made[6]);
+    made[8] = td_add(made[7], made[3]);
+    made[9] = bench_made(td_multiply(made[8], b), "a chain");
+    for (int i = 0; i < 9; i++)
+        td_release(made[i]);
+    return made[9];
+}
+
+/* Seconds that a run of the program takes, and of these the ones of the call. */
+static double run_program(td_device *device, td_program *program, td_tensor *x, int times, double *call) {
+    double begin = bench_now();
+    *call = 0;
+    for (int i = 0; i < times; i++) {
+        td_tensor *y;
+        double before = bench_now();
+        while (td_program_run(program, 1, &x, 1, &y))
+            if (!bench_again(device))
+                bench_check(td_last_error()->code, "td_program_run");
+        *call += bench_now() - before;
+        td_release(y);
+    }
+    bench_check(td_sync(device), "td_sync");
+    *call /= times;
+    return (bench_now() - begin) / times;
+}
+
+static double run_eagerly(td_device *device, td_tensor *(*function)(td_tensor *, td_tensor *), td_tensor *x,
+                          td_tensor *b, int times) {
+    double begin = bench_now();
+    for (int i = 0; i < times; i++) {
+        td_release(function(x, b));
+        if (i % 8 == 7)
+            bench_check(td_sync(device), "td_sync"); /* so that the send queue is never full */
+    }
+    bench_check(td_sync(device), "td_sync");
+    return (bench_now() - begin) / times;
+}
+
+static void compare(td_device *device, const char *name, int64_t elements, int operations,
+                    td_tensor *(*function)(td_tensor *, td_tensor *), int times, double goal) {
+    double by_program[RUNS], eager[RUNS], calls[RUNS];
+    td_tensor *x = bench_made(td_full(device, TD_F32, 1, &elements, 0.25), "td_full");
+    td_tensor *b = bench_made(td_full(device, TD_F32, 0, NULL, 0.5), "td_full");
+    td_program *program = record(device, elements, function, b);
+    for (int run = 0; run < RUNS; run++) {
+        by_program[run] = run_program(device, program, x, times, &calls[run]);
+        eager[run] = run_eagerly(device, function, x, b, times < 8 ? times : times / 8);
+    }
+    double program_ns = bench_median(by_program, RUNS) / operations * 1e9;
+    double eager_ns = bench_median(eager, RUNS) / operations * 1e9;
+    bench_row(name, program_ns, "ns/op", eager_ns, program_ns / eager_ns, BENCH_LOWER, goal);
+    if (operations == ADDS) {
+        double call = bench_median(calls, RUNS) * 1e6;
+        bench_row("  the call that runs it", call, "us", 0.34, call / 0.34, BENCH_LOWER, 1);
+    }
+    td_program_release(program);
+    td_release(x);
+    td_release(b);
+}
+
+void bench_programs(const struct bench_placement *placement, const struct bench_daemon *daemon) {
+    struct bench_client client;
+    char name[96];
+    bench_client_open(&client, daemon->url, NULL);
+    snprintf(name, sizeof name, "program of 1000 adds of 16 floats, against them one by one (%s)", placement->name);
+    compare(client.device, name, 16, ADDS, adds, bench_quick ? 20 : 2000, 0.3);
+    snprintf(name, sizeof name, "program of 10 operations on 64 MiB, likewise (%s)", placement->name);
+    compare(client.device, name, bench_quick ? 1 << 16 : 16 << 20, 10, ten, bench_quick ? 2 : 8, 0.25);
+    bench_client_close(&client);
+}
