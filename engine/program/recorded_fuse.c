@@ -172,13 +172,13 @@ static void slots_give(struct planner *planner, const struct planned_launch *fir
 
 /* The group's launches are one. All its memory is in use from the first of them to the last. */
 static void group_close(struct planner *planner, struct group *group, size_t end) {
-    struct planned_launch *first = &planner->launches[end - group->count];
-    uint64_t from = first->number - 1, to = planner->launches[end - 1].number;
-    if (group->count > 1) {
-        slots_give(planner, first, group->count);
-        first->fused = (uint32_t)group->count;
-        for (size_t i = 1; i < group->count; i++)
-            first[i].fused = 0;
+    size_t count = group->count;
+    if (count > 1) {
+        struct planned_launch *first = &planner->launches[end - count];
+        uint64_t from = first->number - 1, to = first[count - 1].number;
+        slots_give(planner, first, count);
+        for (size_t i = 0; i < count; i++)
+            first[i].fused = i ? 0 : (uint32_t)count;
         for (size_t i = 0; i < group->n_touches; i++) {
             struct draft_piece *piece = group->touches[i].piece;
             if (!piece)
