@@ -182,12 +182,19 @@ bool batch_release(struct batch *batch, uint64_t id) {
         return true;
     }
     uint64_t *wide = *head >> 40 & BATCH_FLAG_WIDE ? batch->wide.data + batch->last_wide : NULL;
-    if (wide)
+    unsigned i = 0;
+    if (wide) {
         n |= (unsigned)(*wide & 0xfff) << 8;
+        i = batch->release_at < n && batch->inputs.data[batch->inputs.n - n + batch->release_at] == id
+                ? batch->release_at
+                : 0;
+    }
     const uint64_t *inputs = batch->inputs.data + batch->inputs.n - n;
-    for (unsigned i = 0; i < n; i++) {
+    for (; i < n; i++) {
         if (inputs[i] != id)
             continue;
+        if (wide)
+            batch->release_at = i + 1;
         if (i < BATCH_CONSUME_MAX)
             *head |= (uint64_t)1 << (48 + i);
         else

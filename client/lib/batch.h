@@ -30,6 +30,7 @@ struct batch {
     struct column heads, inputs, ints, floats;
     struct column wide;
     uint32_t last_wide;   /* where the entries of the last wide operation begin */
+    uint32_t release_at;  /* the input behind the last one of a wide operation that was released: probably the next */
     struct column labels; /* offsets into `text`; pointers once packed */
     char *text;           /* labels, each with its 0 */
     size_t text_bytes, text_capacity;
