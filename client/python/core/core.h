@@ -226,6 +226,12 @@ int scalar_fits(td_dtype dtype, PyObject *value);
 /* bool, i64, f32 or c64; 0: the object is no number. */
 td_dtype scalar_dtype(PyObject *number);
 
+/* ---- program.c ---- */
+
+int program_init(PyObject *module);
+/* Whether the thread records the device's operations: a handle that is made now is none that others may use. */
+bool program_records(const struct device *device);
+
 /* ---- label.c: labels of operations ---- */
 
 int label_init(PyObject *module);

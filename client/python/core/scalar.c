@@ -189,13 +189,16 @@ int scalar_operand(struct device *device, td_dtype like, PyObject *value, struct
         PyErr_NoMemory();
         return -1;
     }
-    struct scalar **place = &device->scalars->entries[number_place(&number)];
+    struct scalar **place = &device->scalars->entries[number_place(&number)], *own = NULL;
     struct scalar *scalar = *place;
-    if (!scalar || !number_equal(&scalar->number, &number))
+    if (!scalar || !number_equal(&scalar->number, &number)) {
+        if (program_records(device)) /* a part of the program, which is not kept for other operations */
+            place = &own;
         scalar = scalar_create(device, &number, place);
+    }
     if (!scalar)
         return -1;
-    scalar->references++;
+    scalar->references += scalar != own;
     operand->scalar = scalar;
     operand->tensor = scalar->tensor;
     return 0;

@@ -78,6 +78,7 @@ from .manipulation import (
     tile,
     unstack,
 )
+from .programs import function, scan
 from .searching import argmax, argmin, count_nonzero, nonzero, searchsorted, where
 from .sets import unique_all, unique_counts, unique_inverse, unique_values
 from .sorting import argsort, sort, topk

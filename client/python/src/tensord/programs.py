@@ -1,0 +1,205 @@
+"""Recorded programs: td.function(), which records a Python function once and runs it as one operation from then on, and td.scan(), a loop in the daemon."""
+
+from __future__ import annotations
+
+import threading
+
+from . import _core
+from . import trees as _trees
+from .derivatives import _named_after, no_grad
+
+TYPE_CHECKING = False  # typing.TYPE_CHECKING, without the time that the import takes
+if TYPE_CHECKING:
+    from typing import Any, Callable, Optional, Sequence, Union
+
+Array = _core.Array
+
+_thread = threading.local()
+_STATIC = (int, float, complex, str, bytes)
+
+
+def _recording():
+    return getattr(_thread, "on", False)
+
+
+def _split(tree, arrays):
+    """What of a tree decides whether it fits a program: its structure, and its leaves that are no arrays. The arrays go to a list."""
+    kind = type(tree)
+    if kind is Array:
+        arrays.append(tree)
+        return Array
+    if tree is None or isinstance(tree, _STATIC):
+        return kind, tree
+    if isinstance(tree, dict):
+        return kind, tuple(tree), tuple([_split(one, arrays) for one in tree.values()])
+    if isinstance(tree, (list, tuple)):
+        return kind, tuple([_split(one, arrays) for one in tree])
+    try:
+        hash(tree)
+    except TypeError:
+        raise TypeError(
+            f"function(): an argument is a {kind.__name__}: arrays, numbers and strings are possible, in dictionaries, lists and tuples, and objects that hash()"
+        ) from None
+    return kind, tree
+
+
+def _replaced(tree, arrays):
+    """The tree with other arrays, in their order."""
+    leaves, structure = _trees.flatten(tree)
+    rest = iter(arrays)
+    return _trees.unflatten(structure, [next(rest) if isinstance(leaf, Array) else leaf for leaf in leaves])
+
+
+class _Body:
+    """A function that has been recorded for arguments of one kind."""
+
+    __slots__ = ("program", "result", "only")
+
+    def __init__(self, function, args, kwargs, arrays, device):
+        with no_grad():
+            _core._record_begin(device)
+            _thread.on = True
+            try:
+                parameters = [_core._record_parameter(one.dtype, one.shape) for one in arrays]
+                args, kwargs = _replaced((args, kwargs), parameters)
+                self.result = function(*args, **kwargs)
+                results = [leaf for leaf in _trees.leaves(self.result) if isinstance(leaf, Array)]
+                if not results:
+                    raise TypeError("function(): the function returns no array")
+                self.program = _core._record_end(results)
+            except BaseException:
+                _core._record_cancel()
+                raise
+            finally:
+                _thread.on = False
+        self.only = type(self.result) is Array
+        # The recorded arrays have no value: only the structure and what is no array is kept.
+        self.result = None if self.only else _replaced(self.result, [_PLACE] * len(results))
+
+    def given(self, results):
+        """The function's result, with the arrays of one run."""
+        if self.only:
+            return results[0]
+        leaves, structure = _trees.flatten(self.result)
+        rest = iter(results)
+        return _trees.unflatten(structure, [next(rest) if leaf is _PLACE else leaf for leaf in leaves])
+
+
+_PLACE = object()
+
+
+class function:
+    """A function whose operations are recorded when it is called first, and then run in the daemon as one operation.
+
+    `@td.function` before a function of arrays. It is recorded anew for each kind of arguments: for each structure of dictionaries, lists and tuples, each set
+    of shapes, dtypes and device, and each value of the arguments that are no arrays (numbers, strings, None, other objects that hash()). The result
+    is an array, or a tree with at least one; what is no array in it is what it was when the function was recorded.
+
+    While it is recorded nothing runs: what looks at a value (print, float(x), bool(x), x.numpy(), `if x > 0`), uploads (td.asarray of host data) and copies to
+    other devices raise InvalidArgumentError. Arrays that the function takes from elsewhere are captured: every run sees the value that
+    they had then. What else the function does in Python happens only while it is recorded. Results have the bits of the same operations one by one.
+    td.grad() works inside; gradients do not go through a call. A recorded function that another one calls is a part of that.
+
+    Errors: TypeError for an argument that cannot be told apart, or a result without arrays. Does not block."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+        self._bodies: dict[Any, _Body] = {}
+        _named_after(function, self)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if _recording():
+            return self._function(*args, **kwargs)
+        arrays: list[Array] = []
+        key = (_split(args, arrays), _split(kwargs, arrays) if kwargs else None)
+        key += tuple([(one.dtype, one.shape) for one in arrays])
+        device = arrays[0].device if arrays else _core.device()
+        body = self._bodies.get((device, key))
+        if body is None:
+            if any([one.requires_grad for one in arrays]):
+                raise TypeError("function(): an argument requires a gradient, which does not go through a recorded function: use td.grad() inside of it")
+            body = self._bodies[device, key] = _Body(self._function, args, kwargs, arrays, device)
+        return body.given(body.program.run(arrays))
+
+    def __get__(self, instance, owner=None):
+        if instance is None:
+            return self
+        return lambda *args, **kwargs: self(instance, *args, **kwargs)
+
+    def clear(self) -> None:
+        """Forgets what has been recorded."""
+        self._bodies.clear()
+
+
+def scan(
+    f: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any = None, length: Optional[int] = None
+) -> tuple[Any, Any]:
+    """A loop in the daemon, which one message starts: carry, y = f(carry, x) for each x along the first axis of xs. Returns the last carry, and all y, stacked
+    along a new first axis.
+
+    init, xs and y are arrays or trees of arrays; xs may be None with a `length`, and y None. The carry that f returns has the structure, shapes and dtypes of init. f
+    is recorded as by td.function(), each time that scan() is called, unless it is a td.function, which keeps what it has recorded. At least one
+    iteration. If an iteration fails, all results have its failure, which tells its number. Does not block. The same as jax.lax.scan."""
+    if _recording():
+        raise TypeError("scan(): a recorded function cannot have a loop: write it in Python, or call scan() outside")
+    owner = f if isinstance(f, function) else function(f)
+    carry: list[Array] = []
+    slices: list[Array] = []
+    key = ("scan", _split(init, carry), _split(xs, slices))
+    if not carry and not slices:
+        raise TypeError("scan(): neither init nor xs has an array")
+    lengths = {one.shape[0] if one.ndim else None for one in slices}
+    if length is not None:
+        lengths.add(length)
+    if len(lengths) != 1 or None in lengths:
+        raise ValueError(f"scan(): the arrays of xs have one length along their first axis, not {sorted(map(str, lengths))}")
+    (times,) = lengths
+    if times < 1:
+        raise ValueError("scan(): a loop has at least one iteration")
+    key += tuple([(one.dtype, one.shape) for one in carry]) + tuple([(one.dtype, one.shape[1:]) for one in slices])
+    device = (carry or slices)[0].device
+    body = owner._bodies.get((device, key))
+    if body is None:
+        body = owner._bodies[device, key] = _Body(_checked(owner._function, init), (init, xs), {}, _shapes(carry, slices), device)
+    results = body.program.repeat(
+        carry + slices,
+        times,
+        range(len(carry)),
+        range(len(carry), len(carry) + len(slices)),
+        range(len(carry), _count(body.result)),
+    )
+    return body.given(results)
+
+
+def _count(tree):
+    return len([leaf for leaf in _trees.leaves(tree) if leaf is _PLACE])
+
+
+class _Shape:
+    """A parameter's dtype and shape."""
+
+    def __init__(self, dtype, shape):
+        self.dtype, self.shape = dtype, shape
+
+
+def _shapes(carry, slices):
+    return [_Shape(one.dtype, one.shape) for one in carry] + [_Shape(one.dtype, one.shape[1:]) for one in slices]
+
+
+def _checked(f, init):
+    """f as a body of scan(): its carry is of init's kind."""
+
+    def step(carry, x):
+        result = f(carry, x)
+        if not isinstance(result, tuple) or len(result) != 2:
+            raise TypeError("scan(): f returns a pair of the next carry and of y")
+        before: list[Array] = []
+        after: list[Array] = []
+        if _split(init, before) != _split(result[0], after):
+            raise TypeError("scan(): the carry that f returns has another structure than init")
+        for old, new in zip(before, after):
+            if old.dtype != new.dtype or old.shape != new.shape:
+                raise TypeError(f"scan(): the carry that f returns has an array of {new.dtype} {new.shape}, where init has {old.dtype} {old.shape}")
+        return result
+
+    return step
