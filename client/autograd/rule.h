@@ -20,8 +20,8 @@ struct rule_call {
 
 typedef void rule_function(struct rule_call *call);
 
-/* Gradients by complex numbers are as PyTorch's: that by re + im·i is that by re, and i times that by im. So a function with the complex slope s gives
- * gradient · conj(s). */
+/* Gradients by complex numbers are as PyTorch's: that by re + im·i is that by re, and i times that by im. So a function with the complex slope s
+ * gives gradient · conj(s). */
 bool rule_takes_complex(unsigned opcode);
 /* NULL: the operation has no rule. */
 rule_function *rule_of(unsigned opcode);

@@ -3,8 +3,9 @@
 
 #include <math.h>
 
-/* The rule of a function of one input: its gradient is `expression`, of g, x (the input) and y (the result), as far as they are kept. Of complex numbers x and y
- * are the conjugates: the slope of such a function, which is made of analytic functions with real coefficients, is then the conjugate of its slope. */
+/* The rule of a function of one input: its gradient is `expression`, of g, x (the input) and y (the result), as far as they are kept. Of complex
+ * numbers x and y are the conjugates: the slope of such a function, which is made of analytic functions with real coefficients, is then the
+ * conjugate of its slope. */
 #define UNARY(name, expression)                                                                                        \
     RULE(name) {                                                                                                       \
         td_tensor *g = call->g[0], *x = rule_conjugate(rule_input(call, 0)),                                           \

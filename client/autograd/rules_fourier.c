@@ -1,5 +1,5 @@
-/* Rules of Fourier transforms. A transform is linear: the gradient goes through the matrix of the sums, conjugated and transposed, which is the transform in
- * the other direction with the scale of this one. */
+/* Rules of Fourier transforms. A transform is linear: the gradient goes through the matrix of the sums, conjugated and transposed, which is the
+ * transform in the other direction with the scale of this one. */
 #include "client/autograd/rule.h"
 
 struct transform {

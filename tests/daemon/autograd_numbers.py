@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Gradients as PyTorch's autograd computes them, in f64: autograd_numbers.py > autograd_numbers.inc
 
-A case is a function of tensors; what is differentiated is Σ cos(k) · y[k] over the elements of its result. tests/daemon/autograd_torch.c has the same
-functions in C, by the same names. Inputs are multiples of 1/64, which are written exactly; where a definition is what counts (ties, kinks, zeros) they are
-chosen.
+A case is a function of tensors; what is differentiated is Σ cos(k) · y[k] over the elements of its result. test_autograd_numbers.c has the
+same functions in C, by the same names. Inputs are multiples of 1/64, which are written exactly; where a definition is what counts (ties,
+kinks, zeros) they are chosen.
 """
 import platform
 import sys

@@ -1,5 +1,5 @@
-/* Gradients as PyTorch's autograd has them: where central differences say nothing, at ties and kinks, its definitions count. autograd_numbers.py wrote the
- * numbers. */
+/* Gradients as PyTorch's autograd has them: where central differences say nothing, at ties and kinks, its definitions count. autograd_numbers.py
+ * wrote the numbers. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>

@@ -2,6 +2,7 @@
 """The example that trains a convolutional network computes what PyTorch computes: its first losses are PyTorch's, and a few steps more
 make it know the images."""
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -52,6 +53,20 @@ class CnnTest(unittest.TestCase):
     def test_it_learns(self):
         words = self.cnn("--epochs", "3", "--rate", "0.002")[-1].split()
         self.assertGreater(float(words[words.index("accuracy") + 1]), 90, " ".join(words))
+
+    def test_the_way_back_takes_few_operations(self):
+        # Written by hand it takes 41: 2 for the loss, 6 · 2 for the relus, 3 for pooling, 3 · 4 for the linear layers, 11 for the
+        # convolutions (the first one needs no gradient by its input), and a reshape.
+        two, one = (self.operations("--steps", steps) for steps in "21")
+        forward = sum((["slice"] * 2, ["cast", "multiply", "broadcast_to", "reshape", "cross_entropy", "adam"],
+                       ["conv", "relu"] * 4, ["max_pool", "linear"] * 3), [])
+        self.assertLessEqual(len(two) - len(one) - len(forward), 1.15 * 41, two[len(one):])
+
+    def operations(self, *arguments):
+        job = subprocess.run([CNN, "--url", self.url, "--made-up", *arguments], capture_output=True, text=True, timeout=WAIT_S,
+                             env={**os.environ, "TENSORD_DEBUG": "wire"})
+        self.assertEqual(job.returncode, 0, job.stderr)
+        return re.findall(r"^  #\d+ .*?= ?([a-z_0-9]+)\(", job.stderr, re.MULTILINE)
 
     def test_evaluation_uses_all_images_whatever_the_batch(self):
         alone, all_at_once, uneven = (self.cnn("--evaluate", "2", "--batch", str(batch)) for batch in (100, 1000, 256))
