@@ -10,7 +10,8 @@ struct program {
 };
 
 static PyTypeObject *program_type;
-static _Thread_local struct device *recording; /* the device whose operations the thread records; borrowed from the caller's frame */
+static _Thread_local struct device
+    *recording; /* the device whose operations the thread records; borrowed from the caller's frame */
 
 bool program_records(const struct device *device) {
     return recording == device;
@@ -107,10 +108,13 @@ static PyObject *record_cancel(PyObject *module, PyObject *none) {
 }
 
 static PyMethodDef program_functions[] = {
-    {"_record_begin", record_begin, METH_O, "_record_begin(device)\n--\n\nThe thread's operations there are recorded from now on."},
-    {"_record_parameter", record_parameter, METH_VARARGS, "_record_parameter(dtype, shape)\n--\n\nA place that each run fills."},
+    {"_record_begin", record_begin, METH_O,
+     "_record_begin(device)\n--\n\nThe thread's operations there are recorded from now on."},
+    {"_record_parameter", record_parameter, METH_VARARGS,
+     "_record_parameter(dtype, shape)\n--\n\nA place that each run fills."},
     {"_record_end", record_end, METH_O, "_record_end(results)\n--\n\nThe Program that has been recorded."},
-    {"_record_cancel", record_cancel, METH_NOARGS, "_record_cancel()\n--\n\nForgets what has been recorded, if anything is."},
+    {"_record_cancel", record_cancel, METH_NOARGS,
+     "_record_cancel()\n--\n\nForgets what has been recorded, if anything is."},
     {0},
 };
 
@@ -214,7 +218,8 @@ static PyObject *program_repeat(PyObject *self, PyObject *arguments) {
 static PyMethodDef program_methods[] = {
     {"run", program_run, METH_O, "run($self, inputs, /)\n--\n\nEnqueues a run, and returns its results as a tuple."},
     {"repeat", program_repeat, METH_VARARGS,
-     "repeat($self, inputs, times, carried, sliced, stacked, /)\n--\n\nEnqueues a loop: result i of the first ones goes to parameter carried[i]."},
+     "repeat($self, inputs, times, carried, sliced, stacked, /)\n--\n\nEnqueues a loop: result i of the first ones "
+     "goes to parameter carried[i]."},
     {0},
 };
 
@@ -225,8 +230,7 @@ static PyType_Slot program_slots[] = {
     {0},
 };
 
-static PyType_Spec program_spec = {"tensord.Program", sizeof(struct program), 0,
-                                   Py_TPFLAGS_DEFAULT, program_slots};
+static PyType_Spec program_spec = {"tensord.Program", sizeof(struct program), 0, Py_TPFLAGS_DEFAULT, program_slots};
 
 int program_init(PyObject *module) {
     if (!program_type)
