@@ -8,6 +8,8 @@
 #include "engine/order/order_impl.h"
 #include "engine/program/recorded_planner.h"
 
+enum { PLAN_EARLY_BYTES = 4096 };
+
 /* ---- what planning needs ---- */
 
 static struct stream *planner_stream(struct session *session, const struct draft *draft) {
@@ -244,6 +246,13 @@ static int planner_result(struct planner *planner, unsigned r) {
     return code;
 }
 
+/* Small tensors that follow from attributes alone, such as the number in x * 2, come first: between two elementwise operations they would end
+ * what is fused. */
+static bool operation_is_early(const struct recorded_body *body, const struct recorded_operation *operation) {
+    return !operation->request.n_inputs && !operation->request.further &&
+           type_bytes(&body->values[operation->first_output].type) <= PLAN_EARLY_BYTES;
+}
+
 /* Binds everything: then the stream has the launches, and the draft the memory. */
 static int planner_bind(struct planner *planner) {
     const struct recorded_body *body = planner->body;
@@ -252,9 +261,10 @@ static int planner_bind(struct planner *planner) {
     for (unsigned i = 0; i < given && code == STATUS_OK; i++)
         code = planner_given(planner, i);
     size_t begun = planner->draft.count;
-    for (unsigned k = 0; k < body->n_operations && code == STATUS_OK; k++)
-        if (!body->operations[k].dead)
-            code = planner_operation(planner, k);
+    for (int early = 1; early >= 0; early--)
+        for (unsigned k = 0; k < body->n_operations && code == STATUS_OK; k++)
+            if (!body->operations[k].dead && operation_is_early(body, &body->operations[k]) == early)
+                code = planner_operation(planner, k);
     for (size_t i = begun; i < planner->draft.count; i++)
         planner->draft.pieces[i]->base = given + body->n_results;
     for (unsigned r = 0; r < body->n_results && code == STATUS_OK; r++)

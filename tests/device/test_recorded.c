@@ -41,7 +41,7 @@ static void random_operation(struct random_program *program, struct made *made) 
     static const unsigned unary[] = {OP_NEGATIVE, OP_ABS, OP_EXP, OP_RELU, OP_SQRT, OP_TANH, OP_SIGN};
     static const unsigned binary[] = {OP_ADD, OP_SUBTRACT, OP_MULTIPLY, OP_MAXIMUM, OP_LESS};
     struct suite *suite = program->suite;
-    int64_t known = GIVEN + program->n, kind = suite_below(suite, 12);
+    int64_t known = GIVEN + program->n, kind = suite_below(suite, 13);
     memset(made, 0, sizeof *made);
     for (unsigned i = 0; i < 3; i++) /* often what is new, so that chains come about */
         made->inputs[i] = 1 + (uint64_t)(suite_chance(suite, 60) && known > 4 ? known - 1 - suite_below(suite, 4)
@@ -59,6 +59,10 @@ static void random_operation(struct random_program *program, struct made *made) 
         made->request.opcode = OP_RESHAPE;
         made->attributes = suite_chance(suite, 50) ? SUITE_ATTRIBUTES(reshape, .shape = SUITE_LIST(ROWS, COLUMNS))
                                                    : SUITE_ATTRIBUTES(reshape, .shape = SUITE_LIST(ROWS * COLUMNS));
+    } else if (kind == 12) {
+        made->request.opcode = OP_FULL;
+        made->request.n_inputs = 0;
+        made->attributes = SUITE_ATTRIBUTES(full, .dtype = DTYPE_F32, .value = {.f = 0.75});
     } else if (kind == 10) {
         made->request.opcode = OP_BROADCAST_TO;
         made->attributes = SUITE_ATTRIBUTES(broadcast_to, .shape = SUITE_LIST(ROWS, COLUMNS));
