@@ -39,9 +39,15 @@ typedef int cpu_driver(struct cpu *cpu, const struct launch *launch, struct cpu_
 
 /* Of the device's vtable: elementwise.c. */
 void cpu_launch_flat(struct device *device, const struct flat_launch *launches, unsigned n);
-/* Several elementwise operations in one pass: fused.c. */
+/* Several operations in one pass: fused.c. */
 void cpu_fused_run(struct cpu *cpu, const struct fused_launch *launch, struct cpu_job **begun);
-bool cpu_fuses(const struct device *device, unsigned opcode, enum dtype from, enum dtype as, enum dtype to);
+const void *cpu_fused_kernel(const struct device *device, const struct launch *launch);
+/* The reduction of an operation with these attributes; NULL: there is none for the dtype. In reduce.c. */
+const struct cpu_reduction *cpu_reduction_find(const struct cpu_kernels *kernels, unsigned opcode,
+                                               const struct op_attributes *attributes, unsigned dtype);
+/* Reduces n elements that follow one another to one. `cast`: NULL, or converts them as they are read. */
+void cpu_reduce_run(const struct cpu_reduction *reduction, cpu_row_function *cast, int64_t n, const void *at,
+                    int64_t size, double parameter, struct cpu_accumulators *accumulators, void *out);
 /* An attribute of an elementwise operation as a row takes it. */
 uint64_t cpu_parameter(double value, unsigned dtype);
 /* What an element costs besides moving its bytes, as bytes of memory traffic. */

@@ -50,27 +50,42 @@ static void job_start(const struct job *job, int64_t n, struct cpu_accumulators 
     job->reduction->start(n, accumulators);
 }
 
-/* Takes `units` elements that follow one another on the last reduced axis, if `down` for each of n outputs; converts them block by block if
- * necessary. */
+/* Takes n elements into accumulator 0; converts them block by block if necessary. */
+static void take_along(const struct cpu_reduction *reduction, cpu_row_function *cast, int64_t n, const char *at,
+                       int64_t size, int64_t stride, int64_t position, struct cpu_accumulators *accumulators) {
+    _Alignas(64) char buffer[CONVERT_BLOCK * sizeof(int64_t)];
+    if (!cast) {
+        reduction->row(n, at, stride, position, accumulators);
+        return;
+    }
+    for (int64_t i = 0; i < n; i += CONVERT_BLOCK) {
+        int64_t block = n - i < CONVERT_BLOCK ? n - i : CONVERT_BLOCK;
+        cast(&(struct cpu_row){block, {buffer, (char *)at + i * stride * size}, {1, stride}});
+        reduction->row(block, buffer, 1, position + i, accumulators);
+    }
+}
+
+void cpu_reduce_run(const struct cpu_reduction *reduction, cpu_row_function *cast, int64_t n, const void *at,
+                    int64_t size, double parameter, struct cpu_accumulators *accumulators, void *out) {
+    accumulators->parameter = parameter;
+    reduction->start(1, accumulators);
+    take_along(reduction, cast, n, at, size, 1, 0, accumulators);
+    reduction->finish(1, accumulators, n, out);
+}
+
+/* Takes `units` elements that follow one another on the last reduced axis, if `down` for each of n outputs. */
 static void job_take(const struct job *job, char *at, int64_t n, int64_t units, int64_t position,
                      struct cpu_accumulators *accumulators) {
     _Alignas(64) char buffer[CONVERT_BLOCK * sizeof(int64_t)];
     const struct cpu_reduction *reduction = job->reduction;
     if (!job->cast && job->down) {
         reduction->columns(n, at, job->width_stride, units, job->run_stride, position, accumulators);
-    } else if (!job->cast) {
-        reduction->row(units, at, job->run_stride, position, accumulators);
-    } else if (job->down) { /* n is one block at most */
+    } else if (!job->down) {
+        take_along(reduction, job->cast, units, at, job->in_size, job->run_stride, position, accumulators);
+    } else { /* n is one block at most */
         for (int64_t i = 0; i < units; i++) {
             job->cast(&(struct cpu_row){n, {buffer, at + i * job->run_stride * job->in_size}, {1, job->width_stride}});
             reduction->columns(n, buffer, 1, 1, 0, position + i, accumulators);
-        }
-    } else {
-        for (int64_t i = 0; i < units; i += CONVERT_BLOCK) {
-            int64_t block = units - i < CONVERT_BLOCK ? units - i : CONVERT_BLOCK;
-            job->cast(
-                &(struct cpu_row){block, {buffer, at + i * job->run_stride * job->in_size}, {1, job->run_stride}});
-            reduction->row(block, buffer, 1, position + i, accumulators);
         }
     }
 }
@@ -340,6 +355,11 @@ static enum cpu_reduction_kind reduction_kind(unsigned opcode, double parameter)
     }
 }
 
+const struct cpu_reduction *cpu_reduction_find(const struct cpu_kernels *kernels, unsigned opcode,
+                                               const struct op_attributes *attributes, unsigned dtype) {
+    return kernels->reductions[reduction_kind(opcode, attributes->n_floats ? attributes->floats[0] : 0)][dtype];
+}
+
 static int reduce_run(struct cpu *cpu, const struct launch *launch, struct cpu_job **begun, struct fault *fault) {
     struct job job;
     (void)fault;
@@ -347,7 +367,7 @@ static int reduce_run(struct cpu *cpu, const struct launch *launch, struct cpu_j
     job.base.cpu = cpu;
     const struct operand *x = &launch->inputs[0];
     job.parameter = launch->attributes.n_floats ? launch->attributes.floats[0] : 0;
-    job.reduction = cpu->kernels->reductions[reduction_kind(launch->opcode, job.parameter)][x->as];
+    job.reduction = cpu_reduction_find(cpu->kernels, launch->opcode, &launch->attributes, x->as);
     job.cast = x->as != x->dtype ? cpu->kernels->cast[x->dtype][x->as] : NULL;
     int64_t blocks = job.lines * job.columns;
     double outputs = (double)job.lines * (double)job.width;

@@ -106,12 +106,13 @@ struct device_vtable {
     /* Runs small launches one after another, in some microseconds for all of them. By the thread that calls launch_part(). NULL: such
      * operations come as other launches do. */
     void (*launch_flat)(struct device *device, const struct flat_launch *launches, unsigned n);
-    /* As launch_part(), for several elementwise operations in one pass. The results have the bits of the same operations launched by themselves. NULL:
+    /* As launch_part(), for several operations in one pass. The results have the bits of the same operations launched by themselves. NULL:
      * they come one by one. */
     int (*launch_fused)(struct device *device, const struct fused_launch *launch, struct device_turn *turn,
                         struct device_begun **begun, struct fault *fault);
-    /* Whether a fused launch may have the operation, on operands of these dtypes; only with launch_fused(). */
-    bool (*fuses)(const struct device *device, unsigned opcode, enum dtype from, enum dtype as, enum dtype to);
+    /* What the device wants to know again when the launch, which is elementwise or a reduction, has become an operation of a fused one. NULL: it cannot, or
+     * there is no such operation. Owner thread; only with launch_fused(). */
+    const void *(*fused_kernel)(const struct device *device, const struct launch *launch);
     /* Forgets a launch that has begun; its output is unspecified. */
     void (*abandon)(struct device *device, struct device_begun *begun);
 

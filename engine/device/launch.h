@@ -74,22 +74,31 @@ struct flat_launch {
     uint64_t sequence; /* number of the operation in its session */
 };
 
-/* Several elementwise operations as one pass over a matrix of rows and columns: a device computes all of them for some columns of a row before it goes on
- * to the next ones, so that what they pass on to one another stays in its caches or registers. Each operation sees the results of those before
- * it. An operand lies in memory, with every element at its place, the same in every row, or the same in every column; or in a slot, which
- * only operations of this launch use. What one operation writes, others read and write only at the same place. */
-enum { FUSED_OPERATIONS_MAX = 64, FUSED_SLOTS_MAX = 8, FUSED_SLOT_ELEMENT = 8 /* bytes, at most */ };
+/* Several operations as one pass over a matrix of rows and columns. Each is elementwise on all elements; or a reduction of each row to one element; or
+ * elementwise on such elements, one for each row. A device computes all of them for some columns of a row before it goes on to the next ones, or with
+ * reductions among them (`whole_rows`) for one row after another, so that what they pass on stays in its caches or registers. Each operation sees the
+ * results of those before it. An operand lies in memory, with every element at its place, the same in every row, or the same in every column; or in a slot,
+ * which only operations of this launch use. What one operation writes, others read and write only at the same place. */
+enum {
+    FUSED_OPERATIONS_MAX = 64,
+    FUSED_ROW_MAX = 1 << 16, /* columns of rows that are computed as a whole, at most */
+    FUSED_SLOTS_MAX = 8,
+    FUSED_SLOT_ELEMENT = 8,      /* bytes, at most */
+    FUSED_SLOTS_BYTES = 1 << 17, /* of all slots for whole rows, if each element takes FUSED_SLOT_ELEMENT */
+};
 struct fused_operand {
     void *data;     /* of the first element; of no meaning in a slot */
-    int64_t row;    /* elements from a row to the next: as many as there are columns, or 0 */
+    int64_t row;    /* elements from a row to the next: as many as there are columns, 1, or 0 */
     uint8_t column; /* elements from a column to the next: 1 or 0 */
     bool in_slot;
     uint8_t slot;
     uint8_t dtype, as; /* as in struct operand */
 };
 struct fused_operation {
+    const void *kernel; /* as the device's fused_kernel() said */
     uint16_t opcode;
     uint8_t n_inputs, n_floats;
+    bool reduces;     /* the input's columns; else it has as many elements in a row as the output: columns, or one */
     double floats[2]; /* attributes */
     struct fused_operand output, inputs[3];
 };
@@ -97,6 +106,7 @@ struct fused_launch {
     int64_t rows, columns;
     struct report *report; /* NULL, or as in struct launch */
     uint32_t n, n_slots;
+    bool whole_rows;
     struct fused_operation operations[];
 };
 

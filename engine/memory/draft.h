@@ -5,12 +5,23 @@
 
 #include "engine/memory/pool.h"
 
+/* How the launches of a group touch a piece. */
+struct draft_mark {
+    uint64_t group;
+    const void *data;
+    uint8_t size, place;
+    bool written;
+    bool uniform; /* all of them at this address and place, with elements of this size */
+};
+
 struct draft_piece {
     struct storage storage; /* the first member */
     struct draft *draft;
     uint64_t bytes;    /* that were asked for */
     uint64_t from, to; /* launches from + 1 … to may use it: values of the draft's clock when it was taken and freed */
     /* the plan's */
+    bool kept; /* it keeps what the first run has written there */
+    struct draft_mark mark;
     uint8_t slot; /* only one fused launch uses it, in this slot, counted from 1; 0: it needs memory */
     uint32_t base;
     uint64_t offset;

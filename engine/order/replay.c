@@ -9,15 +9,22 @@
 void replay_apply(struct replay_run *run) {
     struct replay *replay = run->replay;
     uint8_t *const *bases = replay_bases(run);
-    size_t bytes = replay->n_bases * sizeof(uint8_t *);
-    if (!memcmp(replay->applied, bases, bytes))
+    if (!memcmp(replay->applied, bases, replay->n_bases * sizeof(uint8_t *)))
         return;
-    memcpy(replay->applied, bases, bytes);
-    for (unsigned i = 0; i < replay->n_patches; i++) {
-        const struct replay_patch *patch = &replay->patches[i];
-        uint8_t *address = bases[patch->base] + patch->offset;
-        memcpy(replay->launches + patch->at, &address, sizeof address);
+    for (unsigned base = 0; base < replay->n_bases; base++) {
+        if (replay->applied[base] == bases[base])
+            continue;
+        replay->applied[base] = bases[base];
+        for (uint32_t i = replay->first_patch[base]; i < replay->first_patch[base + 1]; i++) {
+            uint8_t *address = bases[base] + replay->patches[i].offset;
+            memcpy(replay->launches + replay->patches[i].at, &address, sizeof address);
+        }
     }
+}
+
+void replay_begin(struct replay_run *run) {
+    run->step = run->replay->once ? run->replay->n_once : 0;
+    replay_apply(run);
 }
 
 /* Passes the first report on, in the words of its operation. */
@@ -61,7 +68,7 @@ bool replay_next(struct replay_run *run, bool ran) {
         bases[carry->result] = carry->spare;
         carry->spare = result;
     }
-    run->step = 0;
+    run->step = run->replay->n_once;
     return true;
 }
 
@@ -85,6 +92,7 @@ void replay_destroy(struct replay *replay) {
     free(replay->patches);
     free(replay->guards);
     free(replay->names);
+    free(replay->first_patch);
     free(replay->applied);
     free(replay);
 }

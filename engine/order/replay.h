@@ -31,7 +31,7 @@ struct replay_step {
     uint64_t sequence; /* the operation's number in the program, from 1 */
 };
 
-/* The pointer at `at` in `launches` is base number `base` plus `offset`. */
+/* The pointer at `at` in `launches` is base number `base` plus `offset`. They are sorted by `base`. */
 struct replay_patch {
     uint32_t at, base;
     uint64_t offset;
@@ -56,8 +56,11 @@ struct replay {
     struct replay_patch *patches;
     struct replay_guard *guards;
     struct replay_name *names;
-    uint8_t **applied; /* the bases whose addresses are in `launches` now; submitter's */
+    uint32_t *first_patch; /* of each base; one more number ends the last one's */
+    uint8_t **applied;     /* the bases whose addresses are in `launches` now; submitter's */
     unsigned n_steps, n_patches, n_guards, n_names, n_bases, first_report;
+    unsigned n_once; /* the first steps, whose results stay: a run makes them if none has done so, */
+    bool once;       /* and this one has; submitter's */
     size_t bytes;    /* of `launches` */
     uint64_t weight; /* of all steps */
 };
@@ -103,6 +106,13 @@ static inline size_t replay_run_bytes(const struct replay *replay, size_t n_move
 
 /* The submitter is at the beginning of an iteration: writes the addresses. */
 void replay_apply(struct replay_run *run);
+/* The submitter is at the beginning of the run. */
+void replay_begin(struct replay_run *run);
+/* A step has been made. */
+static inline void replay_stepped(struct replay_run *run) {
+    if (++run->step == run->replay->n_once)
+        run->replay->once = true;
+}
 /* The iteration's launches have been made. False: it was the last one, or `ran` (they have run, too) and one of them has reported wrong data. */
 bool replay_next(struct replay_run *run, bool ran);
 /* The run has ended, or will not run: gives its reports back. `ran`: its launches have run, and the first report goes to its guard. */

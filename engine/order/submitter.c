@@ -327,7 +327,7 @@ static void submitter_replay(struct order *order, struct stream *stream, struct 
     struct replay_run *run = &record->replay;
     bool async = order->device->vtable->async, more = !submitter_skips(order, stream);
     if (more && !run->begun)
-        replay_apply(run);
+        replay_begin(run);
     run->begun = true;
     while (more) {
         if (turn->cost >= SUBMITTER_TURN_NS) {
@@ -338,7 +338,7 @@ static void submitter_replay(struct order *order, struct stream *stream, struct 
         if (run->step < run->replay->n_steps) {
             if (!submitter_replay_step(order, stream, record, turn))
                 return;
-            run->step++;
+            replay_stepped(run);
             continue;
         }
         turn->cost += SUBMITTER_ITERATION_NS;

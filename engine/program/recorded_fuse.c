@@ -1,7 +1,9 @@
-/* Fusion: elementwise launches that follow one another and have the same elements become one launch, for devices that take such launches
- * (struct fused_launch). It computes tile by tile: all of them for some elements before any of them for the next ones. So of what one of them
- * writes, the others may touch only the element at the same place; and no memory may be used twice within it, though it would be free for the
- * later ones of these launches. What nobody reads outside of the launch needs no memory: it lies in a slot. */
+/* Fusion: launches on the same elements become one launch, for devices that take such launches (struct fused_launch): elementwise ones, reductions of rows,
+ * and what is elementwise on their results. It computes tile by tile, or row by row: all of them for some elements before any of them for the next ones. So of
+ * what one of them writes, the others may touch only what they have at the same place; and no memory may be used twice within it, though it would be free for
+ * the later ones of these launches. What nobody reads outside of the launch needs no memory: it lies in a slot.
+ *
+ * The launches of a group need not follow one another: what stands between them, and touches nothing of theirs, goes before them. */
 #include <stdio.h>
 #include <string.h>
 
@@ -10,11 +12,15 @@
 #include "engine/program/recorded_planner.h"
 
 enum {
-    FUSE_COLUMNS_MIN = 32, /* in shorter rows calls would cost more than what they compute */
-    FUSE_OPERANDS = 4,     /* of a launch: the output and up to three inputs */
+    FUSE_COLUMNS_MIN = 32,  /* in shorter rows calls would cost more than what they compute, */
+    FUSE_REDUCED_MIN = 128, /* and calls for single elements, where rows are reduced */
+    FUSE_SLOT_ELEMENTS_MIN =
+        1024,          /* the pieces of fewer elements lie in the arena, and in the first-level cache all the same */
+    FUSE_OPERANDS = 4, /* of a launch: the output and up to three inputs */
+    FUSE_BETWEEN_MAX = 16, /* launches that stand between those of a group */
 };
 
-/* How an operand's elements lie in the matrix. */
+/* How an operand's elements lie in the group's matrix. */
 enum place { PLACE_NONE, PLACE_FLAT, PLACE_ROW, PLACE_COLUMN, PLACE_ONE };
 
 struct matrix {
@@ -35,23 +41,35 @@ struct touch {
 };
 
 struct group {
-    const struct device *device;
+    struct planner *planner;
+    uint64_t number; /* in marks of pieces */
     struct matrix matrix;
-    size_t count; /* launches */
-    struct touch touches[FUSED_OPERATIONS_MAX * FUSE_OPERANDS];
-    size_t n_touches;
+    bool reduces; /* so the matrix is what it is */
+    size_t count;
+    struct planned_launch members[FUSED_OPERATIONS_MAX];
 };
 
 static const struct operand *launch_operand(const struct launch *launch, unsigned i) {
     return i == 0 ? &launch->output : &launch->inputs[i - 1];
 }
 
-static bool launch_matrix(const struct launch *launch, struct matrix *matrix) {
-    const struct operand *out = &launch->output;
-    if (out->rank > 2)
+/* ---- which launches ---- */
+
+static bool operand_is_contiguous(const struct operand *operand) {
+    int64_t next = 1;
+    for (unsigned i = operand->rank; i-- > 0; next *= operand->shape[i])
+        if (operand->strides[i] != next)
+            return false;
+    return true;
+}
+
+/* The elements on which the launch computes: of a reduction, those of its input. */
+static bool launch_matrix(const struct launch *launch, bool reduces, struct matrix *matrix) {
+    const struct operand *of = reduces ? &launch->inputs[0] : &launch->output;
+    if (of->rank > 2)
         return false;
-    matrix->rows = out->rank == 2 ? out->shape[0] : 1;
-    matrix->columns = out->rank ? out->shape[out->rank - 1] : 1;
+    matrix->rows = of->rank == 2 ? of->shape[0] : 1;
+    matrix->columns = of->rank ? of->shape[of->rank - 1] : 1;
     return true;
 }
 
@@ -66,153 +84,273 @@ static enum place operand_place(const struct operand *operand, const struct matr
     return column != 0 ? PLACE_NONE : row == 1 ? PLACE_COLUMN : row == 0 ? PLACE_ONE : PLACE_NONE;
 }
 
+/* The place in the matrix of a launch's operand. */
+static enum place launch_place(const struct launch *launch, enum fused_way way, unsigned i) {
+    const struct operand *operand = launch_operand(launch, i);
+    struct matrix own = {1, 1};
+    if (way == FUSED_REDUCES)
+        return i == 0 ? PLACE_COLUMN : PLACE_FLAT;
+    launch_matrix(launch, false, &own);
+    enum place place = operand_place(operand, &own);
+    if (way == FUSED_NARROW)
+        return place == PLACE_FLAT ? PLACE_COLUMN : place == PLACE_ONE ? PLACE_ONE : PLACE_NONE;
+    return place;
+}
+
 /* Whether the device can compute it in a fused launch, whatever else is in that. */
-static bool launch_fuses(const struct device *device, const struct launch *launch) {
+static bool launch_fuses(const struct device *device, const struct launch *launch, bool *reduces) {
     const struct op_info *info = op_info(launch->opcode);
-    if (info->family != OP_FAMILY_ELEMENTWISE || launch->further || launch->workspace || launch->attributes.n_ints ||
-        launch->n_inputs < 1 || launch->n_inputs + launch->attributes.n_floats > 3)
+    *reduces = info->family == OP_FAMILY_REDUCE;
+    if ((info->family != OP_FAMILY_ELEMENTWISE && !*reduces) || launch->further || launch->workspace ||
+        launch->attributes.n_ints || launch->n_inputs < 1 || launch->n_inputs + launch->attributes.n_floats > 3)
         return false;
-    for (unsigned i = 0; i < launch->n_inputs; i++) {
-        const struct operand *input = &launch->inputs[i];
-        if (!device->vtable->fuses(device, launch->opcode, (enum dtype)input->dtype, (enum dtype)input->as,
-                                   (enum dtype)launch->output.dtype))
-            return false;
-    }
-    return true;
-}
-
-/* Two launches of a group touch the same memory: if one of them writes there, both touch each element at the same place. */
-static bool touches_agree(const struct touch *a, const struct touch *b) {
-    if (!a->piece || a->piece != b->piece || (!a->writes && !b->writes))
-        return true;
-    return a->place == PLACE_FLAT && b->place == PLACE_FLAT && a->data == b->data && a->size == b->size;
-}
-
-/* Adds the launch to the group. False: it cannot be in it. */
-static bool group_add(struct planner *planner, struct group *group, const struct launch *launch) {
-    struct matrix matrix;
-    struct touch touches[FUSE_OPERANDS];
-    if (group->count == FUSED_OPERATIONS_MAX || !launch_matrix(launch, &matrix) || !launch_fuses(group->device, launch))
+    if (*reduces && (launch->n_inputs != 1 || !launch->inputs[0].data ||
+                     launch->inputs[0].rank != launch->output.rank + 1 || launch->output.rank > 1 ||
+                     !operand_is_contiguous(&launch->inputs[0]) || !operand_is_contiguous(&launch->output)))
         return false;
-    if (matrix.rows > 1 && matrix.columns < FUSE_COLUMNS_MIN)
-        return false;
-    for (unsigned i = 0; i <= launch->n_inputs; i++) {
-        const struct operand *operand = launch_operand(launch, i);
-        touches[i] = (struct touch){.piece = draft_find(&planner->draft, operand->data),
-                                    .data = operand->data,
-                                    .size = dtype_size((enum dtype)operand->dtype),
-                                    .place = operand_place(operand, &matrix),
-                                    .writes = i == 0};
-        if (touches[i].place == PLACE_NONE || (i == 0 && touches[i].place != PLACE_FLAT))
-            return false;
-        for (size_t k = 0; k < group->n_touches; k++)
-            if (!touches_agree(&touches[i], &group->touches[k]))
-                return false;
-        for (unsigned k = 0; k < i; k++)
-            if (!touches_agree(&touches[i], &touches[k]))
-                return false;
-    }
-    if (group->count && (matrix_elements(&matrix) != matrix_elements(&group->matrix) ||
-                         (matrix.rows > 1 && group->matrix.rows > 1 && matrix.rows != group->matrix.rows)))
-        return false;
-    if (!group->count || matrix.rows > 1)
-        group->matrix = matrix;
-    memcpy(group->touches + group->n_touches, touches, (launch->n_inputs + 1) * sizeof *touches);
-    group->n_touches += launch->n_inputs + 1;
-    group->count++;
-    return true;
-}
-
-/* ---- slots ---- */
-
-/* Which pieces have which slots, while the launches are gone through. */
-struct slots {
-    struct draft_piece *pieces[FUSED_SLOTS_MAX];
-    size_t last[FUSED_SLOTS_MAX]; /* the last launch that touches it */
-};
-
-/* Gives the piece a slot, if one is free; launch number i writes it first. */
-static void slots_take(struct planner *planner, struct slots *slots, const struct planned_launch *first, size_t count,
-                       size_t i, struct draft_piece *piece) {
-    int free_slot = 0;
-    while (free_slot < FUSED_SLOTS_MAX && slots->pieces[free_slot])
-        free_slot++;
-    if (free_slot == FUSED_SLOTS_MAX)
-        return;
-    slots->pieces[free_slot] = piece;
-    slots->last[free_slot] = i;
-    piece->slot = (uint8_t)(free_slot + 1);
-    for (; i < count; i++) {
-        const struct launch *launch = &first[i].record->launch;
-        for (unsigned k = 0; k <= launch->n_inputs; k++)
-            if (draft_find(&planner->draft, launch_operand(launch, k)->data) == piece)
-                slots->last[free_slot] = i;
-    }
-}
-
-/* Slots for pieces that nothing outside of these launches uses. */
-static void slots_give(struct planner *planner, const struct planned_launch *first, size_t count) {
-    const struct recorded_body *body = planner->body;
-    uint32_t arena = body->n_parameters + body->n_captures + body->n_results;
-    uint64_t from = first->number - 1, to = first[count - 1].number;
-    struct slots slots = {0};
-    for (size_t i = 0; i < count; i++) {
-        const struct operand *out = &first[i].record->launch.output;
-        struct draft_piece *piece = draft_find(&planner->draft, out->data);
-        if (piece && !piece->slot && piece->base == arena && piece->from >= from && piece->to <= to &&
-            dtype_size((enum dtype)out->dtype) <= FUSED_SLOT_ELEMENT)
-            slots_take(planner, &slots, first, count, i, piece);
-        for (int k = 0; k < FUSED_SLOTS_MAX; k++)
-            if (slots.pieces[k] && slots.last[k] <= i)
-                slots.pieces[k] = NULL;
-    }
+    return device->vtable->fused_kernel(device, launch);
 }
 
 /* ---- groups ---- */
 
-/* The group's launches are one. All its memory is in use from the first of them to the last. */
-static void group_close(struct planner *planner, struct group *group, size_t end) {
-    size_t count = group->count;
-    if (count > 1) {
-        struct planned_launch *first = &planner->launches[end - count];
-        uint64_t from = first->number - 1, to = first[count - 1].number;
-        slots_give(planner, first, count);
-        for (size_t i = 0; i < count; i++)
-            first[i].fused = i ? 0 : (uint32_t)count;
-        for (size_t i = 0; i < group->n_touches; i++) {
-            struct draft_piece *piece = group->touches[i].piece;
-            if (!piece)
-                continue;
-            piece->from = piece->from < from ? piece->from : from;
-            piece->to = piece->to > to ? piece->to : to;
-        }
+/* The launch touches memory that the group touches, too: if one of them writes there, both touch each element at the same place. */
+static bool touch_agrees(const struct group *group, const struct touch *touch) {
+    const struct draft_mark *mark = touch->piece ? &touch->piece->mark : NULL;
+    if (!mark || mark->group != group->number || (!mark->written && !touch->writes))
+        return true;
+    return mark->uniform && mark->data == touch->data && mark->size == touch->size && mark->place == touch->place &&
+           (touch->place == PLACE_FLAT || touch->place == PLACE_COLUMN);
+}
+
+static void touch_mark(const struct group *group, const struct touch *touch) {
+    struct draft_mark *mark = touch->piece ? &touch->piece->mark : NULL;
+    if (!mark)
+        return;
+    if (mark->group != group->number)
+        *mark = (struct draft_mark){.group = group->number,
+                                    .data = touch->data,
+                                    .size = (uint8_t)touch->size,
+                                    .place = (uint8_t)touch->place,
+                                    .uniform = true};
+    mark->written |= touch->writes;
+    mark->uniform &= mark->data == touch->data && mark->size == touch->size && mark->place == touch->place;
+}
+
+/* Whether the launch touches memory that one of the group writes, or writes what one of them touches. */
+static bool group_meets(const struct group *group, const struct launch *launch) {
+    const struct draft *draft = &group->planner->draft;
+    unsigned n = 1u + launch->n_inputs + launch->further;
+    for (unsigned i = 0; i <= n; i++) {
+        const void *data = i == n ? launch->workspace : launch_operand(launch, i)->data;
+        const struct draft_piece *piece = data ? draft_find(draft, data) : NULL;
+        bool writes = i == 0 || i > launch->n_inputs;
+        if (piece && piece->mark.group == group->number && (piece->mark.written || writes))
+            return true;
     }
-    group->count = group->n_touches = 0;
+    return false;
+}
+
+/* How the launch would be part of the group; sets the group's matrix with it. */
+static enum fused_way group_way(const struct group *group, const struct launch *launch, struct matrix *matrix) {
+    bool reduces;
+    *matrix = group->matrix;
+    if (group->count == FUSED_OPERATIONS_MAX || !launch_fuses(group->planner->session->order->device, launch, &reduces))
+        return FUSED_NOT;
+    struct matrix own;
+    if (!launch_matrix(launch, reduces, &own))
+        return FUSED_NOT;
+    if (reduces && (own.columns < FUSE_REDUCED_MIN || own.columns > FUSED_ROW_MAX))
+        return FUSED_NOT;
+    if (own.rows > 1 && own.columns < FUSE_COLUMNS_MIN)
+        return FUSED_NOT;
+    if (group->reduces && own.rows == 1 && own.columns == group->matrix.rows)
+        return FUSED_NARROW;
+    if (group->count && matrix_elements(&own) != matrix_elements(&group->matrix))
+        return FUSED_NOT;
+    bool decides = own.rows > 1 || reduces, decided = group->count && (group->matrix.rows > 1 || group->reduces);
+    if (decides && decided && own.rows != group->matrix.rows)
+        return FUSED_NOT;
+    if (!group->count || decides)
+        *matrix = own;
+    return reduces ? FUSED_REDUCES : FUSED_WIDE;
+}
+
+/* Adds the launch to the group. False: it cannot be in it. */
+static bool group_add(struct group *group, const struct planned_launch *planned) {
+    const struct launch *launch = &planned->record->launch;
+    struct touch touches[FUSE_OPERANDS];
+    struct matrix matrix;
+    enum fused_way way = group_way(group, launch, &matrix);
+    bool follows = way != FUSED_NARROW;
+    if (way == FUSED_NOT)
+        return false;
+    for (unsigned i = 0; i <= launch->n_inputs; i++) {
+        const struct operand *operand = launch_operand(launch, i);
+        struct touch *touch = &touches[i];
+        *touch = (struct touch){.piece = draft_find(&group->planner->draft, operand->data),
+                                .data = operand->data,
+                                .size = dtype_size((enum dtype)operand->dtype),
+                                .place = launch_place(launch, way, i),
+                                .writes = i == 0};
+        if (matrix.rows == 1 && touch->place == PLACE_ONE)
+            touch->place = PLACE_COLUMN; /* the same, and the result of a reduction may be so */
+        enum place out = way == FUSED_WIDE ? PLACE_FLAT : PLACE_COLUMN;
+        if (touch->place == PLACE_NONE || (i == 0 && touch->place != out) || !touch_agrees(group, touch))
+            return false;
+        for (unsigned k = 0; k < i; k++)
+            if (touch->piece && touch->piece == touches[k].piece && touches[k].writes &&
+                (touch->data != touches[k].data || touch->size != touches[k].size || touch->place != touches[k].place))
+                return false;
+        follows |= touch->piece && touch->piece->mark.group == group->number && touch->piece->mark.written;
+    }
+    if (!follows) /* by itself it has better vectors than by single elements */
+        return false;
+    for (unsigned i = 0; i <= launch->n_inputs; i++)
+        touch_mark(group, &touches[i]);
+    group->matrix = matrix;
+    group->reduces |= way == FUSED_REDUCES;
+    group->members[group->count] = *planned;
+    group->members[group->count++].way = (uint8_t)way;
+    return true;
+}
+
+/* Makes groups of the launches from `begin` to `end`, beginning with the first one each time. */
+static void fuse_range(struct planner *planner, size_t begin, size_t end) {
+    struct planned_launch *launches = planner->launches, between[FUSE_BETWEEN_MAX];
+    while (begin < end) {
+        struct group group = {.planner = planner, .number = ++planner->groups};
+        size_t at = begin, n = 0,
+               before = 0; /* launches between, and those of them that stand before the group's last one */
+        if (!group_add(&group, &launches[at++])) {
+            begin++;
+            continue;
+        }
+        for (; at < end; at++) {
+            if (group_add(&group, &launches[at])) {
+                before = n;
+                continue;
+            }
+            if (n == FUSE_BETWEEN_MAX || group_meets(&group, &launches[at].record->launch))
+                break;
+            between[n++] = launches[at];
+        }
+        memcpy(&launches[begin], between, before * sizeof *launches);
+        memcpy(&launches[begin + before], group.members, group.count * sizeof *launches);
+        memcpy(&launches[begin + before + group.count], between + before, (n - before) * sizeof *launches);
+        fuse_range(planner, begin, begin + before);
+        begin += before;
+        for (size_t i = 0; i < group.count; i++)
+            launches[begin + i].fused = i ? 0 : (uint32_t)group.count;
+        begin += group.count;
+    }
+}
+
+/* ---- when memory is in use ---- */
+
+static void piece_used(struct planner *planner, const void *data, uint64_t from, uint64_t to) {
+    struct draft_piece *piece = data ? draft_find(&planner->draft, data) : NULL;
+    if (!piece || piece->kept)
+        return;
+    piece->from = piece->from < from ? piece->from : from;
+    piece->to = piece->to > to ? piece->to : to;
+}
+
+static void launch_uses(struct planner *planner, const struct launch *launch, uint64_t from, uint64_t to) {
+    for (unsigned i = 0; i <= (unsigned)launch->n_inputs + launch->further; i++)
+        piece_used(planner, launch_operand(launch, i)->data, from, to);
+    piece_used(planner, launch->workspace, from, to);
+}
+
+/* The pieces are in use from the first launch that touches them to the last one, in the order that launches have now. */
+static void pieces_time(struct planner *planner) {
+    for (size_t i = 0; i < planner->draft.count; i++) {
+        struct draft_piece *piece = planner->draft.pieces[i];
+        piece->from = piece->kept ? 0 : UINT64_MAX;
+        piece->to = piece->kept ? UINT64_MAX : 0;
+    }
+    for (size_t i = 0; i < planner->n_launches; i++)
+        launch_uses(planner, &planner->launches[i].record->launch, i, i + 1);
+    for (size_t i = 0; i < planner->draft.count; i++) { /* nobody touches it */
+        struct draft_piece *piece = planner->draft.pieces[i];
+        if (piece->from == UINT64_MAX)
+            piece->from = piece->to = 0;
+    }
+}
+
+/* ---- slots ---- */
+
+static unsigned slots_most(const struct fused_shape *shape) {
+    if (shape->rows * shape->columns < FUSE_SLOT_ELEMENTS_MIN)
+        return 0;
+    if (!shape->whole_rows)
+        return FUSED_SLOTS_MAX;
+    int64_t most = FUSED_SLOTS_BYTES / ((shape->columns * FUSED_SLOT_ELEMENT + 63) & ~(int64_t)63);
+    return most < FUSED_SLOTS_MAX ? (unsigned)most : FUSED_SLOTS_MAX;
+}
+
+/* Slots for pieces that nothing outside of these launches uses. */
+static void slots_give(struct planner *planner, size_t first, size_t end, unsigned most) {
+    const struct recorded_body *body = planner->body;
+    uint32_t arena = body->n_parameters + body->n_captures + body->n_results;
+    const struct draft_piece *taken[FUSED_SLOTS_MAX] = {0};
+    for (size_t i = first; i < end; i++) {
+        const struct operand *out = &planner->launches[i].record->launch.output;
+        struct draft_piece *piece = draft_find(&planner->draft, out->data);
+        unsigned slot = 0;
+        while (slot < most && taken[slot])
+            slot++;
+        if (slot < most && piece && !piece->slot && !piece->kept && piece->base == arena && piece->from >= first &&
+            piece->to <= end && dtype_size((enum dtype)out->dtype) <= FUSED_SLOT_ELEMENT) {
+            taken[slot] = piece;
+            piece->slot = (uint8_t)(slot + 1);
+        }
+        for (unsigned k = 0; k < most; k++)
+            if (taken[k] && taken[k]->to <= i + 1)
+                taken[k] = NULL;
+    }
+}
+
+/* The matrix of a group. */
+static struct fused_shape fused_shape(const struct planned_launch *first) {
+    struct fused_shape shape = {1, 1, false};
+    struct matrix own;
+    for (uint32_t i = 0; i < first->fused; i++) {
+        bool reduces = first[i].way == FUSED_REDUCES;
+        if (first[i].way == FUSED_NARROW || !launch_matrix(&first[i].record->launch, reduces, &own))
+            continue;
+        if (i == 0 || own.rows > 1)
+            shape.rows = own.rows, shape.columns = own.columns;
+        shape.whole_rows |= reduces;
+    }
+    return shape;
 }
 
 void planner_fuse(struct planner *planner) {
-    struct group group = {.device = planner->session->order->device};
-    if (!group.device->vtable->launch_fused)
-        return;
-    for (size_t i = 0; i < planner->n_launches; i++) {
-        const struct launch *launch = &planner->launches[i].record->launch;
-        if (group_add(planner, &group, launch))
-            continue;
-        group_close(planner, &group, i);
-        group_add(planner, &group, launch);
-        if (!group.count)
-            planner->launches[i].fused = 1;
+    if (planner->session->order->device->vtable->launch_fused) {
+        size_t once = planner->n_once;
+        fuse_range(planner, 0, once);
+        fuse_range(planner, once, planner->n_launches);
     }
-    group_close(planner, &group, planner->n_launches);
+    pieces_time(planner);
+    for (size_t i = 0; i < planner->n_launches; i++) {
+        size_t end = i + planner->launches[i].fused;
+        if (end <= i + 1)
+            continue;
+        struct fused_shape shape = fused_shape(&planner->launches[i]);
+        slots_give(planner, i, end, slots_most(&shape));
+        for (size_t k = i; k < end; k++)
+            launch_uses(planner, &planner->launches[k].record->launch, i, end);
+    }
 }
 
 /* ---- the launch ---- */
 
-static struct fused_operand fused_operand(const struct operand *operand, const struct matrix *own,
-                                          const struct matrix *matrix) {
-    enum place place = operand_place(operand, own);
+static struct fused_operand fused_operand(const struct planned_launch *planned, unsigned i, int64_t columns) {
+    const struct launch *launch = &planned->record->launch;
+    const struct operand *operand = launch_operand(launch, i);
+    enum place place = launch_place(launch, planned->way, i);
     return (struct fused_operand){
-        .row = place == PLACE_FLAT     ? matrix->columns
+        .row = place == PLACE_FLAT     ? columns
                : place == PLACE_COLUMN ? 1
                                        : 0,
         .column = place == PLACE_FLAT || place == PLACE_ROW,
@@ -233,42 +371,47 @@ static uint32_t fused_name(struct planner *planner, const struct planned_launch 
     return replay->n_names++;
 }
 
+static int take_operation(struct planner *planner, const struct planned_launch *planned, struct fused_launch *fused,
+                          struct fused_operation *operation) {
+    const struct launch *launch = &planned->record->launch;
+    const struct device *device = planner->session->order->device;
+    const uint8_t *launches = planner->plan->replay->launches;
+    int code = STATUS_OK;
+    *operation = (struct fused_operation){.kernel = device->vtable->fused_kernel(device, launch),
+                                          .opcode = launch->opcode,
+                                          .n_inputs = launch->n_inputs,
+                                          .n_floats = (uint8_t)launch->attributes.n_floats,
+                                          .reduces = planned->way == FUSED_REDUCES};
+    if (launch->attributes.n_floats)
+        memcpy(operation->floats, launch->attributes.floats, launch->attributes.n_floats * sizeof(double));
+    for (unsigned k = 0; k <= launch->n_inputs && code == STATUS_OK; k++) {
+        const struct operand *operand = launch_operand(launch, k);
+        struct fused_operand *to = k == 0 ? &operation->output : &operation->inputs[k - 1];
+        const struct draft_piece *piece = draft_find(&planner->draft, operand->data);
+        *to = fused_operand(planned, k, fused->columns);
+        to->in_slot = piece && piece->slot;
+        to->slot = to->in_slot ? piece->slot - 1 : 0;
+        if (to->in_slot && fused->n_slots < piece->slot)
+            fused->n_slots = piece->slot;
+        if (!to->in_slot)
+            code = (k == 0 ? planner_patch_output : planner_patch)(planner, (size_t)((uint8_t *)&to->data - launches),
+                                                                   operand->data);
+    }
+    return code;
+}
+
 size_t planner_take_fused(struct planner *planner, const struct planned_launch *first, size_t at) {
     struct replay *replay = planner->plan->replay;
     struct fused_launch *fused = (struct fused_launch *)(void *)(replay->launches + at);
-    struct matrix matrix = {0};
+    struct fused_shape shape = fused_shape(first);
     uint64_t weight = 0;
     int code = STATUS_OK;
-    for (uint32_t i = 0; i < first->fused; i++) {
-        struct matrix own = {1, 1};
-        launch_matrix(&first[i].record->launch, &own);
-        if (i == 0 || own.rows > 1)
-            matrix = own;
-    }
-    *fused = (struct fused_launch){.rows = matrix.rows, .columns = matrix.columns, .n = first->fused};
+    *fused = (struct fused_launch){
+        .rows = shape.rows, .columns = shape.columns, .whole_rows = shape.whole_rows, .n = first->fused};
     for (uint32_t i = 0; i < first->fused && code == STATUS_OK; i++) {
         const struct launch *launch = &first[i].record->launch;
-        struct fused_operation *operation = &fused->operations[i];
-        struct matrix own = {1, 1};
-        launch_matrix(launch, &own);
         weight += first[i].record->weight;
-        *operation = (struct fused_operation){
-            .opcode = launch->opcode, .n_inputs = launch->n_inputs, .n_floats = (uint8_t)launch->attributes.n_floats};
-        if (launch->attributes.n_floats)
-            memcpy(operation->floats, launch->attributes.floats, launch->attributes.n_floats * sizeof(double));
-        for (unsigned k = 0; k <= launch->n_inputs && code == STATUS_OK; k++) {
-            const struct operand *operand = launch_operand(launch, k);
-            struct fused_operand *to = k == 0 ? &operation->output : &operation->inputs[k - 1];
-            struct draft_piece *piece = draft_find(&planner->draft, operand->data);
-            *to = fused_operand(operand, &own, &matrix);
-            to->in_slot = piece && piece->slot;
-            to->slot = to->in_slot ? piece->slot - 1 : 0;
-            if (to->in_slot && fused->n_slots < piece->slot)
-                fused->n_slots = piece->slot;
-            if (!to->in_slot)
-                code = (k == 0 ? planner_patch_output : planner_patch)(
-                    planner, (size_t)((uint8_t *)&to->data - replay->launches), operand->data);
-        }
+        code = take_operation(planner, &first[i], fused, &fused->operations[i]);
         if (code == STATUS_OK && launch->report && !fused->report) {
             fused->report = launch->report;
             code = planner_patch_report(planner, at + offsetof(struct fused_launch, report), first[i].report);

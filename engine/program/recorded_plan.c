@@ -8,7 +8,10 @@
 #include "engine/order/order_impl.h"
 #include "engine/program/recorded_planner.h"
 
-enum { PLAN_EARLY_BYTES = 4096 };
+enum {
+    PLAN_KEPT_BYTES =
+        4096, /* of a result that follows from attributes alone: larger ones rather are made anew than keep memory */
+};
 
 /* ---- what planning needs ---- */
 
@@ -41,8 +44,13 @@ static bool planner_init(struct planner *planner, struct session *session) {
     planner->outputs = calloc(outputs, sizeof(struct tensor *));
     planner->lends = calloc(body->n_parameters + 1, sizeof *planner->lends);
     planner->small = calloc(body->n_operations + 1, sizeof *planner->small);
+    planner->once = calloc(body->n_operations + 1, sizeof *planner->once);
+    planner->reports = calloc(body->n_operations + 1, sizeof *planner->reports);
+    planner->once_value = calloc(body->n_values, sizeof *planner->once_value);
+    planner->stays = calloc(body->n_values, sizeof *planner->stays);
     if (!planner->session || !planner->stream || !planner->values || !planner->types || !planner->inputs ||
-        !planner->outputs || !planner->lends || !planner->small)
+        !planner->outputs || !planner->lends || !planner->small || !planner->once || !planner->reports ||
+        !planner->once_value || !planner->stays)
         return false;
     planner->session->sessions = session->sessions;
     planner->session->order = session->order;
@@ -108,6 +116,10 @@ static void planner_finish(struct planner *planner) {
     free(planner->outputs);
     free(planner->lends);
     free(planner->small);
+    free(planner->once);
+    free(planner->reports);
+    free(planner->once_value);
+    free(planner->stays);
     free(planner->launches);
 }
 
@@ -133,10 +145,16 @@ static int planner_given(struct planner *planner, unsigned i) {
     return code;
 }
 
-/* Whether the value's memory may become a result's when nobody reads it any more. What the run does not own stays in use, also by views of it. */
-static bool value_is_own(const struct planner *planner, uint32_t value) {
+/* Whether the value's memory may become a result's when nobody reads it any more, at operation `here`. What the run does not own stays in use, also by
+ * views of it; and so does what only the first run makes. */
+static bool value_is_own(const struct planner *planner, uint32_t value, uint32_t here) {
     const struct recorded_body *body = planner->body;
-    return value < body->n_parameters ? planner->lends[value] : value >= body->n_parameters + body->n_captures;
+    if (value < body->n_parameters)
+        return planner->lends[value];
+    if (value < body->n_parameters + body->n_captures)
+        return false;
+    const struct draft_piece *piece = piece_of(&planner->values[value]);
+    return planner->once[here - 1] ? !planner->stays[value] : !piece || !piece->kept;
 }
 
 /* Bit i: the operation is the last one that reads its input i, whose memory nobody else needs. */
@@ -147,7 +165,7 @@ static uint16_t operation_lends(const struct planner *planner, const struct reco
     uint16_t lends = 0;
     for (unsigned i = 0; i < operation->request.n_inputs; i++) {
         uint32_t value = operation->inputs[i];
-        if (!value_is_own(planner, value) || body->values[value].last_use != here)
+        if (body->values[value].last_use != here || !value_is_own(planner, value, here))
             continue;
         if (i < 16)
             lends |= (uint16_t)(1u << i);
@@ -212,7 +230,7 @@ static int planner_operation(struct planner *planner, unsigned k) {
             value_drop(planner->outputs[i]);
     }
     for (unsigned i = 0; i < request.n_inputs; i++)
-        if (body->values[operation->inputs[i]].last_use == k + 1 && value_is_own(planner, operation->inputs[i]))
+        if (body->values[operation->inputs[i]].last_use == k + 1 && value_is_own(planner, operation->inputs[i], k + 1))
             value_drop(planner->inputs[i]);
     return code;
 }
@@ -230,7 +248,8 @@ static int planner_result(struct planner *planner, unsigned r) {
     bool lent = piece->base < body->n_parameters && planner->lends[piece->base];
     for (unsigned i = 0; i < r; i++)
         lent = lent && planner->plan->lender[i] != piece->base;
-    bool whole = value->contiguous && value->offset == 0 && (uint64_t)type_bytes(&value->type) == piece->bytes;
+    bool whole =
+        value->contiguous && value->offset == 0 && (uint64_t)type_bytes(&value->type) == piece->bytes && !piece->kept;
     if (whole && (piece->base == arena || lent)) {
         if (lent)
             planner->plan->lender[r] = piece->base;
@@ -246,14 +265,52 @@ static int planner_result(struct planner *planner, unsigned r) {
     return code;
 }
 
-/* Small tensors that follow from attributes alone, such as the number in x * 2, come first: between two elementwise operations they would end
- * what is fused. */
-static bool operation_is_early(const struct recorded_body *body, const struct recorded_operation *operation) {
-    return !operation->request.n_inputs && !operation->request.further &&
-           type_bytes(&body->values[operation->first_output].type) <= PLAN_EARLY_BYTES;
+static bool operation_runs_once(const struct planner *planner, unsigned k) {
+    const struct recorded_operation *operation = &planner->body->operations[k];
+    if (operation->dead || planner->reports[k]) /* a failure must be told to every run */
+        return false;
+    for (unsigned i = 0; i < operation->request.n_inputs; i++)
+        if (!planner->once_value[operation->inputs[i]])
+            return false;
+    return operation->request.n_inputs ||
+           (!operation->request.further &&
+            type_bytes(&planner->body->values[operation->first_output].type) <= PLAN_KEPT_BYTES);
 }
 
-/* Binds everything: then the stream has the launches, and the draft the memory. */
+/* Finds the operations that need not run more than once. */
+static void planner_once(struct planner *planner) {
+    const struct recorded_body *body = planner->body;
+    for (unsigned i = 0; i < body->n_values; i++) {
+        planner->once_value[i] = i >= body->n_parameters && i < body->n_parameters + body->n_captures;
+        planner->stays[i] = false;
+    }
+    for (unsigned k = 0; k < body->n_operations; k++) {
+        const struct recorded_operation *operation = &body->operations[k];
+        planner->once[k] = operation_runs_once(planner, k);
+        for (unsigned i = 0; i <= operation->request.further; i++)
+            planner->once_value[operation->first_output + i] = planner->once[k];
+        for (unsigned i = 0; i < operation->request.n_inputs; i++)
+            planner->stays[operation->inputs[i]] |= !planner->once[k] && !operation->dead;
+    }
+}
+
+/* Notes which of these operations report after all. */
+static bool planner_once_rightly(struct planner *planner) {
+    struct record_cursor at = planner->stream->submit.at;
+    bool right = true;
+    for (uint64_t number = 0; number < planner->stream->enqueued; number++) {
+        const struct record *record = stream_next_record(planner->stream, &at, NULL);
+        uint64_t k = record->sequence;
+        if (record->kind == RECORD_LAUNCH && record->launch.report && k && planner->once[k - 1]) {
+            planner->reports[k - 1] = true;
+            right = false;
+        }
+        at.used += record->bytes;
+    }
+    return right;
+}
+
+/* Binds everything: then the stream has the launches, and the draft the memory. What runs once comes first. */
 static int planner_bind(struct planner *planner) {
     const struct recorded_body *body = planner->body;
     unsigned given = body->n_parameters + body->n_captures;
@@ -261,10 +318,17 @@ static int planner_bind(struct planner *planner) {
     for (unsigned i = 0; i < given && code == STATUS_OK; i++)
         code = planner_given(planner, i);
     size_t begun = planner->draft.count;
-    for (int early = 1; early >= 0; early--)
+    planner_once(planner);
+    for (int once = 1; once >= 0; once--) {
         for (unsigned k = 0; k < body->n_operations && code == STATUS_OK; k++)
-            if (!body->operations[k].dead && operation_is_early(body, &body->operations[k]) == early)
+            if (!body->operations[k].dead && planner->once[k] == once)
                 code = planner_operation(planner, k);
+        if (!once)
+            break;
+        planner->once_end = planner->stream->enqueued;
+        for (size_t i = begun; i < planner->draft.count; i++)
+            planner->draft.pieces[i]->kept = planner->draft.pieces[i]->to == UINT64_MAX;
+    }
     for (size_t i = begun; i < planner->draft.count; i++)
         planner->draft.pieces[i]->base = given + body->n_results;
     for (unsigned r = 0; r < body->n_results && code == STATUS_OK; r++)
@@ -452,8 +516,9 @@ static size_t records_list(struct planner *planner) {
     for (uint64_t number = 1; number <= stream->enqueued; number++) {
         const struct record *record = stream_next_record(stream, &cursor, NULL);
         if (record->kind == RECORD_LAUNCH) {
+            planner->n_once += number <= planner->once_end;
             planner->launches[planner->n_launches++] =
-                (struct planned_launch){.record = record, .number = number, .report = replay->n_guards, .fused = 1};
+                (struct planned_launch){.record = record, .report = replay->n_guards, .fused = 1};
             bytes += record->bytes + sizeof(struct fused_operation) + sizeof(struct fused_launch);
         } else if (record->kind == RECORD_POISON && record->poison.guard) {
             const struct guard *guard = record->poison.guard;
@@ -470,6 +535,10 @@ static int launches_take(struct planner *planner) {
     int code = STATUS_OK;
     for (size_t i = 0; i < planner->n_launches && code == STATUS_OK; i++) {
         const struct planned_launch *planned = &planner->launches[i];
+        if (i == planner->n_once) {
+            planner->open = NULL;
+            replay->n_once = replay->n_steps;
+        }
         if (planned->fused > 1) {
             planner->open = NULL;
             size_t bytes = planner_take_fused(planner, planned, replay->bytes);
@@ -484,6 +553,26 @@ static int launches_take(struct planner *planner) {
         }
     }
     return code;
+}
+
+/* By their bases: then a run writes those alone whose bases are others than the last run's. */
+static int patches_sort(struct planner *planner) {
+    struct replay *replay = planner->plan->replay;
+    struct replay_patch *sorted = malloc((replay->n_patches + 1) * sizeof *sorted);
+    uint32_t *first = replay->first_patch = calloc(replay->n_bases + 2, sizeof *first);
+    if (!sorted || !first) {
+        free(sorted);
+        return plan_no_memory(planner->fault);
+    }
+    for (unsigned i = 0; i < replay->n_patches; i++)
+        first[replay->patches[i].base + 2]++;
+    for (unsigned base = 0; base < replay->n_bases; base++)
+        first[base + 2] += first[base + 1];
+    for (unsigned i = 0; i < replay->n_patches; i++) /* then each of them is where the next base's begin */
+        sorted[first[replay->patches[i].base + 1]++] = replay->patches[i];
+    free(replay->patches);
+    replay->patches = sorted;
+    return STATUS_OK;
 }
 
 /* Name 0 is that of launches which belong to no operation: copies to results. */
@@ -537,7 +626,8 @@ static int planner_replay(struct planner *planner) {
         !planner_arena(planner, replay->first_report - 1))
         return plan_no_memory(planner->fault);
     memset(replay->applied, 0xff, replay->n_bases * sizeof(uint8_t *)); /* no run has these */
-    return launches_take(planner);
+    int code = launches_take(planner);
+    return code == STATUS_OK ? patches_sort(planner) : code;
 }
 
 int recorded_plan(struct recorded *recorded, struct session *session, struct fault *fault) {
@@ -552,7 +642,7 @@ int recorded_plan(struct recorded *recorded, struct session *session, struct fau
         planner_lends_first(&planner);
         code = planner_bind(&planner);
     }
-    while (code == STATUS_OK && !planner_lends_rightly(&planner)) {
+    while (code == STATUS_OK && (!planner_lends_rightly(&planner) || !planner_once_rightly(&planner))) {
         planner_reset(&planner);
         planner.draft.clock = &planner.stream->enqueued;
         code = planner_bind(&planner);

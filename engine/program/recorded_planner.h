@@ -4,12 +4,20 @@
 #include "engine/memory/draft.h"
 #include "engine/program/recorded_impl.h"
 
+/* What a launch is in a fused one: elementwise on all elements, a reduction of rows, elementwise with an element for each row. */
+enum fused_way { FUSED_NOT, FUSED_WIDE, FUSED_REDUCES, FUSED_NARROW };
+
 /* A launch in the stream's records. */
 struct planned_launch {
     const struct record *record;
-    uint64_t number; /* of the record, from 1 */
     uint32_t report; /* the guard to which it reports */
     uint32_t fused;  /* how many launches from this one on are one; 0: it belongs to one that began before */
+    uint8_t way;     /* enum fused_way */
+};
+
+struct fused_shape {
+    int64_t rows, columns;
+    bool whole_rows;
 };
 
 struct planner {
@@ -24,15 +32,21 @@ struct planner {
     struct tensor **inputs, **outputs;
     bool *lends; /* of each parameter: its memory may be used for a result */
     bool *small; /* of each operation: its launch may be flat */
+    /* Of each operation: it depends on captured tensors and attributes alone, so it need not run more than once; and one of its launches reports. */
+    bool *once, *reports;
+    /* Of each value: it is captured, or a result of such an operation; and another operation reads it, in every run. */
+    bool *once_value, *stays;
+    uint64_t once_end; /* records of such operations */
     struct fault *fault;
     size_t patches_room, steps_room;
     struct planned_launch *launches;
-    size_t n_launches;
-    struct replay_step *open; /* flat launches may join it; NULL: none */
-    unsigned operation;       /* the one that is bound, from 1 */
+    size_t n_launches, n_once; /* those that only the first run makes come first */
+    uint64_t groups;           /* so far */
+    struct replay_step *open;  /* flat launches may join it; NULL: none */
+    unsigned operation;        /* the one that is bound, from 1 */
 };
 
-/* Says of each launch how many are fused with it, and lengthens the use of their memory. */
+/* Puts the launches in order, says of each how many are fused with it, and when which memory is in use. */
 void planner_fuse(struct planner *planner);
 /* Writes the launches from `first` on as one, at `at`, and adds its step; returns how many bytes it takes, or 0 with a fault. */
 size_t planner_take_fused(struct planner *planner, const struct planned_launch *first, size_t at);

@@ -1,5 +1,5 @@
-/* Random programs of elementwise operations, views, sums and products, recorded and run as one operation: their results must have the bits of the same
- * operations one by one. What is fused may touch memory only where that changes nothing. */
+/* Random programs of elementwise operations, views and reductions, recorded and run as one operation: their results must have the bits of the same
+ * operations one by one. What is fused may touch memory only where that changes nothing; and what follows from captured tensors alone is computed once. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "engine/program/recorded.h"
 #include "tests/device/suite.h"
 
-enum { ROWS = 5, COLUMNS = 40, OPERATIONS = 60, GIVEN = 7, VALUES = GIVEN + OPERATIONS, RESULTS = 6 };
+enum { OPERATIONS = 60, GIVEN = 7, VALUES = GIVEN + OPERATIONS, RESULTS = 6 };
 
 struct made {
     struct op_request request;
@@ -19,33 +19,42 @@ struct random_program {
     struct suite *suite;
     struct made operations[OPERATIONS];
     struct tensor_type types[VALUES];
+    int64_t rows, columns;
     unsigned n; /* operations so far */
 };
 
-static const struct {
-    enum dtype dtype;
-    int rank;
-    int64_t shape[3];
-} given_types[GIVEN] = {
-    {DTYPE_F32, 2, {ROWS, COLUMNS}},
-    {DTYPE_F32, 2, {ROWS, COLUMNS}},
-    {DTYPE_F32, 1, {COLUMNS}},
-    {DTYPE_F32, 2, {ROWS, 1}},
-    {DTYPE_F32, 0, {0}},
-    {DTYPE_F64, 2, {ROWS, COLUMNS}},
-    {DTYPE_F32, 1, {ROWS * COLUMNS}},
-};
+/* Matrices with rows too short to fuse, too short to reduce in a fused launch, in one tile, in several, and with one row. */
+static const int64_t shapes[][2] = {{5, 20}, {5, 40}, {9, 130}, {3, 700}, {2, 2500}, {1, 300}};
+
+static void given_type(unsigned i, int64_t rows, int64_t columns, struct tensor_type *type) {
+    const struct tensor_type types[GIVEN] = {{DTYPE_F32, 2, {rows, columns}},
+                                             {DTYPE_F32, 2, {rows, columns}},
+                                             {DTYPE_F32, 1, {columns}},
+                                             {DTYPE_F32, 2, {rows, 1}},
+                                             {DTYPE_F32, 0, {0}},
+                                             {DTYPE_F64, 2, {rows, columns}},
+                                             {DTYPE_F32, 1, {rows * columns}}};
+    *type = types[i];
+}
+
+/* The first of those that are given; the others are captured. */
+enum { PARAMETERS = 5 };
 
 /* An operation that may be wrong: the rule decides. */
 static void random_operation(struct random_program *program, struct made *made) {
     static const unsigned unary[] = {OP_NEGATIVE, OP_ABS, OP_EXP, OP_RELU, OP_SQRT, OP_TANH, OP_SIGN};
     static const unsigned binary[] = {OP_ADD, OP_SUBTRACT, OP_MULTIPLY, OP_MAXIMUM, OP_LESS};
+    static const unsigned reductions[] = {OP_SUM, OP_MEAN, OP_MAX,    OP_MIN,          OP_PROD,
+                                          OP_ANY, OP_ALL,  OP_ARGMAX, OP_COUNT_NONZERO};
     struct suite *suite = program->suite;
-    int64_t known = GIVEN + program->n, kind = suite_below(suite, 13);
+    int64_t known = GIVEN + program->n, kind = suite_below(suite, 14), rows = program->rows, columns = program->columns;
+    bool captured = suite_chance(suite, 10);
     memset(made, 0, sizeof *made);
     for (unsigned i = 0; i < 3; i++) /* often what is new, so that chains come about */
         made->inputs[i] = 1 + (uint64_t)(suite_chance(suite, 60) && known > 4 ? known - 1 - suite_below(suite, 4)
                                                                               : suite_below(suite, known));
+    for (unsigned i = 0; i < 3 && captured; i++)
+        made->inputs[i] = 1 + PARAMETERS + (uint64_t)suite_below(suite, GIVEN - PARAMETERS);
     made->request.n_inputs = 1;
     if (kind < 3) {
         made->request.opcode = unary[suite_below(suite, sizeof unary / sizeof *unary)];
@@ -57,18 +66,21 @@ static void random_operation(struct random_program *program, struct made *made) 
         made->attributes = SUITE_ATTRIBUTES(cast, .dtype = suite_chance(suite, 70) ? DTYPE_F32 : DTYPE_F64);
     } else if (kind == 9) {
         made->request.opcode = OP_RESHAPE;
-        made->attributes = suite_chance(suite, 50) ? SUITE_ATTRIBUTES(reshape, .shape = SUITE_LIST(ROWS, COLUMNS))
-                                                   : SUITE_ATTRIBUTES(reshape, .shape = SUITE_LIST(ROWS * COLUMNS));
+        made->attributes = suite_chance(suite, 50) ? SUITE_ATTRIBUTES(reshape, .shape = SUITE_LIST(rows, columns))
+                                                   : SUITE_ATTRIBUTES(reshape, .shape = SUITE_LIST(rows * columns));
     } else if (kind == 12) {
         made->request.opcode = OP_FULL;
         made->request.n_inputs = 0;
         made->attributes = SUITE_ATTRIBUTES(full, .dtype = DTYPE_F32, .value = {.f = 0.75});
     } else if (kind == 10) {
         made->request.opcode = OP_BROADCAST_TO;
-        made->attributes = SUITE_ATTRIBUTES(broadcast_to, .shape = SUITE_LIST(ROWS, COLUMNS));
+        made->attributes = SUITE_ATTRIBUTES(broadcast_to, .shape = SUITE_LIST(rows, columns));
     } else {
-        made->request.opcode = OP_SUM;
-        made->attributes = SUITE_ATTRIBUTES(reduction, .axes = SUITE_LIST(-1), .keepdims = true);
+        bool keepdims = suite_chance(suite, 80);
+        made->request.opcode = reductions[suite_below(suite, sizeof reductions / sizeof *reductions)];
+        made->attributes = suite_chance(suite, 85)
+                               ? SUITE_ATTRIBUTES(reduction, .axes = SUITE_LIST(-1), .keepdims = keepdims)
+                               : SUITE_ATTRIBUTES(reduction, .keepdims = keepdims);
     }
 }
 
@@ -89,7 +101,8 @@ static void random_add(struct random_program *program) {
             types[i] = &program->types[made->inputs[i] - 1];
         code = op_infer(made->request.opcode, types, made->request.n_inputs, &made->request.attributes,
                         &program->types[GIVEN + program->n], &fault);
-    } while (code != STATUS_OK || type_elements(&program->types[GIVEN + program->n]) > ROWS * COLUMNS);
+    } while (code != STATUS_OK ||
+             type_elements(&program->types[GIVEN + program->n]) > program->rows * program->columns);
     program->n++;
 }
 
@@ -126,8 +139,7 @@ static void run_eagerly(struct random_program *program, uint64_t *ids) {
 
 static uint64_t programs;
 
-/* A definition whose first five values are parameters, and the others captured tensors. */
-enum { PARAMETERS = 5 };
+/* A definition whose first values are parameters, and the others captured tensors. */
 static uint64_t define(struct random_program *program, const uint64_t *given, const bool *consumed,
                        const uint64_t *results) {
     struct op_request requests[OPERATIONS];
@@ -149,11 +161,12 @@ static uint64_t define(struct random_program *program, const uint64_t *given, co
 }
 
 static void random_program(struct suite *suite, struct random_program *program, uint64_t *given) {
-    *program = (struct random_program){.suite = suite};
+    const int64_t *shape = shapes[suite_below(suite, sizeof shapes / sizeof *shapes)];
+    *program = (struct random_program){.suite = suite, .rows = shape[0], .columns = shape[1]};
     for (unsigned i = 0; i < GIVEN; i++) {
-        program->types[i] = (struct tensor_type){.dtype = given_types[i].dtype, .rank = given_types[i].rank};
-        memcpy(program->types[i].shape, given_types[i].shape, (size_t)given_types[i].rank * sizeof(int64_t));
-        given[i] = suite_sample(suite, given_types[i].dtype, given_types[i].rank, given_types[i].shape, FILL_ORDINARY).id;
+        struct tensor_type *type = &program->types[i];
+        given_type(i, shape[0], shape[1], type);
+        given[i] = suite_sample(suite, type->dtype, type->rank, type->shape, FILL_ORDINARY).id;
     }
     while (program->n < OPERATIONS)
         random_add(program);
@@ -176,7 +189,7 @@ static void run_recorded(struct suite *suite, uint64_t id, int64_t times, const 
 Test(recorded, random_programs_have_the_bits_of_their_operations_one_by_one, .timeout = 300) {
     struct suite suite;
     suite_open(&suite, 501);
-    for (int round = 0; round < SUITE_REPEAT(600); round++) {
+    for (int round = 0; round < SUITE_REPEAT(1500); round++) {
         struct random_program program;
         uint64_t ids[VALUES], results[RESULTS], outputs[RESULTS];
         bool consumed[PARAMETERS];
@@ -216,7 +229,7 @@ static bool carries_to_first(const struct random_program *program, uint64_t valu
 Test(recorded, loops_have_the_bits_of_their_iterations_one_by_one, .timeout = 300) {
     struct suite suite;
     suite_open(&suite, 502);
-    for (int round = 0; round < SUITE_REPEAT(300); round++) {
+    for (int round = 0; round < SUITE_REPEAT(800); round++) {
         struct random_program program;
         uint64_t ids[VALUES], results[RESULTS], outputs[RESULTS];
         bool consumed[PARAMETERS] = {suite_chance(&suite, 50), suite_chance(&suite, 50)};
