@@ -33,7 +33,8 @@ static inline char *operand_at(const struct job *job, const struct fused_operand
     if (operand->in_slot) {
         return room->slots + operand->slot * job->slot;
     }
-    int64_t element = row * operand->row + column * operand->column;
+    int64_t apart = operand->row == FUSED_FLAT ? job->launch->columns : operand->row;
+    int64_t element = row * apart + column * operand->column;
     return (char *)operand->data + element * (int64_t)dtype_size((enum dtype)operand->dtype);
 }
 
@@ -108,6 +109,28 @@ static void fused_tile(const struct job *job, struct room *room, int64_t row, in
     }
 }
 
+/* All operations on few elements. */
+static void fused_plain(const struct fused_launch *launch) {
+    uint64_t parameters[2];
+    struct cpu_row run = {.n = launch->columns, .stride = {1}};
+    for (uint32_t i = 0; i < launch->n; i++) {
+        const struct fused_operation *operation = &launch->operations[i];
+        run.data[0] = operation->output.data;
+        run.data[1] = operation->inputs[0].data;
+        run.stride[1] = operation->inputs[0].column;
+        run.data[2] = operation->inputs[1].data;
+        run.stride[2] = operation->inputs[1].column;
+        run.data[3] = operation->inputs[2].data;
+        run.stride[3] = operation->inputs[2].column;
+        for (unsigned p = 0; p < operation->n_floats; p++) {
+            parameters[p] = cpu_parameter(operation->floats[p], operation->inputs[0].as);
+            run.data[1 + operation->n_inputs + p] = (char *)&parameters[p];
+            run.stride[1 + operation->n_inputs + p] = 0;
+        }
+        ((cpu_row_function *)operation->kernel)(&run);
+    }
+}
+
 static bool fused_part(struct cpu_job *base, struct cpu_lane *lane) {
     const struct job *job = (const struct job *)base;
     const struct fused_launch *launch = job->launch;
@@ -162,6 +185,10 @@ static void fused_parameters(struct job *job) {
 
 void cpu_fused_run(struct cpu *cpu, const struct fused_launch *launch, struct cpu_job **begun) {
     struct job job;
+    if (launch->plain && launch->columns <= FUSED_TILE) {
+        fused_plain(launch);
+        return;
+    }
     job.base = (struct cpu_job){.cpu = cpu, .run = fused_part};
     job.launch = launch;
     job.width = launch->whole_rows || launch->columns < FUSED_TILE ? launch->columns : FUSED_TILE;

@@ -86,9 +86,10 @@ enum {
     FUSED_SLOT_ELEMENT = 8,      /* bytes, at most */
     FUSED_SLOTS_BYTES = 1 << 17, /* of all slots for whole rows, if each element takes FUSED_SLOT_ELEMENT */
 };
+enum fused_rows { FUSED_SAME, FUSED_NEXT, FUSED_FLAT };
 struct fused_operand {
     void *data;     /* of the first element; of no meaning in a slot */
-    int64_t row;    /* elements from a row to the next: as many as there are columns, 1, or 0 */
+    uint8_t row;    /* enum fused_rows, elements from a row to the next: 0, 1, as many as there are columns */
     uint8_t column; /* elements from a column to the next: 1 or 0 */
     bool in_slot;
     uint8_t slot;
@@ -107,6 +108,7 @@ struct fused_launch {
     struct report *report; /* NULL, or as in struct launch */
     uint32_t n, n_slots;
     bool whole_rows;
+    bool plain; /* one row, without slots, reductions and inputs that are converted */
     struct fused_operation operations[];
 };
 

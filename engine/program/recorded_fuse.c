@@ -345,14 +345,14 @@ void planner_fuse(struct planner *planner) {
 
 /* ---- the launch ---- */
 
-static struct fused_operand fused_operand(const struct planned_launch *planned, unsigned i, int64_t columns) {
+static struct fused_operand fused_operand(const struct planned_launch *planned, unsigned i) {
     const struct launch *launch = &planned->record->launch;
     const struct operand *operand = launch_operand(launch, i);
     enum place place = launch_place(launch, planned->way, i);
     return (struct fused_operand){
-        .row = place == PLACE_FLAT     ? columns
-               : place == PLACE_COLUMN ? 1
-                                       : 0,
+        .row = place == PLACE_FLAT     ? FUSED_FLAT
+               : place == PLACE_COLUMN ? FUSED_NEXT
+                                       : FUSED_SAME,
         .column = place == PLACE_FLAT || place == PLACE_ROW,
         .dtype = operand->dtype,
         .as = operand->as,
@@ -388,11 +388,12 @@ static int take_operation(struct planner *planner, const struct planned_launch *
         const struct operand *operand = launch_operand(launch, k);
         struct fused_operand *to = k == 0 ? &operation->output : &operation->inputs[k - 1];
         const struct draft_piece *piece = draft_find(&planner->draft, operand->data);
-        *to = fused_operand(planned, k, fused->columns);
+        *to = fused_operand(planned, k);
         to->in_slot = piece && piece->slot;
         to->slot = to->in_slot ? piece->slot - 1 : 0;
         if (to->in_slot && fused->n_slots < piece->slot)
             fused->n_slots = piece->slot;
+        fused->plain &= !to->in_slot && (k == 0 || to->as == to->dtype || launch->opcode == OP_CAST);
         if (!to->in_slot)
             code = (k == 0 ? planner_patch_output : planner_patch)(planner, (size_t)((uint8_t *)&to->data - launches),
                                                                    operand->data);
@@ -406,8 +407,11 @@ size_t planner_take_fused(struct planner *planner, const struct planned_launch *
     struct fused_shape shape = fused_shape(first);
     uint64_t weight = 0;
     int code = STATUS_OK;
-    *fused = (struct fused_launch){
-        .rows = shape.rows, .columns = shape.columns, .whole_rows = shape.whole_rows, .n = first->fused};
+    *fused = (struct fused_launch){.rows = shape.rows,
+                                   .columns = shape.columns,
+                                   .whole_rows = shape.whole_rows,
+                                   .n = first->fused,
+                                   .plain = shape.rows == 1 && !shape.whole_rows};
     for (uint32_t i = 0; i < first->fused && code == STATUS_OK; i++) {
         const struct launch *launch = &first[i].record->launch;
         weight += first[i].record->weight;

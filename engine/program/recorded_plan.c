@@ -11,6 +11,10 @@
 enum {
     PLAN_KEPT_BYTES =
         4096, /* of a result that follows from attributes alone: larger ones rather are made anew than keep memory */
+    /* A result of so few bytes in whose memory so many launches come one after another is copied out of the arena at the end: then a run need not write
+     * the result's address to all of them. */
+    PLAN_COPIED_BYTES = 1024,
+    PLAN_COPIED_LAUNCHES = 64,
 };
 
 /* ---- what planning needs ---- */
@@ -250,7 +254,8 @@ static int planner_result(struct planner *planner, unsigned r) {
         lent = lent && planner->plan->lender[i] != piece->base;
     bool whole =
         value->contiguous && value->offset == 0 && (uint64_t)type_bytes(&value->type) == piece->bytes && !piece->kept;
-    if (whole && (piece->base == arena || lent)) {
+    bool copied = piece->bytes <= PLAN_COPIED_BYTES && planner->stream->enqueued - piece->from >= PLAN_COPIED_LAUNCHES;
+    if (whole && (lent || (piece->base == arena && !copied))) {
         if (lent)
             planner->plan->lender[r] = piece->base;
         else
