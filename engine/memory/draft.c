@@ -1,14 +1,15 @@
 #include "engine/memory/draft.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "proto/ops/status.h"
 
 enum {
     DRAFT_ALIGNMENT = 256,
     DRAFT_FIRST = 64,
-    /* Among so many pieces each is compared with all others, which packs best. More pieces are placed in the order of their time. */
-    DRAFT_COMPARED = 1024,
+    /* Among so many pieces each is compared with all others, which packs best. */
+    DRAFT_COMPARED = 512,
 };
 /* No program has memory here, so an address that is used by mistake is noticed. */
 static const uint64_t draft_begin = UINT64_C(1) << 56, draft_end = UINT64_C(1) << 62;
@@ -128,37 +129,148 @@ static uint64_t place_largest_first(struct draft_piece **pieces, size_t count) {
     return bytes;
 }
 
-/* Only the last DRAFT_COMPARED of the pieces that are still in use are compared; what is placed behind all others overlaps nothing. */
-static uint64_t place_in_order(struct draft_piece **pieces, size_t count) {
-    struct draft_piece *live[DRAFT_COMPARED];
-    size_t n = 0;
-    uint64_t bytes = 0, lowest = 0;
-    qsort(pieces, count, sizeof(struct draft_piece *), by_time);
-    for (size_t i = 0; i < count; i++) {
-        struct draft_piece *piece = pieces[i];
-        size_t kept = 0;
-        for (size_t k = 0; k < n; k++)
-            if (live[k]->to > piece->from)
-                live[kept++] = live[k];
-        n = kept;
-        if (n == DRAFT_COMPARED) { /* the lowest of them keeps its place for good */
-            uint64_t end = live[0]->offset + live[0]->storage.bytes;
-            lowest = end > lowest ? end : lowest;
-            for (size_t k = 1; k < n; k++)
-                live[k - 1] = live[k];
-            n--;
-        }
-        uint64_t end = place(piece, live, n);
-        if (piece->offset < lowest) {
-            piece->offset = bytes;
-            end = bytes + piece->storage.bytes;
-        }
-        bytes = end > bytes ? end : bytes;
-        size_t k = n++;
-        for (; k && live[k - 1]->offset > piece->offset; k--)
-            live[k] = live[k - 1];
-        live[k] = piece;
+/* ---- many pieces: as memory is given and taken back in the course of time ---- */
+
+/* A part of the block that is laid out. */
+struct part {
+    struct part *before, *after;   /* by offset */
+    struct part *next, **previous; /* of the free ones of about this size */
+    uint64_t offset, bytes;
+    bool is_free;
+};
+
+enum { PART_SIZES = 64, PART_TRIES = 16 };
+
+struct parts {
+    struct part *all;
+    struct part *unused;           /* by `after` */
+    struct part *last;             /* by offset */
+    struct part *free[PART_SIZES]; /* [n]: of 2^n bytes or more, and less than twice as many */
+    uint64_t bytes;
+};
+
+static unsigned part_size(uint64_t bytes) {
+    return 63u - (unsigned)__builtin_clzll(bytes | 1);
+}
+
+static void part_list(struct parts *parts, struct part *part) {
+    struct part **list = &parts->free[part_size(part->bytes)];
+    part->is_free = true;
+    part->next = *list;
+    part->previous = list;
+    if (part->next)
+        part->next->previous = &part->next;
+    *list = part;
+}
+
+static void part_unlist(struct part *part) {
+    part->is_free = false;
+    *part->previous = part->next;
+    if (part->next)
+        part->next->previous = part->previous;
+}
+
+/* A new part behind the given one; NULL: behind nothing. */
+static struct part *part_add(struct parts *parts, struct part *before, uint64_t offset, uint64_t bytes) {
+    struct part *part = parts->unused;
+    parts->unused = part->after;
+    *part = (struct part){.before = before, .after = before ? before->after : NULL, .offset = offset, .bytes = bytes};
+    if (before)
+        before->after = part;
+    if (part->after)
+        part->after->before = part;
+    else
+        parts->last = part;
+    return part;
+}
+
+/* The part behind `part` becomes part of it. */
+static void part_join(struct parts *parts, struct part *part) {
+    struct part *gone = part->after;
+    part->bytes += gone->bytes;
+    part->after = gone->after;
+    if (part->after)
+        part->after->before = part;
+    else
+        parts->last = part;
+    gone->after = parts->unused;
+    parts->unused = gone;
+}
+
+static void part_give(struct parts *parts, struct part *part) {
+    if (part->after && part->after->is_free) {
+        part_unlist(part->after);
+        part_join(parts, part);
     }
+    if (part->before && part->before->is_free) {
+        part = part->before;
+        part_unlist(part);
+        part_join(parts, part);
+    }
+    part_list(parts, part);
+}
+
+/* A free part of at least so many bytes: of those that are looked at, the smallest. NULL: none. */
+static struct part *part_find(const struct parts *parts, uint64_t bytes) {
+    for (unsigned size = part_size(bytes); size < PART_SIZES; size++) {
+        struct part *best = NULL, *part = parts->free[size];
+        for (int tries = 0; part && tries < PART_TRIES; part = part->next, tries++)
+            if (part->bytes >= bytes && (!best || part->bytes < best->bytes))
+                best = part;
+        if (best)
+            return best;
+    }
+    return NULL;
+}
+
+static struct part *part_take(struct parts *parts, uint64_t bytes) {
+    struct part *part = part_find(parts, bytes);
+    if (part) {
+        part_unlist(part);
+    } else if (parts->last && parts->last->is_free) { /* it grows */
+        part = parts->last;
+        part_unlist(part);
+        parts->bytes += bytes - part->bytes;
+        part->bytes = bytes;
+    } else {
+        part = part_add(parts, parts->last, parts->bytes, bytes);
+        parts->bytes += bytes;
+    }
+    if (part->bytes > bytes) {
+        part_list(parts, part_add(parts, part, part->offset + bytes, part->bytes - bytes));
+        part->bytes = bytes;
+    }
+    return part;
+}
+
+static int by_end(const void *a, const void *b) {
+    const struct draft_piece *x = *(struct draft_piece *const *)a, *y = *(struct draft_piece *const *)b;
+    return x->to < y->to ? -1 : x->to > y->to;
+}
+
+static uint64_t place_in_order(struct draft_piece **pieces, size_t count) {
+    struct draft_piece **ending = malloc(count * sizeof(struct draft_piece *));
+    struct parts parts = {.all = malloc((2 * count + 1) * sizeof *parts.all)};
+    uint64_t bytes = UINT64_MAX;
+    if (ending && parts.all) {
+        size_t ended = 0;
+        for (size_t i = 0; i < 2 * count + 1; i++) {
+            parts.all[i].after = parts.unused;
+            parts.unused = &parts.all[i];
+        }
+        memcpy(ending, pieces, count * sizeof(struct draft_piece *));
+        qsort(pieces, count, sizeof(struct draft_piece *), by_time);
+        qsort(ending, count, sizeof(struct draft_piece *), by_end);
+        for (size_t i = 0; i < count; i++) {
+            for (; ending[ended]->to <= pieces[i]->from; ended++)
+                part_give(&parts, ending[ended]->part);
+            pieces[i]->part = part_take(&parts, pieces[i]->storage.bytes);
+            pieces[i]->offset = pieces[i]->part->offset;
+        }
+        bytes = parts.bytes;
+    }
+    free(ending);
+    free(parts.all);
     return bytes;
 }
 
@@ -194,7 +306,13 @@ static uint64_t place_least(struct draft_piece *const *pieces, size_t count) {
     return most;
 }
 
-uint64_t draft_place(struct draft_piece **pieces, size_t count, uint64_t *least) {
+uint64_t draft_place(struct draft_piece **pieces, size_t n, uint64_t *least) {
+    size_t count = 0;
+    for (size_t i = 0; i < n; i++) {
+        pieces[i]->offset = 0;
+        if (pieces[i]->from < pieces[i]->to) /* somebody uses it */
+            pieces[count++] = pieces[i];
+    }
     *least = place_least(pieces, count);
     return count <= DRAFT_COMPARED ? place_largest_first(pieces, count) : place_in_order(pieces, count);
 }

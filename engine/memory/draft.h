@@ -25,6 +25,7 @@ struct draft_piece {
     uint8_t slot; /* only one fused launch uses it, in this slot, counted from 1; 0: it needs memory */
     uint32_t base;
     uint64_t offset;
+    struct part *part; /* private */
 };
 
 struct draft {
@@ -44,5 +45,5 @@ struct draft_piece *draft_find(const struct draft *draft, const void *address);
 void draft_finish(struct draft *draft);
 
 /* Places pieces in one block of memory, so that pieces that are in use at the same time do not overlap: sets their offsets. Returns the
- * block's size in bytes. *least: the largest sum of the sizes of pieces that are in use at one time. Reorders the list. */
+ * block's size in bytes; UINT64_MAX: there is no host memory to do it. *least: the largest sum of the sizes of pieces that are in use at one time. Reorders the list. */
 uint64_t draft_place(struct draft_piece **pieces, size_t count, uint64_t *least);

@@ -466,6 +466,7 @@ static void recorded_free(struct recorded *recorded) {
 /* What it has of the session's goes at once: memory is stream-ordered. The launches stay until they have run. */
 static void recorded_let_go(struct session *session, struct recorded *recorded) {
     struct recorded_store *store = recorded->store;
+    recorded_plan_leave(recorded);
     storage_unref(recorded->plan.arena);
     recorded->plan.arena = NULL;
     body_unref(session, recorded->body);

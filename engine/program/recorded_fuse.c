@@ -18,6 +18,7 @@ enum {
         1024,          /* the pieces of fewer elements lie in the arena, and in the first-level cache all the same */
     FUSE_OPERANDS = 4, /* of a launch: the output and up to three inputs */
     FUSE_BETWEEN_MAX = 16, /* launches that stand between those of a group */
+    FUSE_STEPS = 8,        /* of the turn's budget, for a group */
 };
 
 /* How an operand's elements lie in the group's matrix. */
@@ -215,9 +216,11 @@ static bool group_add(struct group *group, const struct planned_launch *planned)
 }
 
 /* Makes groups of the launches from `begin` to `end`, beginning with the first one each time. */
-static void fuse_range(struct planner *planner, size_t begin, size_t end) {
+static int fuse_range(struct planner *planner, size_t begin, size_t end, bool in_turns) {
     struct planned_launch *launches = planner->launches, between[FUSE_BETWEEN_MAX];
     while (begin < end) {
+        if (in_turns && budget_spent(&planner->session->order->budget, FUSE_STEPS))
+            break;
         struct group group = {.planner = planner, .number = ++planner->groups};
         size_t at = begin, n = 0,
                before = 0; /* launches between, and those of them that stand before the group's last one */
@@ -237,12 +240,23 @@ static void fuse_range(struct planner *planner, size_t begin, size_t end) {
         memcpy(&launches[begin], between, before * sizeof *launches);
         memcpy(&launches[begin + before], group.members, group.count * sizeof *launches);
         memcpy(&launches[begin + before + group.count], between + before, (n - before) * sizeof *launches);
-        fuse_range(planner, begin, begin + before);
+        fuse_range(planner, begin, begin + before, false);
         begin += before;
         for (size_t i = 0; i < group.count; i++)
             launches[begin + i].fused = i ? 0 : (uint32_t)group.count;
         begin += group.count;
     }
+    planner->at = in_turns ? begin : planner->at;
+    return begin < end ? STATUS_AGAIN : STATUS_OK;
+}
+
+int planner_fuse(struct planner *planner) {
+    int code = STATUS_OK;
+    if (!planner->session->order->device->vtable->launch_fused)
+        return STATUS_OK;
+    if (planner->at < planner->n_once)
+        code = fuse_range(planner, planner->at, planner->n_once, true);
+    return code == STATUS_OK ? fuse_range(planner, planner->at, planner->n_launches, true) : code;
 }
 
 /* ---- when memory is in use ---- */
@@ -262,7 +276,7 @@ static void launch_uses(struct planner *planner, const struct launch *launch, ui
 }
 
 /* The pieces are in use from the first launch that touches them to the last one, in the order that launches have now. */
-static void pieces_time(struct planner *planner) {
+int planner_time(struct planner *planner) {
     for (size_t i = 0; i < planner->draft.count; i++) {
         struct draft_piece *piece = planner->draft.pieces[i];
         piece->from = piece->kept ? 0 : UINT64_MAX;
@@ -275,6 +289,7 @@ static void pieces_time(struct planner *planner) {
         if (piece->from == UINT64_MAX)
             piece->from = piece->to = 0;
     }
+    return STATUS_OK;
 }
 
 /* ---- slots ---- */
@@ -325,22 +340,20 @@ static struct fused_shape fused_shape(const struct planned_launch *first) {
     return shape;
 }
 
-void planner_fuse(struct planner *planner) {
-    if (planner->session->order->device->vtable->launch_fused) {
-        size_t once = planner->n_once;
-        fuse_range(planner, 0, once);
-        fuse_range(planner, once, planner->n_launches);
+int planner_slots(struct planner *planner) {
+    while (planner->at < planner->n_launches) {
+        size_t i = planner->at, end = i + planner->launches[i].fused;
+        planner->at = end > i ? end : i + 1;
+        if (end > i + 1) {
+            struct fused_shape shape = fused_shape(&planner->launches[i]);
+            slots_give(planner, i, end, slots_most(&shape));
+            for (size_t k = i; k < end; k++)
+                launch_uses(planner, &planner->launches[k].record->launch, i, end);
+        }
+        if (budget_spent(&planner->session->order->budget, (int)(planner->at - i)))
+            return STATUS_AGAIN;
     }
-    pieces_time(planner);
-    for (size_t i = 0; i < planner->n_launches; i++) {
-        size_t end = i + planner->launches[i].fused;
-        if (end <= i + 1)
-            continue;
-        struct fused_shape shape = fused_shape(&planner->launches[i]);
-        slots_give(planner, i, end, slots_most(&shape));
-        for (size_t k = i; k < end; k++)
-            launch_uses(planner, &planner->launches[k].record->launch, i, end);
-    }
+    return STATUS_OK;
 }
 
 /* ---- the launch ---- */

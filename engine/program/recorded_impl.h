@@ -55,6 +55,7 @@ struct recorded {
     struct fault fault;         /* why */
     struct recorded_plan plan;
     bool planned;
+    struct planner *planner; /* while the plan is made; else NULL */
     /* of a loop */
     bool loops;
     struct recorded_carry *carries;
@@ -86,8 +87,10 @@ struct recorded *recorded_find(struct session *session, const struct op_request 
 /* Checks the inputs of a run, and sets the types of its results. */
 int recorded_check(struct recorded *recorded, const struct op_request *request, const struct tensor_type *const types[],
                    unsigned n_outputs, struct tensor_type *outputs, struct fault *fault);
-/* Makes the plan, without memory for its arena. */
+/* Makes the plan, without memory for its arena. STATUS_AGAIN: the turn's time is over; to be called again in a later one. */
 int recorded_plan(struct recorded *recorded, struct session *session, struct fault *fault);
+/* Drops what a plan is made with. */
+void recorded_plan_leave(struct recorded *recorded);
 void recorded_plan_finish(struct recorded_plan *plan);
 
 /* OP_FAMILY_PROGRAM: finds the program, plans it, and says whether its launches may report. */

@@ -1,4 +1,4 @@
-/* A plan while it is made, for recorded_plan.c and recorded_fuse.c. Owner thread. */
+/* A plan while it is made, for the files recorded_*.c. Owner thread. */
 #pragma once
 
 #include "engine/memory/draft.h"
@@ -37,21 +37,43 @@ struct planner {
     /* Of each value: it is captured, or a result of such an operation; and another operation reads it, in every run. */
     bool *once_value, *stays;
     uint64_t once_end; /* records of such operations */
+    uint8_t stage;     /* that is under way, */
+    size_t at;         /* and how far it has come; 0 at its beginning */
+    bool now_once;     /* operations that run once are bound; the others later */
+    size_t given;      /* pieces of the draft that are parameters and captured tensors */
     struct fault *fault;
     size_t patches_room, steps_room;
     struct planned_launch *launches;
     size_t n_launches, n_once; /* those that only the first run makes come first */
     uint64_t groups;           /* so far */
     struct replay_step *open;  /* flat launches may join it; NULL: none */
-    unsigned operation;        /* the one that is bound, from 1 */
 };
 
-/* Puts the launches in order, says of each how many are fused with it, and when which memory is in use. */
-void planner_fuse(struct planner *planner);
+/* Stages return STATUS_AGAIN if they are to go on in a later turn. */
+
+/* recorded_bind.c: binds the operations, first those that run once. Then the stream has the launches, and the draft the memory. */
+int planner_bind_begin(struct planner *planner);
+int planner_bind(struct planner *planner);
+int planner_bind_end(struct planner *planner);
+/* Which parameters may lend their memory; and whether that, and what runs once, has come out as was taken for granted. False: bind again. */
+void planner_lends_first(struct planner *planner);
+bool planner_bound_rightly(struct planner *planner);
+void planner_value_drop(struct tensor *value);
+
+/* recorded_fuse.c: puts the launches in order, says of each how many are fused with it; when which memory is in use; and what lies in slots. */
+int planner_fuse(struct planner *planner);
+int planner_time(struct planner *planner);
+int planner_slots(struct planner *planner);
 /* Writes the launches from `first` on as one, at `at`, and adds its step; returns how many bytes it takes, or 0 with a fault. */
 size_t planner_take_fused(struct planner *planner, const struct planned_launch *first, size_t at);
 
-/* recorded_plan.c: the pointer at this place is an address of the draft. */
+/* recorded_take.c: lists the launches; lays out the arena, which has the pieces that are no input, captured tensor or result; writes the replay; and
+ * sorts the places of addresses by their bases, so that a run writes those alone whose bases are others than the last run's. */
+int planner_list(struct planner *planner);
+int planner_arena(struct planner *planner);
+int planner_take(struct planner *planner);
+int planner_sort(struct planner *planner);
+/* The pointer at this place is an address of the draft. */
 int planner_patch(struct planner *planner, size_t at, const void *address);
 /* The same of memory to which the launch writes. */
 int planner_patch_output(struct planner *planner, size_t at, const void *address);

@@ -265,3 +265,88 @@ Test(recorded, loops_have_the_bits_of_their_iterations_one_by_one, .timeout = 30
     }
     suite_close(&suite);
 }
+
+/* ---- long programs ---- */
+
+enum { LONG = 4000, LONG_ROWS = 3, LONG_COLUMNS = 50 };
+
+/* A chain of sums, in which each operation reads the last two results. */
+static uint64_t define_long(struct suite *suite, const struct tensor_type *type) {
+    struct op_request *requests = calloc(LONG, sizeof *requests);
+    uint64_t(*inputs)[2] = malloc(LONG * sizeof *inputs);
+    struct fault fault;
+    for (unsigned k = 0; k < LONG; k++) {
+        inputs[k][0] = k + 1;
+        inputs[k][1] = k + 2;
+        requests[k] =
+            (struct op_request){.opcode = k % 3 ? OP_SUBTRACT : OP_MAXIMUM, .n_inputs = 2, .inputs = inputs[k]};
+    }
+    const struct recorded_definition definition = {.id = ++programs,
+                                                   .parameters = (const struct tensor_type[]){*type, *type},
+                                                   .consumed = (const bool[]){false, false},
+                                                   .n_parameters = 2,
+                                                   .requests = requests,
+                                                   .n_requests = LONG,
+                                                   .results = (const uint64_t[]){LONG + 2},
+                                                   .n_results = 1};
+    cr_assert_eq(session_program_define(suite->session, &definition, &fault), STATUS_OK, "%s", fault.message);
+    free(requests);
+    free(inputs);
+    return programs;
+}
+
+/* How often a run had to be put off, in turns of so many nanoseconds. At most `most` turns; *ran: it was not put off any more. */
+static int run_in_turns(struct suite *suite, const struct op_request *request, uint64_t turn_ns, int most, bool *ran) {
+    struct budget *budget = engine_budget(suite->engine), before = *budget;
+    int turns = 0, code = STATUS_AGAIN;
+    unsigned done;
+    for (; turns < most && code == STATUS_AGAIN; turns++) {
+        budget_begin(budget, turn_ns);
+        code = session_run(suite->session, request, 1, &done);
+    }
+    cr_assert(code == STATUS_OK || (code == STATUS_AGAIN && done == 0));
+    *ran = code == STATUS_OK;
+    *budget = before;
+    return turns - *ran;
+}
+
+Test(recorded, plans_are_made_in_turns, .timeout = 120) {
+    struct suite suite;
+    suite_open(&suite, 503);
+    const int64_t shape[2] = {LONG_ROWS, LONG_COLUMNS};
+    const struct tensor_type type = {DTYPE_F32, 2, {LONG_ROWS, LONG_COLUMNS}};
+    uint64_t ids[2], last[3], run_id;
+    bool ran;
+    for (unsigned i = 0; i < 2; i++)
+        ids[i] = last[i] = suite_sample(&suite, DTYPE_F32, 2, shape, FILL_ORDINARY).id;
+    struct op_request run = {.opcode = OP_PROGRAM, .n_inputs = 2, .inputs = ids, .n_ints = 2};
+    /* One is left in the middle, and released. */
+    uint64_t id = define_long(&suite, &type);
+    run.ints = (const int64_t[]){(int64_t)id, 1};
+    run.output = suite.next_id + 1;
+    cr_assert_eq(run_in_turns(&suite, &run, 20 * 1000, 3, &ran), 3);
+    cr_assert_not(ran);
+    struct fault fault;
+    cr_assert_eq(session_program_release(suite.session, id, &fault), STATUS_OK);
+    /* The other one is made to the end. */
+    id = define_long(&suite, &type);
+    run.ints = (const int64_t[]){(int64_t)id, 1};
+    run_id = run.output = ++suite.next_id;
+    cr_assert_geq(run_in_turns(&suite, &run, 20 * 1000, INT32_MAX, &ran), 3);
+    cr_assert(ran);
+    for (unsigned k = 0; k < LONG; k++) {
+        struct op_request request = {
+            .opcode = k % 3 ? OP_SUBTRACT : OP_MAXIMUM, .n_inputs = 2, .inputs = (const uint64_t[]){last[0], last[1]}};
+        suite_submit(&suite, &request, &last[2]);
+        last[0] = last[1];
+        last[1] = last[2];
+    }
+    fetch_both(&suite, last[1], run_id, (size_t)type_bytes(&type), 0);
+    /* A third one is left in the middle when the session ends. */
+    id = define_long(&suite, &type);
+    run.ints = (const int64_t[]){(int64_t)id, 1};
+    run.output = suite.next_id + 1;
+    run_in_turns(&suite, &run, 20 * 1000, 3, &ran);
+    cr_assert_not(ran);
+    suite_close(&suite);
+}

@@ -1,0 +1,270 @@
+/* Plans, the last part: launches are copied out of the stream's records, and each draft address in them becomes an offset from a base of the run: an
+ * input, a captured tensor, a result, the arena, or a report. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/order/order_impl.h"
+#include "engine/program/recorded_planner.h"
+
+static bool array_grow(void *array, size_t *room, size_t used, size_t size) {
+    if (used < *room)
+        return true;
+    size_t more = *room ? 2 * *room : 64;
+    void *grown = realloc(*(void **)array, more * size);
+    if (!grown)
+        return false;
+    *(void **)array = grown;
+    *room = more;
+    return true;
+}
+
+/* The pointer at this place is an address of the draft. */
+int planner_patch(struct planner *planner, size_t at, const void *address) {
+    struct replay *replay = planner->plan->replay;
+    const struct draft_piece *piece = draft_find(&planner->draft, address);
+    if (!piece)
+        return STATUS_OK; /* an empty input */
+    if (!array_grow(&replay->patches, &planner->patches_room, replay->n_patches, sizeof *replay->patches))
+        return plan_no_memory(planner->fault);
+    replay->patches[replay->n_patches++] = (struct replay_patch){
+        .at = (uint32_t)at,
+        .base = piece->base,
+        .offset = piece->offset + (uint64_t)((const uint8_t *)address - piece->storage.data),
+    };
+    return STATUS_OK;
+}
+
+/* The same of memory to which the launch writes. */
+int planner_patch_output(struct planner *planner, size_t at, const void *address) {
+    const struct draft_piece *piece = draft_find(&planner->draft, address);
+    if (piece && piece->base < planner->body->n_parameters)
+        planner->plan->overwritten[piece->base] = true;
+    return planner_patch(planner, at, address);
+}
+
+int planner_patch_report(struct planner *planner, size_t at, uint32_t report) {
+    struct replay *replay = planner->plan->replay;
+    if (!array_grow(&replay->patches, &planner->patches_room, replay->n_patches, sizeof *replay->patches))
+        return plan_no_memory(planner->fault);
+    replay->patches[replay->n_patches++] =
+        (struct replay_patch){.at = (uint32_t)at, .base = replay->first_report + report};
+    return STATUS_OK;
+}
+
+struct replay_step *planner_step(struct planner *planner, const struct record *record, enum replay_kind kind,
+                                 size_t at) {
+    struct replay *replay = planner->plan->replay;
+    if (!array_grow(&replay->steps, &planner->steps_room, replay->n_steps, sizeof *replay->steps))
+        return NULL;
+    struct replay_step *step = &replay->steps[replay->n_steps++];
+    *step = (struct replay_step){.kind = (uint8_t)kind,
+                                 .n = 1,
+                                 .at = (uint32_t)at,
+                                 .name = (uint32_t)record->sequence,
+                                 .weight = record->weight,
+                                 .sequence = record->sequence};
+    replay->weight += record->weight;
+    return step;
+}
+
+static bool operand_is_flat(const struct operand *operand) {
+    return operand->rank <= 1 && operand->as == operand->dtype && (operand->rank == 0 || operand->strides[0] == 1);
+}
+
+static bool launch_is_flat(const struct planner *planner, const struct record *record) {
+    const struct launch *launch = &record->launch;
+    bool flat = record->sequence && planner->small[record->sequence - 1] && !launch->report && !launch->further &&
+                !launch->attributes.n_ints && !launch->attributes.n_floats && launch->n_inputs <= 3 &&
+                operand_is_flat(&launch->output);
+    for (unsigned i = 0; i < launch->n_inputs && flat; i++)
+        flat = operand_is_flat(&launch->inputs[i]) && (launch->inputs[i].rank == 0 ? 1 : launch->inputs[i].shape[0]) ==
+                                                          (launch->output.rank == 0 ? 1 : launch->output.shape[0]);
+    return flat;
+}
+
+static int take_flat(struct planner *planner, const struct record *record, size_t at) {
+    struct replay *replay = planner->plan->replay;
+    const struct launch *launch = &record->launch;
+    struct flat_launch *flat = (struct flat_launch *)(void *)(replay->launches + at);
+    *flat = (struct flat_launch){
+        .opcode = launch->opcode,
+        .n_inputs = launch->n_inputs,
+        .dtype = launch->inputs[launch->n_inputs - 1].dtype,
+        .elements = launch->output.rank == 0 ? 1 : (uint32_t)launch->output.shape[0],
+        .sequence = record->sequence,
+    };
+    if (planner->open && planner->open->n < RECORD_FLAT_MAX) {
+        planner->open->n++;
+        planner->open->weight += record->weight;
+        replay->weight += record->weight;
+    } else if (!(planner->open = planner_step(planner, record, REPLAY_FLAT, at))) {
+        return plan_no_memory(planner->fault);
+    }
+    int code = planner_patch_output(planner, at + offsetof(struct flat_launch, data[0]), launch->output.data);
+    for (unsigned i = 0; i < launch->n_inputs && code == STATUS_OK; i++)
+        code = planner_patch(planner, at + offsetof(struct flat_launch, data) + (i + 1) * sizeof(void *),
+                             launch->inputs[i].data);
+    return code;
+}
+
+/* Copies the launch. Its shapes, strides and attributes lie in the record behind it. */
+static int take_launch(struct planner *planner, const struct planned_launch *planned, size_t at) {
+    const struct record *record = planned->record;
+    struct replay *replay = planner->plan->replay;
+    size_t bytes = record->bytes - offsetof(struct record, launch);
+    uint8_t *copy = replay->launches + at;
+    const struct launch *from = &record->launch;
+    memcpy(copy, from, bytes);
+    struct launch *launch = (struct launch *)(void *)copy;
+#define MOVED(pointer) (const void *)(copy + ((const uint8_t *)(pointer) - (const uint8_t *)from))
+    if (launch->attributes.ints)
+        launch->attributes.ints = MOVED(from->attributes.ints);
+    if (launch->attributes.floats)
+        launch->attributes.floats = MOVED(from->attributes.floats);
+    unsigned n = launch->n_inputs + launch->further;
+    launch->output.shape = MOVED(from->output.shape);
+    launch->output.strides = MOVED(from->output.strides);
+    for (unsigned i = 0; i < n; i++) {
+        launch->inputs[i].shape = MOVED(from->inputs[i].shape);
+        launch->inputs[i].strides = MOVED(from->inputs[i].strides);
+    }
+#undef MOVED
+    planner->open = NULL;
+    if (!planner_step(planner, record, REPLAY_LAUNCH, at))
+        return plan_no_memory(planner->fault);
+    int code = planner_patch_output(planner, at + offsetof(struct launch, output.data), from->output.data);
+    for (unsigned i = 0; i < n && code == STATUS_OK; i++)
+        code = (i < launch->n_inputs ? planner_patch : planner_patch_output)(
+            planner, at + offsetof(struct launch, inputs) + i * sizeof(struct operand) + offsetof(struct operand, data),
+            from->inputs[i].data);
+    if (code == STATUS_OK && from->workspace)
+        code = planner_patch(planner, at + offsetof(struct launch, workspace), from->workspace);
+    if (code == STATUS_OK && from->report)
+        code = planner_patch_report(planner, at + offsetof(struct launch, report), planned->report);
+    return code;
+}
+
+/* Lists the launches and the guards. A guard's record comes behind its launches. Returns how many bytes the launches take at most. */
+static size_t records_list(struct planner *planner) {
+    struct replay *replay = planner->plan->replay;
+    struct stream *stream = planner->stream;
+    struct record_cursor cursor = stream->submit.at;
+    size_t bytes = 0;
+    for (uint64_t number = 1; number <= stream->enqueued; number++) {
+        const struct record *record = stream_next_record(stream, &cursor, NULL);
+        if (record->kind == RECORD_LAUNCH) {
+            planner->n_once += number <= planner->once_end;
+            planner->launches[planner->n_launches++] =
+                (struct planned_launch){.record = record, .report = replay->n_guards, .fused = 1};
+            bytes += record->bytes + sizeof(struct fused_operation) + sizeof(struct fused_launch);
+        } else if (record->kind == RECORD_POISON && record->poison.guard) {
+            const struct guard *guard = record->poison.guard;
+            replay->guards[replay->n_guards++] = (struct replay_guard){
+                .name = (uint32_t)guard->sequence, .axis = guard->axis, .above = guard->above, .launch = guard->launch};
+        }
+        cursor.used += record->bytes;
+    }
+    return bytes;
+}
+
+int planner_take(struct planner *planner) {
+    struct replay *replay = planner->plan->replay;
+    struct budget *budget = &planner->session->order->budget;
+    int code = STATUS_OK;
+    for (; planner->at < planner->n_launches && code == STATUS_OK; planner->at++) {
+        const struct planned_launch *planned = &planner->launches[planner->at];
+        if (budget_spent(budget, 1))
+            return STATUS_AGAIN;
+        if (planner->at == planner->n_once) {
+            planner->open = NULL;
+            replay->n_once = replay->n_steps;
+        }
+        if (planned->fused > 1) {
+            planner->open = NULL;
+            size_t bytes = planner_take_fused(planner, planned, replay->bytes);
+            code = bytes ? STATUS_OK : (int)planner->fault->code;
+            replay->bytes += bytes;
+            budget->steps -= (int)planned->fused;
+        } else if (planned->fused && launch_is_flat(planner, planned->record)) {
+            code = take_flat(planner, planned->record, replay->bytes);
+            replay->bytes += sizeof(struct flat_launch);
+        } else if (planned->fused) {
+            code = take_launch(planner, planned, replay->bytes);
+            replay->bytes += (planned->record->bytes - offsetof(struct record, launch) + 15) & ~(size_t)15;
+        }
+    }
+    if (planner->n_once == planner->n_launches)
+        replay->n_once = replay->n_steps;
+    return code;
+}
+
+int planner_sort(struct planner *planner) {
+    struct replay *replay = planner->plan->replay;
+    struct replay_patch *sorted = malloc((replay->n_patches + 1) * sizeof *sorted);
+    uint32_t *first = replay->first_patch = calloc(replay->n_bases + 2, sizeof *first);
+    if (!sorted || !first) {
+        free(sorted);
+        return plan_no_memory(planner->fault);
+    }
+    for (unsigned i = 0; i < replay->n_patches; i++)
+        first[replay->patches[i].base + 2]++;
+    for (unsigned base = 0; base < replay->n_bases; base++)
+        first[base + 2] += first[base + 1];
+    for (unsigned i = 0; i < replay->n_patches; i++) /* then each of them is where the next base's begin */
+        sorted[first[replay->patches[i].base + 1]++] = replay->patches[i];
+    free(replay->patches);
+    replay->patches = sorted;
+    return STATUS_OK;
+}
+
+/* Name 0 is that of launches which belong to no operation: copies to results. */
+static bool planner_names(struct planner *planner) {
+    const struct recorded_body *body = planner->body;
+    struct replay *replay = planner->plan->replay;
+    replay->n_names = body->n_operations + 1; /* behind them those of fused launches */
+    replay->names = calloc(replay->n_names + planner->n_launches / 2 + 1, sizeof *replay->names);
+    for (unsigned k = 0; replay->names && k < body->n_operations; k++) {
+        const struct op_request *request = &body->operations[k].request;
+        struct replay_name *name = &replay->names[k + 1];
+        strncpy(name->operation, op_info(request->opcode)->name, OPERATION_NAME_MAX);
+        if (request->label)
+            strncpy(name->label, request->label, OPERATION_LABEL_MAX);
+    }
+    return replay->names;
+}
+
+int planner_arena(struct planner *planner) {
+    struct draft_piece **pieces = malloc((planner->draft.count + 1) * sizeof(struct draft_piece *));
+    size_t count = 0;
+    uint32_t base = planner->plan->replay->first_report - 1;
+    if (!pieces)
+        return plan_no_memory(planner->fault);
+    for (size_t i = 0; i < planner->draft.count; i++)
+        if (planner->draft.pieces[i]->base == base && !planner->draft.pieces[i]->slot)
+            pieces[count++] = planner->draft.pieces[i];
+    planner->plan->arena_bytes = draft_place(pieces, count, &planner->plan->least_bytes);
+    free(pieces);
+    return planner->plan->arena_bytes == UINT64_MAX ? plan_no_memory(planner->fault) : STATUS_OK;
+}
+
+int planner_list(struct planner *planner) {
+    const struct recorded_body *body = planner->body;
+    struct replay *replay = planner->plan->replay = calloc(1, sizeof *replay);
+    size_t records = (size_t)planner->stream->enqueued;
+    planner->launches = calloc(records + 1, sizeof *planner->launches);
+    if (replay)
+        replay->guards = calloc(records + 1, sizeof *replay->guards);
+    if (!replay || !planner->launches || !replay->guards)
+        return plan_no_memory(planner->fault);
+    replay->first_report = body->n_parameters + body->n_captures + body->n_results + 1;
+    size_t bytes = records_list(planner);
+    if (bytes > UINT32_MAX)
+        return fault_set(planner->fault, STATUS_LIMIT, "the program's launches have %zu bytes", bytes);
+    replay->n_bases = replay->first_report + replay->n_guards;
+    replay->launches = aligned_alloc(64, (bytes + 127) & ~(size_t)63);
+    replay->applied = malloc(replay->n_bases * sizeof(uint8_t *));
+    if (!replay->launches || !replay->applied || !planner_names(planner))
+        return plan_no_memory(planner->fault);
+    memset(replay->applied, 0xff, replay->n_bases * sizeof(uint8_t *)); /* no run has these */
+    return STATUS_OK;
+}
