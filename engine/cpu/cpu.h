@@ -45,6 +45,9 @@ const void *cpu_fused_kernel(const struct device *device, const struct launch *l
 /* The reduction of an operation with these attributes; NULL: there is none for the dtype. In reduce.c. */
 const struct cpu_reduction *cpu_reduction_find(const struct cpu_kernels *kernels, unsigned opcode,
                                                const struct op_attributes *attributes, unsigned dtype);
+/* The same of a softmax, if rows of n elements are computed in one piece; else NULL. In softmax.c. */
+const struct cpu_softmax *cpu_softmax_find(const struct cpu_kernels *kernels, unsigned opcode, unsigned dtype,
+                                           int64_t n);
 /* Reduces n elements that follow one another to one. `cast`: NULL, or converts them as they are read. */
 void cpu_reduce_run(const struct cpu_reduction *reduction, cpu_row_function *cast, int64_t n, const void *at,
                     int64_t size, double parameter, struct cpu_accumulators *accumulators, void *out);

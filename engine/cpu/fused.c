@@ -7,6 +7,7 @@ enum {
     /* Elements of a tile: long enough that calling the row functions costs little, short enough that a few slots of f32 stay in the first-level cache. */
     FUSED_TILE = 1024,
     FUSED_LOOK = 64 * FUSED_TILE, /* elements between two looks whether to stop, if no row is longer */
+    FUSED_SOFTMAX = 24,           /* and what an element of a softmax costs */
     FUSED_SKEW = 192,
     FUSED_CALL = 16, /* what a call of a row function costs, as bytes of memory traffic */
     FUSED_SLOTS_ROOM = FUSED_SLOTS_BYTES + FUSED_SLOTS_MAX * FUSED_SKEW,
@@ -92,6 +93,11 @@ static void fused_tile(const struct job *job, struct room *room, int64_t row, in
             tile_reduce(job, operation, room, row);
             continue;
         }
+        if (__builtin_expect(operation->softmax, 0)) {
+            const struct cpu_softmax *softmax = operation->kernel;
+            softmax->row(n, operand_at(job, &operation->inputs[0], room, row, 0), 1, run.data[0], 1);
+            continue;
+        }
         for (; k < operation->n_inputs; k++) {
             const struct fused_operand *input = &operation->inputs[k];
             run.data[k + 1] = operand_at(job, input, room, row, begin);
@@ -160,8 +166,9 @@ static double element_work(const struct fused_launch *launch) {
         if (!operation->output.column && !operation->reduces) {
             continue;
         }
-        work += operation->reduces
-                    ? 1
+        work += operation->reduces ? 1
+                : operation->softmax
+                    ? FUSED_SOFTMAX
                     : 1 + (double)cpu_elementwise_weight(operation->opcode, (enum dtype)operation->output.dtype);
         if (!operation->output.in_slot && operation->output.column) {
             work += (double)dtype_size((enum dtype)operation->output.dtype);
@@ -218,10 +225,14 @@ const void *cpu_fused_kernel(const struct device *device, const struct launch *l
             return NULL;
         }
     }
+    enum op_family family = op_info(launch->opcode)->family;
     if (launch->opcode == OP_CAST) {
         return (const void *)(uintptr_t)kernels->cast[last->dtype][launch->output.dtype];
     }
-    return op_info(launch->opcode)->family == OP_FAMILY_REDUCE
+    if (family == OP_FAMILY_SOFTMAX) {
+        return cpu_softmax_find(kernels, launch->opcode, last->dtype, last->shape[last->rank - 1]);
+    }
+    return family == OP_FAMILY_REDUCE
                ? (const void *)cpu_reduction_find(kernels, launch->opcode, &launch->attributes, last->as)
                : (const void *)(uintptr_t)cpu_row_find(kernels, launch->opcode, last->as);
 }

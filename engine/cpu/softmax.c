@@ -67,6 +67,11 @@ static bool job_part(struct cpu_job *base, struct cpu_lane *lane) {
     return true;
 }
 
+const struct cpu_softmax *cpu_softmax_find(const struct cpu_kernels *kernels, unsigned opcode, unsigned dtype,
+                                           int64_t n) {
+    return n <= PIECE ? kernels->softmax[opcode == OP_LOG_SOFTMAX][dtype] : NULL;
+}
+
 static int softmax_run(struct cpu *cpu, const struct launch *launch, struct cpu_job **begun, struct fault *fault) {
     const struct operand *out = &launch->output, *x = &launch->inputs[0];
     int64_t size = (int64_t)dtype_size((enum dtype)x->dtype);

@@ -75,8 +75,8 @@ struct flat_launch {
 };
 
 /* Several operations as one pass over a matrix of rows and columns. Each is elementwise on all elements; or a reduction of each row to one element; or
- * elementwise on such elements, one for each row. A device computes all of them for some columns of a row before it goes on to the next ones, or with
- * reductions among them (`whole_rows`) for one row after another, so that what they pass on stays in its caches or registers. Each operation sees the
+ * elementwise on such elements, one for each row; or a softmax of each row. A device computes all of them for some columns of a row before it goes on to the next ones, or with
+ * reductions or softmax among them (`whole_rows`) for one row after another, so that what they pass on stays in its caches or registers. Each operation sees the
  * results of those before it. An operand lies in memory, with every element at its place, the same in every row, or the same in every column; or in a slot,
  * which only operations of this launch use. What one operation writes, others read and write only at the same place. */
 enum {
@@ -99,6 +99,7 @@ struct fused_operation {
     const void *kernel; /* as the device's fused_kernel() said */
     uint16_t opcode;
     uint8_t n_inputs, n_floats;
+    bool softmax;     /* or its logarithm */
     bool reduces;     /* the input's columns; else it has as many elements in a row as the output: columns, or one */
     double floats[2]; /* attributes */
     struct fused_operand output, inputs[3];

@@ -1,5 +1,5 @@
-/* Fusion: launches on the same elements become one launch, for devices that take such launches (struct fused_launch): elementwise ones, reductions of rows,
- * and what is elementwise on their results. It computes tile by tile, or row by row: all of them for some elements before any of them for the next ones. So of
+/* Fusion: launches on the same elements become one launch, for devices that take such launches (struct fused_launch): elementwise ones, reductions and softmax
+ * of rows, and what is elementwise on their results. It computes tile by tile, or row by row: all of them for some elements before any of them for the next ones. So of
  * what one of them writes, the others may touch only what they have at the same place; and no memory may be used twice within it, though it would be free for
  * the later ones of these launches. What nobody reads outside of the launch needs no memory: it lies in a slot.
  *
@@ -45,7 +45,7 @@ struct group {
     struct planner *planner;
     uint64_t number; /* in marks of pieces */
     struct matrix matrix;
-    bool reduces; /* so the matrix is what it is */
+    bool by_rows; /* one of them reduces rows, or is their softmax: so the matrix is what it is */
     size_t count;
     struct planned_launch members[FUSED_OPERATIONS_MAX];
 };
@@ -91,6 +91,8 @@ static enum place launch_place(const struct launch *launch, enum fused_way way, 
     struct matrix own = {1, 1};
     if (way == FUSED_REDUCES)
         return i == 0 ? PLACE_COLUMN : PLACE_FLAT;
+    if (way == FUSED_SOFTMAX)
+        return PLACE_FLAT;
     launch_matrix(launch, false, &own);
     enum place place = operand_place(operand, &own);
     if (way == FUSED_NARROW)
@@ -98,18 +100,22 @@ static enum place launch_place(const struct launch *launch, enum fused_way way, 
     return place;
 }
 
-/* Whether the device can compute it in a fused launch, whatever else is in that. */
-static bool launch_fuses(const struct device *device, const struct launch *launch, bool *reduces) {
+/* What it may be in a fused launch of the device, whatever else is in that. FUSED_WIDE: or FUSED_NARROW. */
+static enum fused_way launch_way(const struct device *device, const struct launch *launch) {
     const struct op_info *info = op_info(launch->opcode);
-    *reduces = info->family == OP_FAMILY_REDUCE;
-    if ((info->family != OP_FAMILY_ELEMENTWISE && !*reduces) || launch->further || launch->workspace ||
-        launch->attributes.n_ints || launch->n_inputs < 1 || launch->n_inputs + launch->attributes.n_floats > 3)
-        return false;
-    if (*reduces && (launch->n_inputs != 1 || !launch->inputs[0].data ||
-                     launch->inputs[0].rank != launch->output.rank + 1 || launch->output.rank > 1 ||
-                     !operand_is_contiguous(&launch->inputs[0]) || !operand_is_contiguous(&launch->output)))
-        return false;
-    return device->vtable->fused_kernel(device, launch);
+    enum fused_way way = info->family == OP_FAMILY_ELEMENTWISE ? FUSED_WIDE
+                         : info->family == OP_FAMILY_REDUCE    ? FUSED_REDUCES
+                         : info->family == OP_FAMILY_SOFTMAX   ? FUSED_SOFTMAX
+                                                               : FUSED_NOT;
+    if (way == FUSED_NOT || launch->further || launch->workspace || launch->attributes.n_ints || launch->n_inputs < 1 ||
+        launch->n_inputs + launch->attributes.n_floats > 3)
+        return FUSED_NOT;
+    const struct operand *in = &launch->inputs[0], *out = &launch->output;
+    if (way != FUSED_WIDE &&
+        (launch->n_inputs != 1 || !in->data || in->rank < 1 || in->rank > 2 ||
+         in->rank != out->rank + (way == FUSED_REDUCES) || !operand_is_contiguous(in) || !operand_is_contiguous(out)))
+        return FUSED_NOT;
+    return device->vtable->fused_kernel(device, launch) ? way : FUSED_NOT;
 }
 
 /* ---- groups ---- */
@@ -153,27 +159,26 @@ static bool group_meets(const struct group *group, const struct launch *launch) 
 
 /* How the launch would be part of the group; sets the group's matrix with it. */
 static enum fused_way group_way(const struct group *group, const struct launch *launch, struct matrix *matrix) {
-    bool reduces;
-    *matrix = group->matrix;
-    if (group->count == FUSED_OPERATIONS_MAX || !launch_fuses(group->planner->session->order->device, launch, &reduces))
-        return FUSED_NOT;
+    enum fused_way way = launch_way(group->planner->session->order->device, launch);
     struct matrix own;
-    if (!launch_matrix(launch, reduces, &own))
+    *matrix = group->matrix;
+    if (way == FUSED_NOT || group->count == FUSED_OPERATIONS_MAX || !launch_matrix(launch, way == FUSED_REDUCES, &own))
         return FUSED_NOT;
-    if (reduces && (own.columns < FUSE_REDUCED_MIN || own.columns > FUSED_ROW_MAX))
+    bool by_rows = way != FUSED_WIDE;
+    if (by_rows && (own.columns < FUSE_REDUCED_MIN || own.columns > FUSED_ROW_MAX))
         return FUSED_NOT;
     if (own.rows > 1 && own.columns < FUSE_COLUMNS_MIN)
         return FUSED_NOT;
-    if (group->reduces && own.rows == 1 && own.columns == group->matrix.rows)
-        return FUSED_NARROW;
+    if (group->by_rows && own.rows == 1 && own.columns == group->matrix.rows)
+        return by_rows ? FUSED_NOT : FUSED_NARROW;
     if (group->count && matrix_elements(&own) != matrix_elements(&group->matrix))
         return FUSED_NOT;
-    bool decides = own.rows > 1 || reduces, decided = group->count && (group->matrix.rows > 1 || group->reduces);
+    bool decides = own.rows > 1 || by_rows, decided = group->count && (group->matrix.rows > 1 || group->by_rows);
     if (decides && decided && own.rows != group->matrix.rows)
         return FUSED_NOT;
     if (!group->count || decides)
         *matrix = own;
-    return reduces ? FUSED_REDUCES : FUSED_WIDE;
+    return way;
 }
 
 /* Adds the launch to the group. False: it cannot be in it. */
@@ -195,7 +200,7 @@ static bool group_add(struct group *group, const struct planned_launch *planned)
                                 .writes = i == 0};
         if (matrix.rows == 1 && touch->place == PLACE_ONE)
             touch->place = PLACE_COLUMN; /* the same, and the result of a reduction may be so */
-        enum place out = way == FUSED_WIDE ? PLACE_FLAT : PLACE_COLUMN;
+        enum place out = way == FUSED_WIDE || way == FUSED_SOFTMAX ? PLACE_FLAT : PLACE_COLUMN;
         if (touch->place == PLACE_NONE || (i == 0 && touch->place != out) || !touch_agrees(group, touch))
             return false;
         for (unsigned k = 0; k < i; k++)
@@ -209,7 +214,7 @@ static bool group_add(struct group *group, const struct planned_launch *planned)
     for (unsigned i = 0; i <= launch->n_inputs; i++)
         touch_mark(group, &touches[i]);
     group->matrix = matrix;
-    group->reduces |= way == FUSED_REDUCES;
+    group->by_rows |= way == FUSED_REDUCES || way == FUSED_SOFTMAX;
     group->members[group->count] = *planned;
     group->members[group->count++].way = (uint8_t)way;
     return true;
@@ -335,7 +340,7 @@ static struct fused_shape fused_shape(const struct planned_launch *first) {
             continue;
         if (i == 0 || own.rows > 1)
             shape.rows = own.rows, shape.columns = own.columns;
-        shape.whole_rows |= reduces;
+        shape.whole_rows |= reduces || first[i].way == FUSED_SOFTMAX;
     }
     return shape;
 }
@@ -394,6 +399,7 @@ static int take_operation(struct planner *planner, const struct planned_launch *
                                           .opcode = launch->opcode,
                                           .n_inputs = launch->n_inputs,
                                           .n_floats = (uint8_t)launch->attributes.n_floats,
+                                          .softmax = planned->way == FUSED_SOFTMAX,
                                           .reduces = planned->way == FUSED_REDUCES};
     if (launch->attributes.n_floats)
         memcpy(operation->floats, launch->attributes.floats, launch->attributes.n_floats * sizeof(double));

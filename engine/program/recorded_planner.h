@@ -4,8 +4,8 @@
 #include "engine/memory/draft.h"
 #include "engine/program/recorded_impl.h"
 
-/* What a launch is in a fused one: elementwise on all elements, a reduction of rows, elementwise with an element for each row. */
-enum fused_way { FUSED_NOT, FUSED_WIDE, FUSED_REDUCES, FUSED_NARROW };
+/* What a launch is in a fused one: elementwise on all elements, a reduction of rows, a softmax of rows, elementwise with an element for each row. */
+enum fused_way { FUSED_NOT, FUSED_WIDE, FUSED_REDUCES, FUSED_SOFTMAX, FUSED_NARROW };
 
 /* A launch in the stream's records. */
 struct planned_launch {

@@ -47,7 +47,7 @@ static void random_operation(struct random_program *program, struct made *made) 
     static const unsigned reductions[] = {OP_SUM, OP_MEAN, OP_MAX,    OP_MIN,          OP_PROD,
                                           OP_ANY, OP_ALL,  OP_ARGMAX, OP_COUNT_NONZERO};
     struct suite *suite = program->suite;
-    int64_t known = GIVEN + program->n, kind = suite_below(suite, 14), rows = program->rows, columns = program->columns;
+    int64_t known = GIVEN + program->n, kind = suite_below(suite, 15), rows = program->rows, columns = program->columns;
     bool captured = suite_chance(suite, 10);
     memset(made, 0, sizeof *made);
     for (unsigned i = 0; i < 3; i++) /* often what is new, so that chains come about */
@@ -72,6 +72,9 @@ static void random_operation(struct random_program *program, struct made *made) 
         made->request.opcode = OP_FULL;
         made->request.n_inputs = 0;
         made->attributes = SUITE_ATTRIBUTES(full, .dtype = DTYPE_F32, .value = {.f = 0.75});
+    } else if (kind == 14) {
+        made->request.opcode = suite_chance(suite, 50) ? OP_SOFTMAX : OP_LOG_SOFTMAX;
+        made->attributes = SUITE_ATTRIBUTES(softmax, .axis = -1);
     } else if (kind == 10) {
         made->request.opcode = OP_BROADCAST_TO;
         made->attributes = SUITE_ATTRIBUTES(broadcast_to, .shape = SUITE_LIST(rows, columns));
