@@ -59,6 +59,7 @@ void reaper_take(struct order *order, struct stream *stream, struct stream_mark 
     if (stream->marks.count == STREAM_MARKS) { /* the new mark replaces the last one and includes its records */
         struct stream_mark *last = &stream->marks.ring[(stream->marks.first + STREAM_MARKS - 1) % STREAM_MARKS];
         mark.span = span_join(&last->span, &mark.span);
+        mark.parts += last->parts;
         mark.sample_weight = 0;
         mark.began_ns = last->event ? last->began_ns : mark.began_ns;
         reaper_count(order, !last->event && mark.event, mark.began_ns);
@@ -146,7 +147,7 @@ static void reaper_book_time(struct order *order, struct stream *stream, const s
 }
 
 /* Whether the stream's first mark has been reached, and its number. Its event is taken out then. */
-static bool reaper_pass_mark(struct order *order, struct stream *stream, uint64_t *number) {
+static bool reaper_pass_mark(struct order *order, struct stream *stream, uint64_t *number, struct reaped *reaped) {
     pthread_mutex_lock(&order->lock);
     bool any = stream->marks.count > 0;
     struct stream_mark mark = any ? *marks_at(&stream->marks, 0) : (struct stream_mark){0};
@@ -158,8 +159,13 @@ static bool reaper_pass_mark(struct order *order, struct stream *stream, uint64_
         reaper_book_time(order, stream, &mark);
         stream->marks.ring[stream->marks.first].event = NULL;
         stream->marks.ring[stream->marks.first].span = (struct stream_span){0};
+        stream->marks.ring[stream->marks.first].parts = 0;
         pthread_mutex_unlock(&order->lock);
         order->device->vtable->async->event_release(order->device, mark.event); /* nothing can wait for it any more */
+    }
+    if (mark.parts) {
+        atomic_fetch_sub(&stream->submit.parts, mark.parts);
+        reaped->moved = true; /* the run may go on */
     }
     *number = mark.number;
     return true;
@@ -175,7 +181,7 @@ static struct reaped reaper_look(struct order *order, struct stream *stream) {
     struct reaped reaped = {0};
     uint64_t before = stream->reap.reaped;
     uint64_t number;
-    while (reaper_pass_mark(order, stream, &number)) {
+    while (reaper_pass_mark(order, stream, &number, &reaped)) {
         bool whole = reaper_walk(order, stream, number, &reaped);
         atomic_store(&stream->completed, stream->reap.reaped); /* before the look at `watched`: see stream_watch() */
         if (stream_watched(stream, stream->reap.reaped))

@@ -132,6 +132,7 @@ struct stream_mark {
     uint64_t began_ns; /* when the first of these records was put on the device */
     uint32_t
         sample_weight; /* the mark is of one launch whose time is taken and counts for so many launches; 0: it is not */
+    uint32_t parts;    /* so many turns were left in the middle of a run before the event */
 };
 
 enum { STREAM_MARKS = 64 };
@@ -231,6 +232,7 @@ struct stream_submit {
     uint64_t worked;                        /* the operation on which the device worked in pieces last; 0: none */
     uint64_t worked_ns;                     /* how long the device has worked on that operation */
     bool unmarked;                          /* work was put on the device after the last event */
+    _Atomic unsigned parts;                 /* of a run, turns that have not run on a device that runs later */
     _Atomic(const struct record *) running; /* the last launch of the turn; read by the owner, with the lock held */
 };
 

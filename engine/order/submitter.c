@@ -27,6 +27,9 @@ enum {
     /* Records of all streams, which may share one of CUDA's queues; but each stream may always have a few there. */
     SUBMITTER_AHEAD_ALL = 960,
     SUBMITTER_AHEAD_LEAST = 16,
+    /* Of one run, turns that are on such a device at a time: few, since nothing stops what is there when the run is cancelled. */
+    SUBMITTER_PARTS = 4,
+    SUBMITTER_PART_LAUNCHES = SUBMITTER_AHEAD / SUBMITTER_PARTS,
 };
 
 /* The device's own stream for this stream; NULL if the device has failed. */
@@ -72,11 +75,12 @@ struct turn {
     bool shared;
     bool brief; /* a launch that proves to take long is left to the submitter's own thread */
     bool moved, blocked, signalled;
-    bool left;        /* in the middle of a launch */
-    bool full;        /* the stream has no room for another mark: a new mark would be joined to the last one */
-    uint64_t weight;  /* estimated, of the records that have run */
-    uint64_t cost;    /* nanoseconds that these records have taken: measured, or where that was not done estimated */
-    uint64_t most_ns; /* for one operation; 0: any time */
+    bool left;         /* in the middle of a launch */
+    bool full;         /* the stream has no room for another mark: a new mark would be joined to the last one */
+    unsigned launches; /* of runs */
+    uint64_t weight;   /* estimated, of the records that have run */
+    uint64_t cost;     /* nanoseconds that these records have taken: measured, or where that was not done estimated */
+    uint64_t most_ns;  /* for one operation; 0: any time */
     struct stream_chunk *chunks;
     struct stream_mark mark; /* number 0: none */
     struct stream_span span;
@@ -318,6 +322,7 @@ static bool submitter_replay_step(struct order *order, struct stream *stream, st
         return false;
     if (turn->cost == cost)
         turn->cost += step->weight;
+    turn->launches++;
     return true;
 }
 
@@ -330,7 +335,7 @@ static void submitter_replay(struct order *order, struct stream *stream, struct 
         replay_begin(run);
     run->begun = true;
     while (more) {
-        if (turn->cost >= SUBMITTER_TURN_NS) {
+        if (turn->cost >= SUBMITTER_TURN_NS || (async && turn->launches >= SUBMITTER_PART_LAUNCHES)) {
             atomic_fetch_add_explicit(&order->pieces, 1, memory_order_relaxed);
             turn->left = true;
             return;
@@ -457,7 +462,7 @@ static bool submitter_far_ahead(const struct order *order, const struct stream *
     if (!order->device->vtable->async)
         return false;
     uint64_t ahead = stream->submit.executed - atomic_load(&stream->completed);
-    return ahead >= SUBMITTER_AHEAD ||
+    return atomic_load(&stream->submit.parts) >= SUBMITTER_PARTS || ahead >= SUBMITTER_AHEAD ||
            (ahead >= SUBMITTER_AHEAD_LEAST &&
             atomic_load_explicit(&order->ahead, memory_order_relaxed) >= SUBMITTER_AHEAD_ALL);
 }
@@ -540,7 +545,9 @@ static void submitter_turn(struct order *order, struct stream *stream, uint64_t 
     }
     if (async) {
         atomic_fetch_add_explicit(&order->ahead, stream->submit.executed - executed, memory_order_relaxed);
-        turn->mark = turn->moved ? reaper_mark(order, stream) : (struct stream_mark){0};
+        turn->mark = turn->moved || turn->left ? reaper_mark(order, stream) : (struct stream_mark){0};
+        turn->mark.parts = turn->left;
+        atomic_fetch_add(&stream->submit.parts, turn->left);
         if (turn->mark.event) {
             turn->mark.span = turn->span;
             turn->mark.began_ns = turn->began_ns;
@@ -589,7 +596,7 @@ static void submitter_book(struct order *order, struct stream *stream, struct ru
     turns_end(&order->run, share, turn->moved || turn->left ? submitter_turn_cost(order, stream, turn) : 0);
     chunks_give(order, turn->chunks);
     submitter_book_time(order, stream, turn);
-    if (turn->mark.number)
+    if (turn->mark.number || turn->mark.parts)
         reaper_take(order, stream, turn->mark);
     if (turn->signalled)
         order_signal(order, stream);
