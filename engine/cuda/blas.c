@@ -24,6 +24,7 @@ struct blas_plan {
 struct cuda_blas {
     cublasLtHandle_t handle; /* NULL: cublasLt could not be opened */
     uint64_t wanted;         /* how often it was needed since then */
+    uint64_t refused;        /* how often it has refused a call */
     size_t workspace;
     uint64_t clock;
     struct blas_plan plans[SETS][WAYS];
@@ -96,6 +97,10 @@ void blas_destroy(struct cuda_blas *blas) {
     if (blas->handle)
         cublasLtDestroy(blas->handle);
     free(blas);
+}
+
+uint64_t blas_refusals(const struct cuda_blas *blas) {
+    return blas ? blas->refused : 0;
 }
 
 size_t blas_workspace_max(const struct cuda_blas *blas) {
@@ -275,6 +280,7 @@ int blas_plan_find(struct cuda_blas *blas, const struct blas_product *product, s
     code = blas_refused(status, "cublasLtMatmulAlgoGetHeuristic", &refused, fault);
     if (code != STATUS_OK)
         return code;
+    blas->refused += refused;
     plan->used = ++blas->clock;
     plan->put_off = refused && !blas_lasts(status);
     *out = plan->algorithms ? plan : NULL;
@@ -312,6 +318,7 @@ int blas_multiply(struct cuda_blas *blas, struct blas_plan *plan, const struct b
         int code = blas_refused(status, "cublasLtMatmul", refused, fault);
         if (code != STATUS_OK || !*refused)
             return code;
+        blas->refused++;
         plan->algorithm += blas_lasts(status) && i == plan->algorithm;
     }
     if (plan->algorithm == plan->algorithms)

@@ -44,6 +44,9 @@ struct cuda_blas *blas_create(const struct cuda *cuda);
 /* Takes NULL. All products that were enqueued must have ended. */
 void blas_destroy(struct cuda_blas *blas);
 
+/* How often cublasLt has refused a call so far. Takes NULL. */
+uint64_t blas_refusals(const struct cuda_blas *blas);
+
 /* The most workspace that a plan asks for. */
 size_t blas_workspace_max(const struct cuda_blas *blas);
 

@@ -10,8 +10,8 @@
 extern "C" {
 #endif
 
-#include "engine/device/libraries.h"
 #include "engine/device/launch.h"
+#include "engine/device/libraries.h"
 #include "engine/device/op_kernel.h"
 
 /* Scratch memory for products by cublasLt, which tells how much it needs when the submitter asks. It is kept for later products on the
@@ -22,9 +22,12 @@ struct cuda_scratch {
     uint64_t used; /* when it was used last, by the device's count of uses */
 };
 
+struct cuda_capture;
+
 struct cuda_stream {
     cudaStream_t stream;
     struct cuda_scratch scratch;
+    struct cuda_capture *capture; /* not NULL: launches are captured (graph.h) */
     struct cuda *cuda;
 };
 

@@ -9,6 +9,7 @@
 #include "engine/cuda/cudnn.h"
 #include "engine/cuda/cufft.h"
 #include "engine/cuda/cusolver.h"
+#include "engine/cuda/graph.h"
 #include "engine/device/module.h"
 
 /* The free memory that is left to CUDA itself. Workspaces may have three quarters of it, so that they and the pool never compete. Products
@@ -194,6 +195,7 @@ static int cuda_open(const struct device_options *options, struct device **resul
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a cuda device");
     device->base.vtable = &cuda_device_vtable;
     device->cuda.ordinal = (int)options->index;
+    device->graphs_off = !cuda_graphs_wanted();
     cuda_fused_init(&device->cuda);
     cuda_libraries_init(&device->cuda);
     pthread_mutex_init(&device->events_lock, NULL);

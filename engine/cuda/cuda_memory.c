@@ -9,11 +9,16 @@ struct cuda_returned {
     size_t bytes;
     bool pinned;
     struct cuda_returned *next;
+    void (*drop)(void *segment); /* not NULL: the segment is something else, which this gives back */
 };
 
 static void memory_free(struct cuda_memory *memory, const struct cuda_returned *returned) {
     struct fault fault;
     (void)cuda_enter(memory->cuda, &fault); /* if that fails, CUDA still finds the device by the address */
+    if (returned->drop) {
+        returned->drop(returned->segment);
+        return;
+    }
     if (returned->pinned)
         cudaFreeHost(returned->segment);
     else
@@ -103,7 +108,7 @@ static bool memory_return(struct cuda_memory *memory, const struct cuda_returned
 void cuda_memory_finish(struct cuda_memory *memory) {
     memory->ahead = false;
     for (int i = 0; i < memory->n_spares; i++) {
-        const struct cuda_returned spare = {memory->spares[i], CUDA_SPARE_BYTES, true, NULL};
+        const struct cuda_returned spare = {.segment = memory->spares[i], .bytes = CUDA_SPARE_BYTES, .pinned = true};
         if (!memory_return(memory, &spare))
             memory_free(memory, &spare);
     }
@@ -116,6 +121,12 @@ void cuda_memory_finish(struct cuda_memory *memory) {
     pthread_cond_destroy(&memory->work);
     pthread_cond_destroy(&memory->done);
     pthread_mutex_destroy(&memory->lock);
+}
+
+void cuda_memory_drop(struct cuda_memory *memory, void (*drop)(void *what), void *what) {
+    const struct cuda_returned returned = {.segment = what, .drop = drop};
+    if (!memory_return(memory, &returned))
+        memory_free(memory, &returned);
 }
 
 /* ---- device memory ---- */
@@ -146,7 +157,7 @@ int cuda_memory_reserve(struct cuda_memory *memory, size_t bytes, void **segment
 }
 
 void cuda_memory_release(struct cuda_memory *memory, void *segment, size_t bytes) {
-    const struct cuda_returned returned = {segment, bytes, false, NULL};
+    const struct cuda_returned returned = {.segment = segment, .bytes = bytes};
     if (!memory_return(memory, &returned))
         memory_free(memory, &returned);
 }
@@ -179,7 +190,7 @@ int cuda_memory_pin(struct cuda_memory *memory, size_t bytes, void **segment, st
 }
 
 void cuda_memory_unpin(struct cuda_memory *memory, void *segment, size_t bytes) {
-    const struct cuda_returned returned = {segment, bytes, true, NULL};
+    const struct cuda_returned returned = {.segment = segment, .bytes = bytes, .pinned = true};
     bool kept = false;
     pthread_mutex_lock(&memory->lock);
     if (bytes == CUDA_SPARE_BYTES && memory->ahead && memory->n_spares + memory->pinning < CUDA_SPARES) {

@@ -40,3 +40,5 @@ void cuda_memory_release(struct cuda_memory *memory, void *segment, size_t bytes
 /* Pinned host memory, which has the same address on the device. */
 int cuda_memory_pin(struct cuda_memory *memory, size_t bytes, void **segment, struct fault *fault);
 void cuda_memory_unpin(struct cuda_memory *memory, void *segment, size_t bytes);
+/* Has the thread call drop(what). */
+void cuda_memory_drop(struct cuda_memory *memory, void (*drop)(void *what), void *what);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "engine/cuda/cuda_device.h"
+#include "engine/cuda/graph.h"
 
 static const size_t scratch_smallest = (size_t)1 << 20;
 
@@ -69,7 +70,18 @@ static struct cuda_device *stream_device(const struct cuda_stream *stream) {
     return (struct cuda_device *)((char *)stream->cuda - offsetof(struct cuda_device, cuda));
 }
 
+/* A graph keeps the address of the memory that it was captured with. */
+static void *capture_scratch(struct cuda_capture *capture, size_t bytes, struct fault *fault) {
+    if (bytes <= capture->bytes)
+        return capture->memory;
+    capture->wanted = bytes;
+    fault_set(fault, STATUS_OUT_OF_MEMORY, "a workspace of %zu bytes, while launches are captured", bytes);
+    return NULL;
+}
+
 void *cuda_scratch(struct cuda_stream *cuda_stream, size_t bytes, struct fault *fault) {
+    if (cuda_stream->capture)
+        return capture_scratch(cuda_stream->capture, bytes, fault);
     struct device_stream *stream = (struct device_stream *)cuda_stream;
     struct cuda_device *device = stream_device(cuda_stream);
     struct cuda_scratch *scratch = &cuda_stream->scratch;
@@ -277,4 +289,7 @@ const struct device_async cuda_async = {
     .timed_record = cuda_timed_record,
     .event_elapsed = cuda_event_elapsed,
     .trim = cuda_trim,
+    .graph_launch = cuda_graph_launch,
+    .graph_release = cuda_graph_release,
+    .graph_memory_release = cuda_graph_memory_release,
 };

@@ -13,6 +13,19 @@
 struct device_stream; /* the backend's */
 struct device_event;
 
+/* Launches that come again and again, one after another and each time on other addresses at most, as one piece of work: a graph; the
+ * backend's. And memory that several graphs share, of which never two run at once; the backend's, too. */
+struct device_graph;
+struct device_graph_memory;
+
+/* What became of a call of graph_launch(). */
+struct device_graph_outcome {
+    char refusal[128];  /* why the graph was not launched; "": it was */
+    unsigned refused;   /* the launch for which it was not; as many as there are: not for one of them */
+    bool captured;      /* all launches were taken down, */
+    unsigned exchanged; /* or so many again, to go to other addresses */
+};
+
 /* Streams of a device whose launches may not have run yet when launch() returns: a device that runs later. */
 struct device_async {
     /* A higher priority is a greater number; 0 is the default. */
@@ -40,6 +53,17 @@ struct device_async {
     /* Gives back memory that launches keep from one to the next (struct device_workspaces). By the submitter. May be
      * NULL. */
     void (*trim)(struct device *device);
+
+    /* Puts `n` launches on the stream as one graph. They have all been launched before, by themselves. *graph NULL: it is made now;
+     * else it was made of the same launches, of which those that `changed` names have other addresses since (NULL: none has). With
+     * outcome->refusal nothing was put on the stream, the caller may launch them one by one, and *graph may be NULL again. *memory is
+     * NULL before the first call. Other codes than STATUS_OK are a failure of the device. NULL: the device has no graphs. */
+    int (*graph_launch)(struct device *device, struct device_stream *stream, struct device_graph_memory **memory,
+                        struct device_graph **graph, const struct launch *const *launches, unsigned n,
+                        const bool *changed, struct device_graph_outcome *outcome, struct fault *fault);
+    /* All that was launched of it has run, or the device has failed. Owner thread. The memory goes after all graphs that share it. */
+    void (*graph_release)(struct device *device, struct device_graph *graph);
+    void (*graph_memory_release)(struct device *device, struct device_graph_memory *memory);
 };
 
 /* How much a device does in a nanosecond, roughly, and what else work costs. */

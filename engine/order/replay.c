@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "engine/order/poison.h"
+#include "engine/order/replay_graph.h"
 
 void replay_apply(struct replay_run *run) {
     struct replay *replay = run->replay;
@@ -87,6 +88,7 @@ void replay_end(struct replay_run *run, bool ran) {
 void replay_destroy(struct replay *replay) {
     if (!replay)
         return;
+    replay_graphs_destroy(atomic_load(&replay->graphs));
     free(replay->launches);
     free(replay->steps);
     free(replay->patches);

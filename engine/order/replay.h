@@ -12,6 +12,7 @@
 struct guard;
 struct order;
 struct record;
+struct replay_graphs;
 struct report;
 struct reports;
 struct stream;
@@ -63,6 +64,7 @@ struct replay {
     bool once;       /* and this one has; submitter's */
     size_t bytes;    /* of `launches` */
     uint64_t weight; /* of all steps */
+    _Atomic(struct replay_graphs *) graphs; /* made by the submitter; NULL: none yet (replay_graph.h) */
 };
 
 /* After an iteration, base `base` moves on by so many bytes; */

@@ -9,6 +9,7 @@
 #include "engine/device/device_impl.h"
 #include "engine/device/thread.h"
 #include "engine/order/order_impl.h"
+#include "engine/order/replay_graph.h"
 
 enum {
     SUBMITTER_TURN_RECORDS = 256,
@@ -308,6 +309,28 @@ static void submitter_replay_flat(struct order *order, struct stream *stream, co
     (void)turn;
 }
 
+/* The run's next steps as one graph, on a device that has them. False: the next one is to be launched by itself. */
+static bool submitter_replay_graph(struct order *order, struct stream *stream, struct record *record,
+                                   struct turn *turn) {
+    struct replay_run *run = &record->replay;
+    struct device_stream *device_stream = NULL;
+    struct fault fault;
+    unsigned steps = 0;
+    if (!order->device->vtable->async || turn->brief || submitter_traces(order, stream) ||
+        !submitter_may_launch(order, stream, &device_stream))
+        return false;
+    if (replay_graph_launch(run, order->device, device_stream, &steps, &fault) != STATUS_OK)
+        order_latch(order, &fault);
+    if (!steps)
+        return false;
+    history_note(&order->history, &stream->completed, stream->submit.executed + 1, stream->session, record->sequence, 0,
+                 "graph", NULL);
+    for (; steps; steps--)
+        turn->cost += run->replay->steps[run->step++].weight;
+    turn->launches++;
+    return true;
+}
+
 /* A step of a run. False: it was left in the middle. */
 static bool submitter_replay_step(struct order *order, struct stream *stream, struct record *record,
                                   struct turn *turn) {
@@ -341,6 +364,8 @@ static void submitter_replay(struct order *order, struct stream *stream, struct 
             return;
         }
         if (run->step < run->replay->n_steps) {
+            if (submitter_replay_graph(order, stream, record, turn))
+                continue;
             if (!submitter_replay_step(order, stream, record, turn))
                 return;
             replay_stepped(run);

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/program/recorded.h"
+#include "engine/program/recorded_impl.h"
 #include "engine/session/session_impl.h"
 
 bool replayed_wanted(void) {
@@ -71,4 +71,15 @@ int replayed_submit(struct session *session, const struct op_request *request, u
     int code = session_submit(session, &run);
     session_program_release(session, program, &fault);
     return code;
+}
+
+bool replayed_graphs(struct session *session, uint64_t program, struct replay_graph_figures *figures) {
+    const struct op_request run = {.opcode = OP_PROGRAM, .ints = (const int64_t[]){(int64_t)program, 1}, .n_ints = 2};
+    const struct device_async *async = session->order->device->vtable->async;
+    struct fault fault;
+    const struct recorded *recorded = recorded_find(session, &run, &fault);
+    *figures = (struct replay_graph_figures){0};
+    const char *off = getenv("TENSORD_CUDA_GRAPHS");
+    return recorded && replay_graph_read(recorded->plan.replay, figures) && async && async->graph_launch &&
+           !(off && !strcmp(off, "none"));
 }

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "tests/stand_ins/emulate/block.h"
+#include "tests/stand_ins/emulate/graph.h"
 
 enum { WORKSPACE_EVERY = 2, WORKSPACE = 1000, BATCHES_MAX = 65535 };
 
@@ -367,12 +368,26 @@ static bool is_number(const void *x, cudaDataType type, double number) {
                                            : (double)*narrow);
 }
 
+static void multiply(const struct product_row *row, const struct description *description,
+                     const struct algorithm &algorithm, const struct layout *la, const void *a,
+                     const struct layout *lb, const void *b, const struct layout *ld, void *d) {
+    for (int64_t batch = 0; batch < ld->batches; batch++) {
+        const char *from_a = (const char *)a + batch * la->batch_stride * row->size;
+        const char *from_b = (const char *)b + batch * lb->batch_stride * row->size;
+        char *to = (char *)d + batch * ld->batch_stride * row->d_size;
+        expect((uintptr_t)from_a % algorithm.a == 0 && (uintptr_t)from_b % algorithm.b == 0 &&
+                   (uintptr_t)to % algorithm.d == 0,
+               "an address that is less aligned than it was promised");
+        row->multiply(description, la, from_a, lb, from_b, ld, to);
+    }
+}
+
 extern "C" cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t opaque, const void *alpha,
                                          const void *a, cublasLtMatrixLayout_t a_opaque, const void *b,
                                          cublasLtMatrixLayout_t b_opaque, const void *beta, const void *c,
                                          cublasLtMatrixLayout_t c_opaque, void *d, cublasLtMatrixLayout_t d_opaque,
                                          const cublasLtMatmulAlgo_t *chosen, void *workspace, size_t workspace_bytes,
-                                         cudaStream_t) {
+                                         cudaStream_t stream) {
     const struct description *description = (const struct description *)opaque;
     const struct layout *la = (const struct layout *)a_opaque, *lb = (const struct layout *)b_opaque;
     const struct layout *ld = (const struct layout *)d_opaque;
@@ -393,18 +408,13 @@ extern "C" cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t 
     if (refused_late(++multiplied)) {
         return CUBLAS_STATUS_NOT_SUPPORTED;
     }
-    if (algorithm.workspace) {
-        expect(workspace && (uintptr_t)workspace % 256 == 0, "a workspace that is not aligned");
-        memset(workspace, 0xab, algorithm.workspace);
-    }
-    for (int64_t batch = 0; batch < ld->batches; batch++) {
-        const char *from_a = (const char *)a + batch * la->batch_stride * row->size;
-        const char *from_b = (const char *)b + batch * lb->batch_stride * row->size;
-        char *to = (char *)d + batch * ld->batch_stride * row->d_size;
-        expect((uintptr_t)from_a % algorithm.a == 0 && (uintptr_t)from_b % algorithm.b == 0 &&
-                   (uintptr_t)to % algorithm.d == 0,
-               "an address that is less aligned than it was promised");
-        row->multiply(description, la, from_a, lb, from_b, ld, to);
-    }
+    expect(!algorithm.workspace || (workspace && (uintptr_t)workspace % 256 == 0), "a workspace that is not aligned");
+    const struct description described = *description;
+    const struct layout layout_a = *la, layout_b = *lb, layout_d = *ld;
+    emulated_work(stream, [=] {
+        if (algorithm.workspace)
+            memset(workspace, 0xab, algorithm.workspace);
+        multiply(row, &described, algorithm, &layout_a, a, &layout_b, b, &layout_d, d);
+    });
     return CUBLAS_STATUS_SUCCESS;
 }

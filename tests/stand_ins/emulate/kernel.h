@@ -8,7 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <utility>
+
 #include "tests/stand_ins/emulate/block.h"
+#include "tests/stand_ins/emulate/graph.h"
 
 /* ---- declarations; one block runs at a time, so that shared memory may be static; that which launches ask for is damaged
  * before each ---- */
@@ -41,22 +44,35 @@ alignas(16) static uint8_t emulated_shared[EMULATED_SHARED_MAX];
 
 template <class Kernel> struct emulated_launch {
     dim3 grid, block;
+    size_t shared;
+    cudaStream_t stream;
     Kernel kernel;
-    template <class... Arguments> void operator()(const Arguments &...arguments) const {
-        auto thread = [&] { kernel(arguments...); };
+
+    template <class... Arguments, size_t... I>
+    static void call(dim3 grid, dim3 block, const void *const *list, std::index_sequence<I...>) {
+        auto thread = [&] { (*(const Kernel *)list[0])(*(const Arguments *)list[1 + I]...); };
         block_launch(
             grid, block, [](void *argument) { (*(decltype(thread) *)argument)(); }, &thread);
+    }
+    template <class... Arguments>
+    static void run(dim3 grid, dim3 block, size_t shared, const void *const *list) {
+        memset(emulated_shared, 0xee, shared);
+        call<Arguments...>(grid, block, list, std::index_sequence_for<Arguments...>());
+    }
+    template <class... Arguments> void operator()(const Arguments &...arguments) const {
+        static const size_t bytes[] = {sizeof kernel, sizeof arguments...};
+        static const struct emulated_kernel own = {1 + sizeof...(Arguments), bytes, run<Arguments...>};
+        const void *const list[] = {&kernel, &arguments...};
+        emulated_put(stream, &own, grid, block, shared, list);
     }
 };
 
 template <class Kernel>
 static inline emulated_launch<Kernel> emulate(dim3 grid, dim3 block, size_t shared, cudaStream_t stream,
                                               Kernel kernel) {
-    (void)stream;
     if (shared > EMULATED_SHARED_MAX)
         block_die("a launch asks for %zu bytes of shared memory", shared);
-    memset(emulated_shared, 0xee, shared);
-    return {grid, block, kernel};
+    return {grid, block, shared, stream, kernel};
 }
 
 /* ---- threads that wait for each other ---- */

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "tests/stand_ins/emulate/block.h"
+#include "tests/stand_ins/emulate/graph.h"
 
 enum { PROCESSORS = 1 }; /* few, so that grids are smaller than what is to be done */
 static const size_t memory_bytes = (size_t)4 << 30;
@@ -115,7 +116,8 @@ cudaError_t cudaFreeHost(void *memory) {
 
 /* Scratch memory. What kernels read there without having written it is nothing that a result could be made of. */
 cudaError_t cudaMallocAsync(void **memory, size_t bytes, cudaStream_t stream) {
-    (void)stream;
+    if (stream->captured)
+        return cudaErrorStreamCaptureUnsupported;
     cudaError_t error = cudaMalloc(memory, bytes);
     if (error == cudaSuccess)
         memset(*memory, 0xee, bytes);
@@ -146,31 +148,19 @@ cudaError_t cudaMemPoolTrimTo(cudaMemPool_t pool, size_t bytes) {
 }
 
 cudaError_t cudaMemsetAsync(void *memory, int value, size_t bytes, cudaStream_t stream) {
-    (void)stream;
-    memset(memory, value, bytes);
+    if (!emulated_capture_set(stream, memory, value, bytes))
+        memset(memory, value, bytes);
     return cudaSuccess;
 }
 
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream) {
     (void)kind;
-    (void)stream;
-    memmove(to, from, bytes);
+    if (!emulated_capture_copy(stream, to, from, bytes))
+        memmove(to, from, bytes);
     return cudaSuccess;
 }
 
-/* ---- streams and events ---- */
-
-cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags, int priority) {
-    (void)flags;
-    (void)priority;
-    *stream = NULL;
-    return cudaSuccess;
-}
-
-cudaError_t cudaStreamDestroy(cudaStream_t stream) {
-    (void)stream;
-    return cudaSuccess;
-}
+/* ---- events; graph.cpp has the streams ---- */
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags) {
     (void)stream;
@@ -239,14 +229,22 @@ cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attributes, const v
     return cudaSuccess;
 }
 
+static void kernel_run(dim3 grid, dim3 block, size_t shared, const void *const *arguments) {
+    struct kernel_call call;
+    (void)shared;
+    memcpy(&call.kernel, arguments[0], sizeof call.kernel);
+    memcpy(&call.arguments, arguments[1], sizeof call.arguments);
+    block_launch(grid, block, kernel_thread, &call);
+}
+
+static const struct emulated_kernel kernel_by_address = {2, (const size_t[]){sizeof(void *), sizeof(struct arguments)},
+                                                         kernel_run};
+
 cudaError_t cudaLaunchKernel(const void *kernel, dim3 grid, dim3 block, void **arguments, size_t shared,
                              cudaStream_t stream) {
-    struct kernel_call call;
-    (void)stream;
+    const void *const list[] = {&kernel, arguments[0] /* and what lies behind them on the stack */};
     if (shared)
         block_die("a launch asks for %zu bytes of shared memory, for which there is no code here", shared);
-    memcpy(&call.kernel, &kernel, sizeof kernel);
-    memcpy(&call.arguments, arguments[0], sizeof call.arguments); /* and what lies behind them on the stack */
-    block_launch(grid, block, kernel_thread, &call);
+    emulated_put(stream, &kernel_by_address, grid, block, shared, list);
     return cudaSuccess;
 }

@@ -28,7 +28,7 @@ struct fakecuda_figures {
     char failed[64];       /* the function that was made to fail; "" none yet */
     uint64_t device_bytes; /* allocated now, */
     uint64_t host_bytes;   /* and of pinned memory */
-    unsigned streams, events, libraries;
+    unsigned streams, events, libraries, graphs, execs;
     long connections; /* CUDA_DEVICE_MAX_CONNECTIONS as it was when CUDA started; 8 where it was not set */
     unsigned long
         slow; /* calls by the first thread that wait for the device, or pin as much as staging takes at a time */
@@ -69,7 +69,9 @@ struct fakecuda_item {
     size_t bytes;
     int value;
     cudaEvent_t event;
-    uint64_t number; /* of the record that is awaited or made */
+    uint64_t number;    /* of the record that is awaited or made */
+    const void *kernel; /* of the runtime's; NULL: a library's */
+    dim3 grid, block;
     struct fakecuda_item *next;
 };
 /* Takes a copy. cudaErrorInvalidResourceHandle for a stream of another device than the thread's. */
@@ -77,6 +79,16 @@ cudaError_t fakecuda_put(cudaStream_t stream, const struct fakecuda_item *item);
 /* Until all streams have run dry. */
 void fakecuda_drain(void);
 void fakecuda_stream_figures(struct fakecuda_figures *figures);
+
+/* ---- graph.c ---- */
+
+/* This thread captures a stream. */
+bool fakecuda_captures(void);
+/* True: the stream captures it. */
+bool fakecuda_capture(cudaStream_t stream, const struct fakecuda_item *item, cudaError_t *error);
+/* For calls that a thread must not make while it captures: cudaSuccess if it does not. */
+cudaError_t fakecuda_spoil(void);
+void fakecuda_graph_figures(struct fakecuda_figures *figures);
 
 /* ---- memory.c ---- */
 

@@ -9,6 +9,7 @@
 #include "engine/engine.h"
 #include "engine/program/kernel.h"
 #include "engine/program/program.h"
+#include "engine/program/recorded.h"
 
 enum { JOB_CHUNK = 1 << 20, JOB_LARGE = (5 << 20) / 4 + 3, JOB_SMALL = 24, JOB_STREAMS = 3, JOB_PARTS = 3 };
 
@@ -374,6 +375,118 @@ static void job_kernels(struct job *job, uint64_t x) {
     }
 }
 
+/* ---- recorded programs ---- */
+
+/* What a program of the job takes: words of an upload, numbers, and two matrices whose product has no depth. Values 1 to 4. */
+static const struct tensor_type program_takes[] = {
+    {.dtype = DTYPE_I32, .rank = 1, .shape = {JOB_SMALL}},
+    {.dtype = DTYPE_F32, .rank = 2, .shape = {4, 6}},
+    {.dtype = DTYPE_F32, .rank = 2, .shape = {4, 0}},
+    {.dtype = DTYPE_F32, .rank = 2, .shape = {0, 6}},
+};
+enum { PROGRAM_TAKES = sizeof program_takes / sizeof *program_takes, PROGRAM_RUNS = 5, PROGRAM_OPERATIONS = 9 };
+
+struct job_program {
+    struct op_request requests[PROGRAM_OPERATIONS];
+    uint64_t inputs[PROGRAM_OPERATIONS][2];
+    int64_t ints[PROGRAM_OPERATIONS][4];
+    unsigned n;
+};
+
+/* Returns the number of its result. */
+static uint64_t program_add(struct job_program *program, unsigned opcode, struct numbers inputs, struct numbers ints) {
+    unsigned k = program->n++;
+    for (unsigned i = 0; i < inputs.count; i++)
+        program->inputs[k][i] = (uint64_t)inputs.value[i];
+    memcpy(program->ints[k], ints.value, ints.count * sizeof(int64_t));
+    program->requests[k] = (struct op_request){.opcode = opcode,
+                                               .n_inputs = inputs.count,
+                                               .inputs = program->inputs[k],
+                                               .n_ints = ints.count,
+                                               .ints = program->ints[k]};
+    return PROGRAM_TAKES + program->n;
+}
+
+/* A copy of the words, which is the first result, and what else a graph may have: kernels of the module's own and of a library's, memory that is
+ * set, and a launch of several of these. `plain`: only what can be exchanged one by one. */
+static bool job_define(struct job *job, uint64_t id, bool plain, unsigned *n_results) {
+    struct job_program program = {.n = 0};
+    uint64_t words = program_add(&program, OP_COPY, NUMBERS(1), nothing);
+    uint64_t sum = program_add(&program, OP_ADD, NUMBERS(2, 2), nothing);
+    uint64_t power = program_add(&program, OP_EXP, NUMBERS((int64_t)sum), nothing);
+    uint64_t zeros = program_add(&program, OP_MATMUL, NUMBERS(3, 4), nothing);
+    uint64_t last = program_add(&program, OP_MULTIPLY, NUMBERS((int64_t)power, (int64_t)zeros), nothing);
+    uint64_t results[] = {program_add(&program, OP_COPY, NUMBERS((int64_t)words), nothing), zeros, last};
+    if (!plain) {
+        uint64_t one = program_add(&program, OP_EYE, nothing, NUMBERS(DTYPE_F32, 4, 6, 0));
+        uint64_t turned = program_add(&program, OP_MATRIX_TRANSPOSE, NUMBERS(2), nothing);
+        results[1] = program_add(&program, OP_MATMUL, NUMBERS((int64_t)last, (int64_t)turned), nothing);
+        results[2] = one;
+    }
+    *n_results = 3;
+    const struct recorded_definition definition = {.id = id,
+                                                   .parameters = program_takes,
+                                                   .consumed = (const bool[PROGRAM_TAKES]){false},
+                                                   .n_parameters = PROGRAM_TAKES,
+                                                   .requests = program.requests,
+                                                   .n_requests = program.n,
+                                                   .results = results,
+                                                   .n_results = *n_results};
+    struct fault fault;
+    int code = session_program_define(job->session, &definition, &fault);
+    job_code(job, code, "a program");
+    return code == STATUS_OK;
+}
+
+/* Each run has other words, at other addresses, and has to bring back its own. */
+static void job_program(struct job *job, uint64_t id, int64_t times, const uint64_t *inputs, unsigned n_results,
+                        uint32_t first) {
+    uint64_t output = job->next_id + 1;
+    struct op_request run = {.opcode = OP_PROGRAM,
+                             .stream = job->stream,
+                             .n_inputs = PROGRAM_TAKES,
+                             .inputs = inputs,
+                             .ints = (const int64_t[]){(int64_t)id, times},
+                             .n_ints = 2,
+                             .further = (uint16_t)(n_results - 1),
+                             .output = output,
+                             .sequence = ++job->sequence};
+    job->next_id += n_results;
+    job_code(job, session_submit(job->session, &run), "a run");
+    job_fetch(job, output, JOB_SMALL, first);
+    for (unsigned r = 1; r < n_results; r++)
+        job_fetch(job, output + r, 0, 0);
+}
+
+static void job_programs(struct job *job) {
+    struct fault fault;
+    uint64_t ones = job_do(job, OP_FULL, nothing, NUMBERS(DTYPE_F32, 0, 4, 6));
+    uint64_t tall = job_do(job, OP_SLICE, NUMBERS(ones), NUMBERS(0, OP_SLICE_NONE, 1, 0, 0, 1));
+    uint64_t wide = job_do(job, OP_SLICE, NUMBERS(ones), NUMBERS(0, 0, 1, 0, OP_SLICE_NONE, 1));
+    for (uint64_t id = 1; id <= 3; id += 2) {
+        unsigned n_results;
+        uint64_t loop = id + 1; /* it carries the words, which go from one memory to another and back */
+        if (!job_define(job, id, id == 1, &n_results))
+            continue;
+        job_code(job,
+                 session_program_loop(job->session,
+                                      &(struct recorded_loop){
+                                          .id = loop, .body = id, .carried = (const uint32_t[]){0, 0}, .n_carried = 2},
+                                      &fault),
+                 "a loop");
+        for (uint32_t run = 0; run < PROGRAM_RUNS; run++) {
+            uint64_t words = job_upload(job, JOB_SMALL, 1000 * run, false);
+            const uint64_t inputs[PROGRAM_TAKES] = {words, ones, tall, wide};
+            job_program(job, id, 1, inputs, n_results, 1000 * run);
+            if (run == 2)
+                job_program(job, loop, 4, inputs, n_results, 1000 * run);
+        }
+        job_answers(job);
+        session_program_release(job->session, id, &fault);
+        session_program_release(job->session, loop, &fault);
+    }
+}
+
 static void job_work(struct job *job) {
     uint64_t small = job_upload(job, JOB_SMALL, 100, false), large = job_upload(job, JOB_LARGE, 7, false);
     uint64_t late = job_upload(job, JOB_SMALL, 5, true), wide = job_upload(job, JOB_LARGE, 9, true);
@@ -393,6 +506,7 @@ static void job_work(struct job *job) {
     job_libraries(job);
     job_indices(job, x);
     job_kernels(job, x);
+    job_programs(job);
     job_streams(job, x);
     job_fetch(job, wide, JOB_LARGE, 9);
     job_sync(job);

@@ -150,7 +150,8 @@ static cudaError_t launch(const void *kernel, dim3 grid, dim3 block, size_t shar
     if (!fakecuda_extents_fit(grid, block) || shared > 227 << 10)
         return fakecuda_error(cudaErrorInvalidConfiguration);
     load(kernel, &loading.late);
-    return fakecuda_put(stream, &(struct fakecuda_item){.kind = ITEM_KERNEL});
+    return fakecuda_put(stream,
+                        &(struct fakecuda_item){.kind = ITEM_KERNEL, .kernel = kernel, .grid = grid, .block = block});
 }
 
 cudaError_t cudaLaunchKernel(const void *function, dim3 grid, dim3 block, void **arguments, size_t shared,

@@ -228,6 +228,7 @@ void fakecuda_figures(struct fakecuda_figures *figures) {
     fakecuda_memory_figures(figures);
     fakecuda_driver_figures(figures);
     fakecuda_kernel_figures(figures);
+    fakecuda_graph_figures(figures);
 }
 
 /* ---- memory ---- */
@@ -242,6 +243,8 @@ cudaError_t cudaMemGetInfo(size_t *unused, size_t *total) {
 
 cudaError_t cudaMalloc(void **address, size_t bytes) {
     cudaError_t error = fakecuda_call(__func__);
+    if (error == cudaSuccess)
+        error = fakecuda_spoil();
     return error == cudaSuccess ? block_create(address, bytes, current) : error;
 }
 
@@ -254,6 +257,8 @@ static void count_slow(bool slow) {
 cudaError_t cudaFree(void *address) {
     cudaError_t error = fakecuda_call(__func__);
     count_slow(true);
+    if (error == cudaSuccess)
+        error = fakecuda_spoil();
     if (error != cudaSuccess || !address)
         return error;
     fakecuda_drain();
@@ -264,12 +269,16 @@ cudaError_t cudaHostAlloc(void **address, size_t bytes, unsigned int flags) {
     cudaError_t error = fakecuda_call(__func__);
     (void)flags;
     count_slow(bytes >= 32 << 20);
+    if (error == cudaSuccess)
+        error = fakecuda_spoil();
     return error == cudaSuccess ? block_create(address, bytes, -1) : error;
 }
 
 cudaError_t cudaFreeHost(void *address) {
     cudaError_t error = fakecuda_call(__func__);
     count_slow(true);
+    if (error == cudaSuccess)
+        error = fakecuda_spoil();
     if (error != cudaSuccess || !address)
         return error;
     fakecuda_drain();
@@ -279,6 +288,8 @@ cudaError_t cudaFreeHost(void *address) {
 cudaError_t cudaMallocAsync(void **address, size_t bytes, cudaStream_t stream) {
     cudaError_t error = fakecuda_call(__func__);
     (void)stream;
+    if (error == cudaSuccess)
+        error = fakecuda_spoil();
     return error == cudaSuccess ? block_create(address, bytes, current) : error;
 }
 

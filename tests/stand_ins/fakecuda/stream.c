@@ -140,8 +140,11 @@ static cudaError_t stream_put(struct CUstream_st *stream, const struct fakecuda_
 cudaError_t fakecuda_put(cudaStream_t stream, const struct fakecuda_item *item) {
     if (!stream || stream->device != fakecuda_device())
         return fakecuda_error(cudaErrorInvalidResourceHandle);
+    cudaError_t error;
+    if (fakecuda_capture(stream, item, &error))
+        return error;
     pthread_mutex_lock(&lock);
-    cudaError_t error = stream_put(stream, item);
+    error = stream_put(stream, item);
     pthread_mutex_unlock(&lock);
     return error;
 }
@@ -209,6 +212,8 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+    if (fakecuda_captures())
+        return fakecuda_spoil();
     if (!stream || stream->device != fakecuda_device())
         return fakecuda_error(cudaErrorInvalidResourceHandle);
     pthread_mutex_lock(&lock);
@@ -255,6 +260,8 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t event) {
+    if (fakecuda_captures())
+        return fakecuda_spoil();
     pthread_mutex_lock(&lock);
     bool reached = event->reached >= event->recorded;
     pthread_mutex_unlock(&lock);
@@ -269,6 +276,8 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
         return error;
     if (!stream || stream->device != fakecuda_device() || event->device != stream->device)
         return fakecuda_error(cudaErrorInvalidResourceHandle);
+    if (fakecuda_captures())
+        return fakecuda_spoil();
     pthread_mutex_lock(&lock);
     error =
         stream_put(stream, &(struct fakecuda_item){.kind = ITEM_RECORD, .event = event, .number = ++event->recorded});
@@ -297,6 +306,8 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
         return error;
     if (!stream || stream->device != fakecuda_device())
         return fakecuda_error(cudaErrorInvalidResourceHandle);
+    if (fakecuda_captures())
+        return fakecuda_spoil();
     pthread_mutex_lock(&lock);
     error = stream_put(stream, &(struct fakecuda_item){.kind = ITEM_WAIT, .event = event, .number = event->recorded});
     pthread_mutex_unlock(&lock);

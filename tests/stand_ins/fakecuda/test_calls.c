@@ -260,10 +260,12 @@ static void run_leaks(bool sticky) {
     const struct fakecuda_figures *left = &run->figures;
     if (sticky || strstr(left->failed, "Free") || strstr(left->failed, "Destroy") || strstr(left->failed, "Unload"))
         return;
-    if (left->device_bytes || left->host_bytes || left->streams || left->events || left->libraries)
-        run_wrong("left behind: %llu bytes of the device, %llu pinned, %u streams, %u events, %u libraries",
+    if (left->device_bytes || left->host_bytes || left->streams || left->events || left->libraries || left->graphs ||
+        left->execs)
+        run_wrong("left behind: %llu bytes of the device, %llu pinned, %u streams, %u events, %u libraries, %u graphs, "
+                  "%u of them executable",
                   (unsigned long long)left->device_bytes, (unsigned long long)left->host_bytes, left->streams,
-                  left->events, left->libraries);
+                  left->events, left->libraries, left->graphs, left->execs);
 }
 
 static int run_main(const char *fail) {
@@ -385,6 +387,22 @@ static void sweep_functions(void) {
         "cudnnBackendExecute",
         "cufftExecR2C",
         "cusolverDnXgetrf",
+        "cudaStreamBeginCapture",
+        "cudaStreamEndCapture",
+        "cudaStreamGetCaptureInfo",
+        "cudaGraphGetNodes",
+        "cudaGraphInstantiate",
+        "cudaGraphLaunch",
+        "cudaGraphExecUpdate",
+        "cudaGraphNodeGetType",
+        "cudaGraphKernelNodeGetParams",
+        "cudaGraphExecKernelNodeSetParams",
+        "cudaGraphMemcpyNodeGetParams",
+        "cudaGraphExecMemcpyNodeSetParams",
+        "cudaGraphMemsetNodeGetParams",
+        "cudaGraphExecMemsetNodeSetParams",
+        "cudaGraphDestroy",
+        "cudaGraphExecDestroy",
     };
     for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
         sweep_function(functions[i]);

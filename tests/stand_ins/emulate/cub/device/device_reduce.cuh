@@ -13,7 +13,7 @@ struct DeviceReduce {
      * end; their results are merged from the middle. */
     template <class In, class Out, class Count, class Merge, class Init>
     static cudaError_t Reduce(void *memory, size_t &bytes, In in, Out out, Count n, Merge merge, Init init,
-                              cudaStream_t) {
+                              cudaStream_t stream) {
         typedef typename std::decay<decltype(merge(init, in[0]))>::type A;
         const size_t needed = (BLOCKS + 1) * sizeof(A) + SLACK;
         if (!memory) {
@@ -22,6 +22,13 @@ struct DeviceReduce {
         }
         if (bytes < needed || n < 1)
             return cudaErrorInvalidValue;
+        emulated_work(stream, [=] { work(memory, in, out, n, merge, init); });
+        return cudaSuccess;
+    }
+
+    template <class In, class Out, class Count, class Merge, class Init>
+    static void work(void *memory, In in, Out out, Count n, Merge merge, Init init) {
+        typedef typename std::decay<decltype(merge(init, in[0]))>::type A;
         A *shares = (A *)(((uintptr_t)memory + SLACK) & ~(uintptr_t)SLACK);
         const Count share = n / BLOCKS + 1;
         for (int b = BLOCKS - 1; b >= 0; b--) {
@@ -35,7 +42,6 @@ struct DeviceReduce {
         for (int b = 1; b < BLOCKS; b++)
             result = merge(result, shares[(BLOCKS / 2 + b) % BLOCKS]);
         *out = merge(init, result);
-        return cudaSuccess;
     }
 };
 

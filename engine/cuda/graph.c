@@ -1,0 +1,410 @@
+#include "engine/cuda/graph.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/cuda/blas.h"
+#include "engine/cuda/cuda_device.h"
+
+/* Launches in all graphs of a device: each node takes memory of the device that nobody has counted. */
+enum { GRAPHS_LAUNCHES_MOST = 1 << 17 };
+static const size_t room_smallest = (size_t)1 << 20;
+
+struct device_graph {
+    struct cuda_device *device;
+    unsigned n;
+    cudaGraph_t graph; /* of which `exec` was made: its nodes name those of `exec` */
+    cudaGraphExec_t exec;
+    cudaGraphNode_t nodes[]; /* of each launch; NULL: it made none or several, or the node does not tell what it says */
+};
+
+/* Graphs have the address of what was the largest block when they were captured. */
+struct device_graph_memory {
+    struct graph_block {
+        struct graph_block *next;
+        void *memory;
+        size_t bytes;
+    } * blocks; /* the largest first */
+};
+
+/* ---- refusals ---- */
+
+static int refuse(struct device_graph_outcome *outcome, unsigned launch, const char *reason) {
+    snprintf(outcome->refusal, sizeof outcome->refusal, "%.127s", reason);
+    outcome->refused = launch;
+    return STATUS_OK;
+}
+
+/* A call has failed: a refusal, unless the device has. */
+static int refuse_error(struct device_graph_outcome *outcome, unsigned launch, cudaError_t error, const char *call,
+                        struct fault *fault) {
+    int code = cuda_fault(fault, error, call);
+    return code == STATUS_DEVICE_LOST ? code : refuse(outcome, launch, fault->message);
+}
+
+/* Returns from a function that has `outcome`, `n` and `fault`. */
+#define GRAPH_TRY(call)                                                                                                \
+    do {                                                                                                               \
+        cudaError_t graph_try_error = (call);                                                                          \
+        if (graph_try_error != cudaSuccess)                                                                            \
+            return refuse_error(outcome, n, graph_try_error, #call, fault);                                            \
+    } while (0)
+
+/* Calls that come later look at the thread's last error. */
+static void captured_destroy(cudaGraph_t graph) {
+    cudaGraphDestroy(graph);
+    cudaGetLastError();
+}
+
+/* ---- capturing ---- */
+
+/* Launches while they are captured. */
+struct taking {
+    struct cuda_device *device;
+    struct device_stream *stream;
+    const struct launch *const *launches;
+    unsigned n;
+    const bool *only;       /* NULL: all of them */
+    cudaGraphNode_t *nodes; /* [n]: as in struct device_graph */
+    size_t nodes_so_far;
+};
+
+/* How often libraries have refused so far. */
+static uint64_t refusals(const struct cuda *cuda) {
+    uint64_t count = blas_refusals(cuda->blas);
+    for (int i = 0; i < CUDA_LIBRARIES; i++)
+        count += cuda->libraries[i].refused;
+    return count;
+}
+
+/* What the stream has captured so far: how many nodes, and the one that the next would follow. */
+static cudaError_t capture_look(cudaStream_t stream, size_t *nodes, cudaGraphNode_t *last) {
+    enum cudaStreamCaptureStatus status;
+    const cudaGraphNode_t *before = NULL;
+    cudaGraph_t graph;
+    size_t n_before = 0;
+#if CUDART_VERSION >= 13000
+    const cudaGraphEdgeData *edges = NULL;
+    cudaError_t error = cudaStreamGetCaptureInfo(stream, &status, NULL, &graph, &before, &edges, &n_before);
+#else
+    cudaError_t error = cudaStreamGetCaptureInfo_v2(stream, &status, NULL, &graph, &before, &n_before);
+#endif
+    if (error != cudaSuccess)
+        return error;
+    if (status != cudaStreamCaptureStatusActive)
+        return cudaErrorStreamCaptureInvalidated;
+    *last = n_before == 1 ? before[0] : NULL;
+    return cudaGraphGetNodes(graph, NULL, nodes);
+}
+
+/* Whether a library that may compute operations of the family has been loaded. */
+static bool capture_refuses(const struct cuda *cuda, enum op_family family) {
+    enum cuda_library library = family == OP_FAMILY_CONVOLUTION ? CUDA_CUDNN
+                                : family == OP_FAMILY_FFT       ? CUDA_CUFFT
+                                : family == OP_FAMILY_DECOMPOSE ? CUDA_CUSOLVER
+                                                                : CUDA_LIBRARIES;
+    return library != CUDA_LIBRARIES && cuda->libraries[library].state == DEVICE_LIBRARY_LOADED;
+}
+
+static int capture_one(struct taking *taking, unsigned i, struct device_graph_outcome *outcome, struct fault *fault) {
+    struct cuda *cuda = &taking->device->cuda;
+    const struct launch *launch = taking->launches[i];
+    const struct cuda_kernel *kernel = (const struct cuda_kernel *)cuda_operations[launch->opcode];
+    size_t nodes = 0;
+    cudaGraphNode_t last = NULL;
+    if (capture_refuses(cuda, op_info(launch->opcode)->family))
+        return refuse(outcome, i, "it is a library's");
+    uint64_t refused = refusals(cuda);
+    int code = kernel->driver(cuda, &taking->stream->cuda, launch, fault);
+    if (code != STATUS_OK)
+        return code == STATUS_DEVICE_LOST ? code : refuse(outcome, i, fault->message);
+    if (taking->stream->cuda.capture->wanted)
+        return refuse(outcome, i, "no memory for its workspace");
+    if (refusals(cuda) != refused)
+        return refuse(outcome, i, "a library has refused it");
+    cudaError_t error = capture_look(taking->stream->cuda.stream, &nodes, &last);
+    if (error != cudaSuccess)
+        return refuse_error(outcome, i, error, "cudaStreamGetCaptureInfo", fault);
+    taking->nodes[i] = nodes == taking->nodes_so_far + 1 ? last : NULL;
+    taking->nodes_so_far = nodes;
+    return STATUS_OK;
+}
+
+/* *graph NULL: refused. */
+static int capture_once(struct taking *taking, struct cuda_capture *capture, cudaGraph_t *graph,
+                        struct device_graph_outcome *outcome, struct fault *fault) {
+    cudaStream_t stream = taking->stream->cuda.stream;
+    unsigned n = taking->n;
+    int code = STATUS_OK;
+    *graph = NULL;
+    taking->nodes_so_far = 0;
+    GRAPH_TRY(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+    taking->stream->cuda.capture = capture;
+    for (unsigned i = 0; i < n && code == STATUS_OK && !*outcome->refusal; i++)
+        if (!taking->only || taking->only[i])
+            code = capture_one(taking, i, outcome, fault);
+    taking->stream->cuda.capture = NULL;
+    cudaError_t error = cudaStreamEndCapture(stream, graph);
+    if (error != cudaSuccess)
+        *graph = NULL;
+    if (code == STATUS_OK && !*outcome->refusal && error != cudaSuccess)
+        return refuse_error(outcome, n, error, "cudaStreamEndCapture", fault);
+    if (code == STATUS_OK && !*outcome->refusal)
+        return STATUS_OK;
+    if (*graph)
+        captured_destroy(*graph);
+    cudaGetLastError(); /* clears what drivers and the end of a broken capture have left */
+    *graph = NULL;
+    return code;
+}
+
+/* ---- scratch memory ---- */
+
+/* A larger block for graphs to come. False, and the launch that wants it is refused: there is none. */
+static bool memory_grow(struct cuda_device *device, struct device_graph_memory *memory, size_t wanted) {
+    struct cuda_workspaces *workspaces = &device->workspaces;
+    struct graph_block *block = malloc(sizeof *block);
+    struct fault fault;
+    size_t bytes = room_smallest;
+    while (bytes < wanted)
+        bytes *= 2;
+    if (!block || atomic_load(&workspaces->bytes) + bytes > workspaces->limit ||
+        cuda_memory_reserve(&device->memory, bytes, &block->memory, &fault) != STATUS_OK) {
+        cudaGetLastError();
+        free(block);
+        return false;
+    }
+    atomic_fetch_add(&workspaces->bytes, bytes);
+    block->bytes = bytes;
+    block->next = memory->blocks;
+    memory->blocks = block;
+    return true;
+}
+
+/* Captures the launches, again and again while they want more scratch memory than there is. */
+static int capture(struct taking *taking, struct device_graph_memory *memory, cudaGraph_t *graph,
+                   struct device_graph_outcome *outcome, struct fault *fault) {
+    for (;;) {
+        struct cuda_capture capture = {.memory = memory->blocks ? memory->blocks->memory : NULL,
+                                       .bytes = memory->blocks ? memory->blocks->bytes : 0};
+        int code = capture_once(taking, &capture, graph, outcome, fault);
+        if (code != STATUS_OK || !capture.wanted || !memory_grow(taking->device, memory, capture.wanted))
+            return code;
+        *outcome = (struct device_graph_outcome){.refused = taking->n};
+    }
+}
+
+/* ---- making and updating ---- */
+
+static void graph_free(struct device_graph *graph) {
+    if (graph->exec)
+        cudaGraphExecDestroy(graph->exec);
+    if (graph->graph)
+        cudaGraphDestroy(graph->graph);
+    cudaGetLastError();
+    atomic_fetch_sub(&graph->device->graph_launches, graph->n);
+    free(graph);
+}
+
+static int graph_instantiate(struct device_graph *graph, struct device_graph_outcome *outcome, struct fault *fault) {
+    unsigned n = graph->n;
+    GRAPH_TRY(cudaGraphInstantiate(&graph->exec, graph->graph, 0));
+    return STATUS_OK;
+}
+
+static int graph_make(struct taking *taking, struct device_graph_memory *memory, struct device_graph **result,
+                      struct device_graph_outcome *outcome, struct fault *fault) {
+    struct cuda_device *device = taking->device;
+    unsigned n = taking->n;
+    struct device_graph *graph = calloc(1, sizeof *graph + n * sizeof(cudaGraphNode_t));
+    if (!graph)
+        return refuse(outcome, n, "no host memory for a graph");
+    graph->device = device;
+    graph->n = n;
+    if (atomic_fetch_add(&device->graph_launches, n) + n > GRAPHS_LAUNCHES_MOST) {
+        graph_free(graph);
+        return refuse(outcome, n, "there are as many launches in graphs as may be");
+    }
+    taking->nodes = graph->nodes;
+    int code = capture(taking, memory, &graph->graph, outcome, fault);
+    if (code == STATUS_OK && !*outcome->refusal)
+        code = graph_instantiate(graph, outcome, fault);
+    if (code != STATUS_OK || *outcome->refusal) {
+        graph_free(graph);
+        return code;
+    }
+    outcome->captured = true;
+    *result = graph;
+    return STATUS_OK;
+}
+
+/* Another capture of the same launches. If CUDA finds that more than what nodes say is different, the graph is made of it anew. */
+static int graph_update_all(struct device_graph *graph, struct taking *taking, struct device_graph_memory *memory,
+                            struct device_graph_outcome *outcome, struct fault *fault) {
+    cudaGraphExecUpdateResultInfo info;
+    cudaGraphNode_t *nodes = calloc(graph->n, sizeof *nodes);
+    cudaGraph_t captured = NULL;
+    if (!nodes)
+        return refuse(outcome, graph->n, "no host memory for a graph");
+    taking->only = NULL;
+    taking->nodes = nodes;
+    int code = capture(taking, memory, &captured, outcome, fault);
+    if (code != STATUS_OK || *outcome->refusal) {
+        free(nodes);
+        return code;
+    }
+    outcome->captured = true;
+    cudaError_t error = cudaGraphExecUpdate(graph->exec, captured, &info);
+    if (error == cudaSuccess) {
+        captured_destroy(captured);
+    } else if (cuda_fault(fault, error, "cudaGraphExecUpdate") == STATUS_DEVICE_LOST) {
+        captured_destroy(captured);
+        code = STATUS_DEVICE_LOST;
+    } else {
+        cudaGraphExecDestroy(graph->exec);
+        captured_destroy(graph->graph);
+        graph->exec = NULL;
+        graph->graph = captured;
+        memcpy(graph->nodes, nodes, graph->n * sizeof *nodes);
+        code = graph_instantiate(graph, outcome, fault);
+    }
+    free(nodes);
+    return code;
+}
+
+/* Makes a node of the executable graph say what `from` says. *same: it does. */
+static cudaError_t node_exchange(cudaGraphExec_t exec, cudaGraphNode_t node, cudaGraphNode_t from, bool *same) {
+    enum cudaGraphNodeType type, other;
+    struct cudaKernelNodeParams kernel;
+    struct cudaMemcpy3DParms copy;
+    struct cudaMemsetParams set;
+    cudaError_t error = cudaGraphNodeGetType(node, &type);
+    if (error == cudaSuccess)
+        error = cudaGraphNodeGetType(from, &other);
+    *same = false;
+    if (error != cudaSuccess || type != other)
+        return error;
+    switch (type) {
+    case cudaGraphNodeTypeKernel:
+        error = cudaGraphKernelNodeGetParams(from, &kernel);
+        if (error == cudaSuccess)
+            error = cudaGraphExecKernelNodeSetParams(exec, node, &kernel);
+        break;
+    case cudaGraphNodeTypeMemcpy:
+        error = cudaGraphMemcpyNodeGetParams(from, &copy);
+        if (error == cudaSuccess)
+            error = cudaGraphExecMemcpyNodeSetParams(exec, node, &copy);
+        break;
+    case cudaGraphNodeTypeMemset:
+        error = cudaGraphMemsetNodeGetParams(from, &set);
+        if (error == cudaSuccess)
+            error = cudaGraphExecMemsetNodeSetParams(exec, node, &set);
+        break;
+    default:
+        return cudaSuccess;
+    }
+    *same = error == cudaSuccess;
+    return error;
+}
+
+/* *done: all launches that `changed` names have been given their addresses. A node with which that does not work is not tried again. */
+static int graph_exchange(struct device_graph *graph, struct taking *taking, struct device_graph_memory *memory,
+                          const bool *changed, bool *done, struct device_graph_outcome *outcome, struct fault *fault) {
+    cudaGraphNode_t *nodes = calloc(graph->n, sizeof *nodes);
+    cudaGraph_t captured = NULL;
+    *done = false;
+    if (!nodes)
+        return refuse(outcome, graph->n, "no host memory for a graph");
+    taking->only = changed;
+    taking->nodes = nodes;
+    int code = capture(taking, memory, &captured, outcome, fault);
+    bool same = code == STATUS_OK && !*outcome->refusal;
+    for (unsigned i = 0; i < graph->n && same && code == STATUS_OK; i++) {
+        if (!changed[i])
+            continue;
+        cudaError_t error =
+            nodes[i] ? node_exchange(graph->exec, graph->nodes[i], nodes[i], &same) : cudaErrorInvalidValue;
+        same = same && nodes[i] && error == cudaSuccess;
+        if (!same)
+            graph->nodes[i] = NULL;
+        if (error != cudaSuccess && cuda_fault(fault, error, "cudaGraphExecKernelNodeSetParams") == STATUS_DEVICE_LOST)
+            code = STATUS_DEVICE_LOST;
+        outcome->exchanged += same;
+    }
+    if (captured)
+        captured_destroy(captured);
+    free(nodes);
+    *done = same;
+    return code;
+}
+
+static int graph_update(struct device_graph *graph, struct taking *taking, struct device_graph_memory *memory,
+                        const bool *changed, struct device_graph_outcome *outcome, struct fault *fault) {
+    bool tells = true, done = false;
+    int code = STATUS_OK;
+    for (unsigned i = 0; i < graph->n; i++)
+        tells = tells && (!changed[i] || graph->nodes[i]);
+    if (tells)
+        code = graph_exchange(graph, taking, memory, changed, &done, outcome, fault);
+    if (code != STATUS_OK || *outcome->refusal || done)
+        return code;
+    return graph_update_all(graph, taking, memory, outcome, fault);
+}
+
+/* ---- the backend's functions ---- */
+
+int cuda_graph_launch(struct device *base, struct device_stream *stream, struct device_graph_memory **memory,
+                      struct device_graph **graph, const struct launch *const *launches, unsigned n,
+                      const bool *changed, struct device_graph_outcome *outcome, struct fault *fault) {
+    struct cuda_device *device = (struct cuda_device *)base;
+    struct taking taking = {.device = device, .stream = stream, .launches = launches, .n = n};
+    *outcome = (struct device_graph_outcome){.refused = n};
+    int code = cuda_enter(&device->cuda, fault);
+    if (code != STATUS_OK)
+        return code;
+    if (device->graphs_off)
+        return refuse(outcome, n, "TENSORD_CUDA_GRAPHS switches graphs off");
+    if (!*memory && !(*memory = calloc(1, sizeof **memory)))
+        return refuse(outcome, n, "no host memory for a graph");
+    if (!*graph)
+        code = graph_make(&taking, *memory, graph, outcome, fault);
+    else if (changed)
+        code = graph_update(*graph, &taking, *memory, changed, outcome, fault);
+    if (code == STATUS_OK && !*outcome->refusal) {
+        cudaError_t error = cudaGraphLaunch((*graph)->exec, stream->cuda.stream);
+        if (error != cudaSuccess)
+            code = refuse_error(outcome, n, error, "cudaGraphLaunch", fault);
+    }
+    if (*graph && (code != STATUS_OK ||
+                   *outcome->refusal)) { /* some of its nodes may have other addresses than the caller notes */
+        cuda_graph_release(base, *graph);
+        *graph = NULL;
+    }
+    return code;
+}
+
+static void graph_drop(void *graph) {
+    graph_free(graph);
+}
+
+/* Making a graph takes milliseconds; so may this. */
+void cuda_graph_release(struct device *base, struct device_graph *graph) {
+    cuda_memory_drop(&((struct cuda_device *)base)->memory, graph_drop, graph);
+}
+
+void cuda_graph_memory_release(struct device *base, struct device_graph_memory *memory) {
+    struct cuda_device *device = (struct cuda_device *)base;
+    for (struct graph_block *block = memory->blocks, *next; block; block = next) {
+        next = block->next;
+        cuda_memory_release(&device->memory, block->memory, block->bytes);
+        atomic_fetch_sub(&device->workspaces.bytes, block->bytes);
+        free(block);
+    }
+    free(memory);
+}
+
+bool cuda_graphs_wanted(void) {
+    const char *list = getenv("TENSORD_CUDA_GRAPHS");
+    return !list || strcmp(list, "none") != 0;
+}

@@ -1,0 +1,332 @@
+#include "engine/order/replay_graph.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    GRAPH_NS =
+        200 *
+        1000, /* of estimated work: a turn's (submitter.c), since others' turns and the end of a cancelled run wait for it */
+    GRAPH_STEPS_MOST = 512,
+    GRAPH_STEPS_LEAST = 4, /* a graph costs the host about as much as two launches */
+    GRAPH_REST = 64,       /* passes for which a stretch is left alone after a refusal */
+    GRAPH_CHANGES_MOST =
+        8, /* so many passes one after another in which most launches have other addresses: then it rests, too */
+};
+
+/* A graph as it was launched last. */
+struct kept_graph {
+    struct device_graph *graph; /* NULL: none */
+    uint8_t **made;             /* the addresses of the stretch's bases */
+};
+
+struct stretch {
+    uint32_t first, n; /* steps */
+    uint32_t *bases;   /* those that its launches use */
+    unsigned n_bases;
+    const struct launch **launches; /* [n] */
+    struct kept_graph kept[2];
+    unsigned rest;    /* passes */
+    unsigned changes; /* passes one after another in which most launches had other addresses */
+};
+
+struct replay_graphs {
+    struct device *device;
+    struct device_graph_memory *memory;
+    struct stretch *stretches;
+    unsigned n, room;
+    uint32_t *stretch_at;   /* of each step: the number of the stretch that begins with it, from 1; 0: none does */
+    uint32_t *patches_from; /* of each step, and of one more: its first patch */
+    bool *moved;            /* of each base: see stretch_compare() */
+    bool changed[GRAPH_STEPS_MOST];
+    bool failed; /* there was no host memory */
+    uint64_t passes;
+    pthread_mutex_t lock; /* for what follows, which any thread may read */
+    struct replay_graph_figures figures;
+};
+
+/* ---- making them ---- */
+
+static struct replay_graphs *graphs_create(struct device *device) {
+    struct replay_graphs *graphs = calloc(1, sizeof *graphs);
+    if (!graphs)
+        return NULL;
+    graphs->device = device;
+    pthread_mutex_init(&graphs->lock, NULL);
+    return graphs;
+}
+
+static void stretch_finish(struct replay_graphs *graphs, struct stretch *stretch) {
+    for (int k = 0; k < 2; k++) {
+        if (stretch->kept[k].graph)
+            graphs->device->vtable->async->graph_release(graphs->device, stretch->kept[k].graph);
+        free(stretch->kept[k].made);
+    }
+    free(stretch->bases);
+    free(stretch->launches);
+}
+
+void replay_graphs_destroy(struct replay_graphs *graphs) {
+    if (!graphs)
+        return;
+    for (unsigned i = 0; i < graphs->n; i++)
+        stretch_finish(graphs, &graphs->stretches[i]);
+    if (graphs->memory)
+        graphs->device->vtable->async->graph_memory_release(graphs->device, graphs->memory);
+    pthread_mutex_destroy(&graphs->lock);
+    free(graphs->stretches);
+    free(graphs->stretch_at);
+    free(graphs->patches_from);
+    free(graphs->moved);
+    free(graphs);
+}
+
+/* The steps' patches follow one another as the steps do. */
+static void graphs_find_patches(struct replay_graphs *graphs, const struct replay *replay) {
+    unsigned patch = 0;
+    for (unsigned i = 0; i < replay->n_steps; i++) {
+        graphs->patches_from[i] = patch;
+        while (patch < replay->n_patches &&
+               (i + 1 == replay->n_steps || replay->patches[patch].at < replay->steps[i + 1].at))
+            patch++;
+    }
+    graphs->patches_from[replay->n_steps] = patch;
+}
+
+static bool graphs_grow(struct replay_graphs *graphs) {
+    if (graphs->n < graphs->room)
+        return true;
+    unsigned room = graphs->room ? 2 * graphs->room : 8;
+    struct stretch *grown = realloc(graphs->stretches, room * sizeof *grown);
+    if (!grown)
+        return false;
+    graphs->stretches = grown;
+    graphs->room = room;
+    return true;
+}
+
+/* The bases that the stretch's launches use. Leaves graphs->moved as it was: all false. */
+static unsigned stretch_find_bases(struct replay_graphs *graphs, const struct replay *replay, struct stretch *stretch) {
+    uint32_t from = graphs->patches_from[stretch->first], to = graphs->patches_from[stretch->first + stretch->n];
+    unsigned n = 0;
+    for (uint32_t i = from; i < to; i++) {
+        uint32_t base = replay->patches[i].base;
+        if (!graphs->moved[base] && stretch->bases)
+            stretch->bases[n] = base;
+        n += !graphs->moved[base];
+        graphs->moved[base] = true;
+    }
+    for (uint32_t i = from; i < to; i++)
+        graphs->moved[replay->patches[i].base] = false;
+    return n;
+}
+
+/* False: no host memory. */
+static bool graphs_add(struct replay_graphs *graphs, const struct replay *replay, uint32_t first, uint32_t n) {
+    struct stretch stretch = {.first = first, .n = n};
+    if (n < GRAPH_STEPS_LEAST)
+        return true;
+    if (!graphs_grow(graphs))
+        return false;
+    size_t n_bases = stretch_find_bases(graphs, replay, &stretch) + 1;
+    stretch.bases = malloc(n_bases * sizeof *stretch.bases);
+    stretch.launches = malloc(n * sizeof(const struct launch *));
+    for (int k = 0; k < 2; k++)
+        stretch.kept[k].made = malloc(n_bases * sizeof(uint8_t *));
+    if (!stretch.bases || !stretch.launches || !stretch.kept[0].made || !stretch.kept[1].made) {
+        stretch_finish(graphs, &stretch);
+        return false;
+    }
+    stretch.n_bases = stretch_find_bases(graphs, replay, &stretch);
+    for (uint32_t i = 0; i < n; i++)
+        stretch.launches[i] = (const struct launch *)(const void *)(replay->launches + replay->steps[first + i].at);
+    graphs->stretches[graphs->n++] = stretch;
+    graphs->stretch_at[first] = graphs->n;
+    return true;
+}
+
+static bool graphs_cut(struct replay_graphs *graphs, const struct replay *replay) {
+    uint64_t weight = 0;
+    uint32_t first = 0;
+    bool room = true;
+    graphs->stretch_at = calloc(replay->n_steps + 1, sizeof *graphs->stretch_at);
+    graphs->patches_from = calloc(replay->n_steps + 1, sizeof *graphs->patches_from);
+    graphs->moved = calloc(replay->n_bases, sizeof *graphs->moved);
+    if (!graphs->stretch_at || !graphs->patches_from || !graphs->moved)
+        return false;
+    graphs_find_patches(graphs, replay);
+    for (uint32_t i = 0; i < replay->n_steps && room; i++) {
+        const struct replay_step *step = &replay->steps[i];
+        bool takes = step->kind == REPLAY_LAUNCH && step->weight < GRAPH_NS;
+        if (!takes || weight + step->weight > GRAPH_NS || i - first == GRAPH_STEPS_MOST) {
+            room = graphs_add(graphs, replay, first, i - first);
+            first = takes ? i : i + 1;
+            weight = 0;
+        }
+        weight += takes ? step->weight : 0;
+    }
+    return room && graphs_add(graphs, replay, first, replay->n_steps - first);
+}
+
+/* ---- addresses ---- */
+
+/* Fills graphs->changed with the launches that use bases which have moved since the graph was launched. Returns how many. */
+static unsigned stretch_compare(struct replay_graphs *graphs, const struct replay *replay,
+                                const struct stretch *stretch, const struct kept_graph *kept, uint8_t *const *bases) {
+    unsigned moved = 0, changed = 0;
+    for (unsigned i = 0; i < stretch->n_bases; i++)
+        moved += graphs->moved[stretch->bases[i]] = kept->made[i] != bases[stretch->bases[i]];
+    if (!moved)
+        return 0;
+    for (uint32_t i = 0; i < stretch->n; i++) {
+        bool any = false;
+        for (uint32_t k = graphs->patches_from[stretch->first + i]; k < graphs->patches_from[stretch->first + i + 1];
+             k++)
+            any |= graphs->moved[replay->patches[k].base];
+        changed += graphs->changed[i] = any;
+    }
+    for (unsigned i = 0; i < stretch->n_bases; i++)
+        graphs->moved[stretch->bases[i]] = false;
+    return changed;
+}
+
+/* The graph in which fewest launches have to go to other addresses; a second one is made if in the first that is a good part of them. */
+static struct kept_graph *stretch_choose(struct replay_graphs *graphs, const struct replay *replay,
+                                         struct stretch *stretch, uint8_t *const *bases, unsigned *changed) {
+    struct kept_graph *kept = stretch->kept;
+    *changed = 0;
+    if (!kept[0].graph && !kept[1].graph)
+        return &kept[0];
+    struct kept_graph *first = kept[0].graph ? &kept[0] : &kept[1], *second = first == kept ? &kept[1] : &kept[0];
+    *changed = stretch_compare(graphs, replay, stretch, first, bases);
+    if (!*changed || (!second->graph && *changed * 4 < stretch->n))
+        return first;
+    if (!second->graph) {
+        *changed = 0;
+        return second;
+    }
+    unsigned others = stretch_compare(graphs, replay, stretch, second, bases);
+    if (others < *changed) {
+        *changed = others;
+        return second;
+    }
+    stretch_compare(graphs, replay, stretch, first, bases);
+    return first;
+}
+
+/* ---- launches ---- */
+
+/* The stretch ends before the launch that is refused, and what follows is one of its own. */
+static void stretch_split(struct replay_graphs *graphs, const struct replay *replay, unsigned number,
+                          unsigned refused) {
+    struct stretch stretch = graphs->stretches[number];
+    uint32_t behind = stretch.first + refused + 1;
+    graphs->stretch_at[stretch.first] = 0;
+    stretch_finish(graphs, &stretch);
+    graphs->stretches[number] = (struct stretch){0};
+    if (!graphs_add(graphs, replay, stretch.first, refused) ||
+        !graphs_add(graphs, replay, behind, stretch.first + stretch.n - behind))
+        graphs->failed = true;
+}
+
+static void graphs_count(struct replay_graphs *graphs) {
+    struct replay_graph_figures *figures = &graphs->figures;
+    figures->graphs = figures->steps = 0;
+    for (unsigned i = 0; i < graphs->n; i++) {
+        const struct stretch *stretch = &graphs->stretches[i];
+        bool there = stretch->kept[0].graph || stretch->kept[1].graph;
+        figures->graphs += there;
+        figures->steps += there ? stretch->n : 0;
+    }
+}
+
+/* What became of a launch of the stretch, for people. */
+static void graphs_note(struct replay_graphs *graphs, const struct replay *replay, const struct stretch *stretch,
+                        const struct device_graph_outcome *outcome) {
+    struct replay_graph_figures *figures = &graphs->figures;
+    bool named = *outcome->refusal && outcome->refused < stretch->n;
+    pthread_mutex_lock(&graphs->lock);
+    figures->launched += !*outcome->refusal;
+    figures->captured += outcome->captured;
+    figures->exchanged += outcome->exchanged;
+    if (*outcome->refusal) {
+        const char *name = named ? replay->names[replay->steps[stretch->first + outcome->refused].name].operation : "";
+        figures->refused++;
+        snprintf(figures->reason, sizeof figures->reason, "%s%s%s", name, *name ? ": " : "", outcome->refusal);
+    }
+    if (*outcome->refusal || outcome->captured)
+        graphs_count(graphs);
+    pthread_mutex_unlock(&graphs->lock);
+}
+
+static int stretch_launch(struct replay_graphs *graphs, struct replay_run *run, unsigned number,
+                          struct device_stream *stream, unsigned *steps, struct fault *fault) {
+    const struct replay *replay = run->replay;
+    struct stretch *stretch = &graphs->stretches[number];
+    uint8_t *const *bases = replay_bases(run);
+    struct device_graph_outcome outcome = {.refused = stretch->n};
+    unsigned changed;
+    struct kept_graph *kept = stretch_choose(graphs, replay, stretch, bases, &changed);
+    stretch->changes = changed * 2 > stretch->n ? stretch->changes + 1 : 0;
+    if (stretch->changes == GRAPH_CHANGES_MOST) {
+        stretch->changes = 0;
+        stretch->rest = GRAPH_REST;
+        snprintf(outcome.refusal, sizeof outcome.refusal, "each run has other addresses");
+        graphs_note(graphs, replay, stretch, &outcome);
+        return STATUS_OK;
+    }
+    int code = graphs->device->vtable->async->graph_launch(graphs->device, stream, &graphs->memory, &kept->graph,
+                                                           stretch->launches, stretch->n,
+                                                           changed ? graphs->changed : NULL, &outcome, fault);
+    if (code != STATUS_OK)
+        return code;
+    graphs_note(graphs, replay, stretch, &outcome);
+    if (!*outcome.refusal) {
+        for (unsigned i = 0; i < stretch->n_bases; i++)
+            kept->made[i] = bases[stretch->bases[i]];
+        *steps = stretch->n;
+    } else if (outcome.refused < stretch->n) {
+        stretch_split(graphs, replay, number, outcome.refused);
+    } else {
+        stretch->rest = GRAPH_REST;
+    }
+    return STATUS_OK;
+}
+
+int replay_graph_launch(struct replay_run *run, struct device *device, struct device_stream *stream, unsigned *steps,
+                        struct fault *fault) {
+    struct replay *replay = run->replay;
+    struct replay_graphs *graphs = atomic_load_explicit(&replay->graphs, memory_order_relaxed);
+    *steps = 0;
+    if (!graphs) {
+        if (!device->vtable->async || !device->vtable->async->graph_launch || !(graphs = graphs_create(device)))
+            return STATUS_OK;
+        atomic_store_explicit(&replay->graphs, graphs, memory_order_release);
+    }
+    if (run->step == 0 && graphs->passes++ == 1)
+        graphs->failed = !graphs_cut(graphs, replay);
+    if (graphs->passes < 2 || graphs->failed)
+        return STATUS_OK;
+    uint32_t number = graphs->stretch_at[run->step];
+    if (!number)
+        return STATUS_OK;
+    struct stretch *stretch = &graphs->stretches[number - 1];
+    if (stretch->rest) {
+        stretch->rest--;
+        return STATUS_OK;
+    }
+    return stretch_launch(graphs, run, number - 1, stream, steps, fault);
+}
+
+bool replay_graph_read(const struct replay *replay, struct replay_graph_figures *figures) {
+    struct replay_graphs *graphs = atomic_load_explicit(&replay->graphs, memory_order_acquire);
+    *figures = (struct replay_graph_figures){0};
+    if (!graphs)
+        return false;
+    pthread_mutex_lock(&graphs->lock);
+    *figures = graphs->figures;
+    pthread_mutex_unlock(&graphs->lock);
+    return true;
+}

@@ -1,0 +1,260 @@
+/* Programs that run often, each time on other addresses: on a device with graphs (engine/order/replay_graph.h) they run as graphs, and their results
+ * must have the bits of the same operations one by one. What cannot be in a graph stands between graphs. */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/program/recorded.h"
+#include "tests/device/replayed.h"
+#include "tests/device/suite.h"
+
+enum { ROWS = 8, DEPTH = 16, COLUMNS = 12, TAKEN = 5, OPERATIONS = 24, GIVEN = 4, RESULTS_MAX = 8, RUNS = 12 };
+
+struct graphs_program {
+    struct suite *suite;
+    struct tensor_type types[GIVEN + OPERATIONS];
+    struct op_request requests[OPERATIONS];
+    uint64_t inputs[OPERATIONS][2]; /* values, from 1; the given ones first */
+    struct op_packed attributes[OPERATIONS];
+    unsigned n;
+    uint64_t results[RESULTS_MAX];
+    unsigned n_results;
+    uint64_t id;
+};
+
+static const struct {
+    enum dtype dtype;
+    int rank;
+    int64_t shape[2];
+} given_types[GIVEN] = {
+    {DTYPE_F32, 2, {ROWS, DEPTH}},
+    {DTYPE_F32, 2, {DEPTH, COLUMNS}},
+    {DTYPE_F32, 2, {ROWS, COLUMNS}},
+    {DTYPE_I64, 1, {TAKEN}},
+};
+
+static uint64_t add(struct graphs_program *program, unsigned opcode, uint64_t a, uint64_t b,
+                    struct op_packed attributes) {
+    unsigned k = program->n++;
+    const struct tensor_type *types[2];
+    struct fault fault;
+    program->inputs[k][0] = a;
+    program->inputs[k][1] = b;
+    program->attributes[k] = attributes;
+    program->requests[k] = (struct op_request){.opcode = opcode,
+                                               .n_inputs = a ? b ? 2 : 1 : 0,
+                                               .inputs = program->inputs[k],
+                                               .ints = program->attributes[k].ints,
+                                               .n_ints = program->attributes[k].n_ints,
+                                               .floats = program->attributes[k].floats,
+                                               .n_floats = program->attributes[k].n_floats};
+    for (unsigned i = 0; i < program->requests[k].n_inputs; i++)
+        types[i] = &program->types[program->inputs[k][i] - 1];
+    cr_assert_eq(op_infer(opcode, types, program->requests[k].n_inputs, &program->requests[k].attributes,
+                          &program->types[GIVEN + k], &fault),
+                 STATUS_OK, "%s", fault.message);
+    return GIVEN + program->n;
+}
+
+static void result(struct graphs_program *program, uint64_t value) {
+    program->results[program->n_results++] = value;
+}
+
+/* Kernels, a product by a library, copies, memory that is set, an operation of several launches, one that may report, and a reduction by CUB. */
+static void program_make(struct graphs_program *program, struct suite *suite) {
+    const struct op_packed none = {.n_ints = 0};
+    *program = (struct graphs_program){.suite = suite, .id = 1};
+    for (unsigned i = 0; i < GIVEN; i++) {
+        program->types[i] = (struct tensor_type){.dtype = given_types[i].dtype, .rank = given_types[i].rank};
+        memcpy(program->types[i].shape, given_types[i].shape, sizeof given_types[i].shape);
+    }
+    uint64_t twice = add(program, OP_ADD, 1, 1, none);
+    uint64_t product = add(program, OP_MATMUL, twice, 2, none);
+    uint64_t one =
+        add(program, OP_EYE, 0, 0, SUITE_ATTRIBUTES(eye, .dtype = DTYPE_F32, .rows = ROWS, .columns = COLUMNS));
+    uint64_t moved = add(program, OP_SUBTRACT, product, one, none);
+    uint64_t bent = add(program, OP_RELU, moved, 0, none);
+    uint64_t next = add(program, OP_ADD, bent, 3, none);
+    result(program, next);
+    uint64_t taken = add(program, OP_TAKE, next, 4, SUITE_ATTRIBUTES(take, .axis = 0));
+    result(program, taken);
+    uint64_t turned = add(program, OP_MATRIX_TRANSPOSE, next, 0, none);
+    result(program, add(program, OP_COPY, turned, 0, none));
+    result(program, add(program, OP_COPY, 1, 0, none));
+    uint64_t soft = add(program, OP_SOFTMAX, next, 0, SUITE_ATTRIBUTES(softmax, .axis = 1));
+    result(program, soft);
+    uint64_t rows = add(program, OP_SUM, soft, 0, SUITE_ATTRIBUTES(reduction, .axes = SUITE_LIST(1), .keepdims = true));
+    uint64_t whole = add(program, OP_SUM, next, 0, SUITE_ATTRIBUTES(reduction, .axes = SUITE_LIST(0, 1)));
+    result(program, add(program, OP_MULTIPLY, rows, whole, none));
+}
+
+static void program_define(struct graphs_program *program) {
+    struct fault fault;
+    const struct recorded_definition definition = {.id = program->id,
+                                                   .parameters = program->types,
+                                                   .consumed = (const bool[GIVEN]){false},
+                                                   .n_parameters = GIVEN,
+                                                   .requests = program->requests,
+                                                   .n_requests = program->n,
+                                                   .results = program->results,
+                                                   .n_results = program->n_results};
+    cr_assert_eq(session_program_define(program->suite->session, &definition, &fault), STATUS_OK, "%s", fault.message);
+}
+
+static void given(struct suite *suite, uint64_t ids[GIVEN]) {
+    for (unsigned i = 0; i < GIVEN; i++) /* small whole numbers, whose sums are exact in any order */
+        ids[i] = suite_sample(suite, given_types[i].dtype, given_types[i].rank, given_types[i].shape, FILL_COUNT).id;
+}
+
+static void run_eagerly(struct graphs_program *program, const uint64_t *inputs, uint64_t *ids) {
+    memcpy(ids, inputs, GIVEN * sizeof *ids);
+    for (unsigned k = 0; k < program->n; k++) {
+        struct op_request request = program->requests[k];
+        uint64_t own[2];
+        for (unsigned i = 0; i < request.n_inputs; i++)
+            own[i] = ids[program->inputs[k][i] - 1];
+        request.inputs = own;
+        suite_submit(program->suite, &request, &ids[GIVEN + k]);
+    }
+}
+
+static uint64_t run_recorded(struct graphs_program *program, uint64_t id, int64_t times, const uint64_t *inputs) {
+    struct op_request run = {.opcode = OP_PROGRAM,
+                             .n_inputs = GIVEN,
+                             .inputs = inputs,
+                             .ints = (const int64_t[]){(int64_t)id, times},
+                             .n_ints = 2,
+                             .further = program->n_results - 1};
+    uint64_t outputs[RESULTS_MAX];
+    suite_submit(program->suite, &run, outputs);
+    return outputs[0];
+}
+
+static void same_bits(struct suite *suite, uint64_t eager, uint64_t recorded, size_t bytes, size_t offset,
+                      const char *what, unsigned number) {
+    uint64_t ids[2] = {eager, recorded};
+    uint8_t *values[2];
+    for (unsigned i = 0; i < 2; i++) {
+        struct suite_fetch fetch;
+        suite_fetch_start(suite, ids[i], &fetch);
+        suite_fetch_wait(suite, &fetch);
+        if (fetch.failed)
+            suite_fail(suite, "%s %u, %s: %s", what, number, i ? "recorded" : "one by one", fetch.failure.message);
+        values[i] = malloc((size_t)fetch.fetch.bytes + 1);
+        suite_read(suite, &fetch.fetch, values[i]);
+        fetch_release(&fetch.fetch);
+    }
+    if (memcmp(values[0], values[1] + offset, bytes) != 0)
+        suite_fail(suite, "%s %u has other bits than the same operations one by one", what, number);
+    free(values[0]);
+    free(values[1]);
+}
+
+static size_t result_bytes(const struct graphs_program *program, unsigned r) {
+    return (size_t)type_bytes(&program->types[program->results[r] - 1]);
+}
+
+Test(graphs, runs_have_the_bits_of_their_operations_one_by_one, .timeout = 300) {
+    struct suite suite;
+    struct graphs_program program;
+    struct replay_graph_figures figures;
+    uint64_t inputs[RUNS][GIVEN], ids[GIVEN + OPERATIONS], outputs[RUNS];
+    suite_open(&suite, 601);
+    program_make(&program, &suite);
+    program_define(&program);
+    for (int run = 0; run < RUNS;
+         run++) { /* all tensors stay, so addresses are new; every third run repeats the inputs before */
+        if (run % 3 == 2)
+            memcpy(inputs[run], inputs[run - 1], sizeof inputs[run]);
+        else
+            given(&suite, inputs[run]);
+        outputs[run] = run_recorded(&program, program.id, 1, inputs[run]);
+        for (unsigned r = 0; r < program.n_results && run % 2; r++) /* their memory is the next ones' */
+            if (run > 4)
+                suite_release(&suite, outputs[run - 4] + r);
+    }
+    for (int run = RUNS - 5; run < RUNS; run++) {
+        if (run + 4 < RUNS && (run + 4) % 2)
+            continue; /* released */
+        run_eagerly(&program, inputs[run], ids);
+        for (unsigned r = 0; r < program.n_results; r++)
+            same_bits(&suite, ids[program.results[r] - 1], outputs[run] + r, result_bytes(&program, r), 0, "result", r);
+    }
+    if (replayed_graphs(suite.session, program.id, &figures))
+        cr_assert(figures.graphs && figures.steps && figures.launched && figures.exchanged && figures.captured,
+                  "%u graphs of %u steps, launched %lu times, captured %lu, exchanged %lu: %s", figures.graphs,
+                  figures.steps, (unsigned long)figures.launched, (unsigned long)figures.captured,
+                  (unsigned long)figures.exchanged, figures.reason);
+    suite_close(&suite);
+}
+
+/* What one run reports is its own, and its inputs' fault alone. */
+Test(graphs, a_wrong_index_fails_its_own_run, .timeout = 300) {
+    struct suite suite;
+    struct graphs_program program;
+    suite_open(&suite, 602);
+    program_make(&program, &suite);
+    program_define(&program);
+    for (int run = 0; run < RUNS; run++) {
+        uint64_t inputs[GIVEN], ids[GIVEN + OPERATIONS], wrong;
+        struct failure failure;
+        given(&suite, inputs);
+        if (run % 4 == 3) {
+            struct op_packed full =
+                SUITE_ATTRIBUTES(full, .dtype = DTYPE_I64, .shape = SUITE_LIST(TAKEN), .value = {.i = ROWS + run});
+            struct op_request request = {.opcode = OP_FULL,
+                                         .ints = full.ints,
+                                         .n_ints = full.n_ints,
+                                         .floats = full.floats,
+                                         .n_floats = full.n_floats};
+            suite_submit(&suite, &request, &wrong);
+            inputs[GIVEN - 1] = wrong;
+        }
+        uint64_t output = run_recorded(&program, program.id, 1, inputs);
+        if (run % 4 == 3) {
+            cr_assert_eq(suite_outcome(&suite, output, &failure), STATUS_OUT_OF_RANGE, "run %d", run);
+            continue;
+        }
+        run_eagerly(&program, inputs, ids);
+        for (unsigned r = 0; r < program.n_results; r++)
+            same_bits(&suite, ids[program.results[r] - 1], output + r, result_bytes(&program, r), 0, "result", r);
+    }
+    suite_close(&suite);
+}
+
+/* The first result is carried to the third parameter, from one memory to another and back; the second one is stacked, at new addresses. */
+Test(graphs, loops_have_the_bits_of_their_iterations_one_by_one, .timeout = 300) {
+    struct suite suite;
+    struct graphs_program program;
+    struct replay_graph_figures figures;
+    struct fault fault;
+    suite_open(&suite, 603);
+    program_make(&program, &suite);
+    program_define(&program);
+    const struct recorded_loop shape = {.id = 2,
+                                        .body = program.id,
+                                        .carried = (const uint32_t[]){0, 2},
+                                        .n_carried = 2,
+                                        .stacked = (const uint32_t[]){1},
+                                        .n_stacked = 1};
+    cr_assert_eq(session_program_loop(suite.session, &shape, &fault), STATUS_OK, "%s", fault.message);
+    for (int64_t times = 1; times < 40; times += 1 + times / 2) {
+        uint64_t inputs[GIVEN], ids[GIVEN + OPERATIONS];
+        given(&suite, inputs);
+        uint64_t output = run_recorded(&program, 2, times, inputs);
+        for (int64_t i = 0; i < times; i++) {
+            run_eagerly(&program, inputs, ids);
+            inputs[2] = ids[program.results[0] - 1];
+            size_t bytes = result_bytes(&program, 1);
+            same_bits(&suite, ids[program.results[1] - 1], output + 1, bytes, (size_t)i * bytes, "iteration",
+                      (unsigned)i);
+        }
+        for (unsigned r = 0; r < program.n_results; r++)
+            if (r != 1)
+                same_bits(&suite, ids[program.results[r] - 1], output + r, result_bytes(&program, r), 0, "result", r);
+    }
+    if (replayed_graphs(suite.session, 2, &figures))
+        cr_assert(figures.launched && figures.exchanged, "launched %lu times: %s", (unsigned long)figures.launched,
+                  figures.reason);
+    suite_close(&suite);
+}
