@@ -112,6 +112,14 @@ void late_hang(struct device *device, const char *operation) {
     pthread_mutex_unlock(&late->lock);
 }
 
+unsigned late_launches(struct device *device) {
+    struct late *late = (struct late *)device;
+    pthread_mutex_lock(&late->lock);
+    unsigned launches = late->launches;
+    pthread_mutex_unlock(&late->lock);
+    return launches;
+}
+
 void late_lose(struct device *device) {
     struct late *late = (struct late *)device;
     pthread_mutex_lock(&late->lock);

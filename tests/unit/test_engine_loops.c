@@ -1,0 +1,98 @@
+/* Long runs of recorded programs on a device that runs later: how much of one is on the device at a time, and that it goes on from there. */
+#include "engine/order/order_impl.h"
+#include "engine/program/recorded.h"
+#include "tests/stand_ins/late.h"
+#include "tests/unit/engine_fixture.h"
+
+enum { AHEAD_MOST = 512 /* submitter.c's bound of what one stream has on the device */, X = 1, ELEMENTS = 16 };
+
+static struct device *later;
+
+static void open_late(void) {
+    struct device_options options = {.memory_total = 64 << 20, .threads = 1};
+    struct fault fault;
+    sequence = 0;
+    cr_assert_eq(late_open(&options, &later, &fault), STATUS_OK);
+    cr_assert_eq(engine_create(later, &(struct engine_options){0}, &engine, &fault), STATUS_OK);
+    cr_assert_eq(session_create(engine_sessions(engine), &limits, &session, &fault), STATUS_OK);
+    cr_assert_eq(full(session, X, ELEMENTS, 0), STATUS_OK);
+}
+
+/* Loop 2 carries the result of `opcode` to its parameter. */
+static void define_loop(unsigned opcode) {
+    const struct tensor_type type = {.dtype = DTYPE_F32, .rank = 1, .shape = {ELEMENTS}};
+    const uint64_t inputs[] = {1}, results[] = {2};
+    const struct op_request request = {.opcode = opcode, .n_inputs = 1, .inputs = inputs};
+    const struct recorded_definition definition = {.id = 1,
+                                                   .parameters = &type,
+                                                   .consumed = (const bool[]){false},
+                                                   .n_parameters = 1,
+                                                   .requests = &request,
+                                                   .n_requests = 1,
+                                                   .results = results,
+                                                   .n_results = 1};
+    const struct recorded_loop loop = {.id = 2, .body = 1, .carried = (const uint32_t[]){0, 0}, .n_carried = 2};
+    struct fault fault;
+    cr_assert_eq(session_program_define(session, &definition, &fault), STATUS_OK, "%s", fault.message);
+    cr_assert_eq(session_program_loop(session, &loop, &fault), STATUS_OK, "%s", fault.message);
+}
+
+static void run_loop(int64_t times, uint64_t output) {
+    cr_assert_eq(submit_in(session, (struct op_request){.opcode = OP_PROGRAM,
+                                                        .n_inputs = 1,
+                                                        .inputs = (const uint64_t[]){X},
+                                                        .ints = (const int64_t[]){2, times},
+                                                        .n_ints = 2,
+                                                        .output = output}),
+                 STATUS_OK);
+    engine_kick(engine);
+}
+
+/* Until the submitter has put on the device what it may. */
+static void await_idle(void) {
+    struct order *order = &engine->order;
+    for (bool idle = false; !idle; sched_yield()) {
+        pthread_mutex_lock(&order->lock);
+        idle = !order->submitting && !order->run.first;
+        pthread_mutex_unlock(&order->lock);
+    }
+}
+
+Test(engine_loops, long_loop_does_not_fill_the_device, .timeout = 60) {
+    struct session *other;
+    struct fault fault;
+    open_late();
+    define_loop(OP_TANH);
+    cr_assert_eq(wait_for(X), STATUS_OK);
+    late_hang(later, "tanh");
+    run_loop(1000 * 1000, X + 1);
+    await_idle();
+    unsigned launches = late_launches(later);
+    cr_assert(launches > 0 && launches <= AHEAD_MOST, "%u launches are on the device", launches);
+    /* Another session's work goes on meanwhile. */
+    cr_assert_eq(session_create(engine_sessions(engine), &limits, &other, &fault), STATUS_OK);
+    struct session *first = session;
+    session = other;
+    cr_assert_eq(full(session, X, ELEMENTS, 0), STATUS_OK);
+    cr_assert_eq(wait_for(X), STATUS_OK);
+    session_destroy(other);
+    /* The run ends with its session: what is on the device runs, and no more. */
+    session_destroy(first);
+    late_hang(later, NULL);
+    engine_destroy(engine);
+}
+
+Test(engine_loops, long_loop_comes_to_its_end, .timeout = 60) {
+    struct answer answer;
+    open_late();
+    define_loop(OP_NEGATIVE);
+    for (uint64_t id = X + 1; id < X + 3; id++) {
+        run_loop(100 * 1000, id);
+        ask_wait(&answer, id);
+        while (!answer.times)
+            engine_wait(engine);
+        cr_assert_eq(answer.code, STATUS_OK);
+    }
+    session_destroy(session);
+    engine_destroy(engine);
+}
