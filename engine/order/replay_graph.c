@@ -38,7 +38,8 @@ struct replay_graphs {
     struct stretch *stretches;
     unsigned n, room;
     uint32_t *stretch_at;   /* of each step: the number of the stretch that begins with it, from 1; 0: none does */
-    uint32_t *patches_from; /* of each step, and of one more: its first patch */
+    uint32_t *patch_bases;  /* the bases of all patches, in the order of the steps */
+    uint32_t *patches_from; /* of each step, and of one more: where its patches begin among them */
     bool *moved;            /* of each base: see stretch_compare() */
     bool changed[GRAPH_STEPS_MOST];
     bool failed; /* there was no host memory */
@@ -78,21 +79,33 @@ void replay_graphs_destroy(struct replay_graphs *graphs) {
     pthread_mutex_destroy(&graphs->lock);
     free(graphs->stretches);
     free(graphs->stretch_at);
+    free(graphs->patch_bases);
     free(graphs->patches_from);
     free(graphs->moved);
     free(graphs);
 }
 
-/* The steps' patches follow one another as the steps do. */
-static void graphs_find_patches(struct replay_graphs *graphs, const struct replay *replay) {
-    unsigned patch = 0;
-    for (unsigned i = 0; i < replay->n_steps; i++) {
-        graphs->patches_from[i] = patch;
-        while (patch < replay->n_patches &&
-               (i + 1 == replay->n_steps || replay->patches[patch].at < replay->steps[i + 1].at))
-            patch++;
+/* The step to which the place in `launches` belongs. */
+static uint32_t step_at(const struct replay *replay, uint32_t at) {
+    uint32_t low = 0, high = replay->n_steps;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (replay->steps[middle].at <= at)
+            low = middle + 1;
+        else
+            high = middle;
     }
-    graphs->patches_from[replay->n_steps] = patch;
+    return low - 1;
+}
+
+static void graphs_find_patches(struct replay_graphs *graphs, const struct replay *replay) {
+    uint32_t *from = graphs->patches_from;
+    for (unsigned i = 0; i < replay->n_patches; i++)
+        from[step_at(replay, replay->patches[i].at) + 2]++;
+    for (unsigned i = 0; i < replay->n_steps; i++)
+        from[i + 2] += from[i + 1];
+    for (unsigned i = 0; i < replay->n_patches; i++) /* then from[i + 1] is where the next step's begin */
+        graphs->patch_bases[from[step_at(replay, replay->patches[i].at) + 1]++] = replay->patches[i].base;
 }
 
 static bool graphs_grow(struct replay_graphs *graphs) {
@@ -108,18 +121,18 @@ static bool graphs_grow(struct replay_graphs *graphs) {
 }
 
 /* The bases that the stretch's launches use. Leaves graphs->moved as it was: all false. */
-static unsigned stretch_find_bases(struct replay_graphs *graphs, const struct replay *replay, struct stretch *stretch) {
+static unsigned stretch_find_bases(struct replay_graphs *graphs, struct stretch *stretch) {
     uint32_t from = graphs->patches_from[stretch->first], to = graphs->patches_from[stretch->first + stretch->n];
     unsigned n = 0;
     for (uint32_t i = from; i < to; i++) {
-        uint32_t base = replay->patches[i].base;
+        uint32_t base = graphs->patch_bases[i];
         if (!graphs->moved[base] && stretch->bases)
             stretch->bases[n] = base;
         n += !graphs->moved[base];
         graphs->moved[base] = true;
     }
     for (uint32_t i = from; i < to; i++)
-        graphs->moved[replay->patches[i].base] = false;
+        graphs->moved[graphs->patch_bases[i]] = false;
     return n;
 }
 
@@ -130,7 +143,7 @@ static bool graphs_add(struct replay_graphs *graphs, const struct replay *replay
         return true;
     if (!graphs_grow(graphs))
         return false;
-    size_t n_bases = stretch_find_bases(graphs, replay, &stretch) + 1;
+    size_t n_bases = stretch_find_bases(graphs, &stretch) + 1;
     stretch.bases = malloc(n_bases * sizeof *stretch.bases);
     stretch.launches = malloc(n * sizeof(const struct launch *));
     for (int k = 0; k < 2; k++)
@@ -139,7 +152,7 @@ static bool graphs_add(struct replay_graphs *graphs, const struct replay *replay
         stretch_finish(graphs, &stretch);
         return false;
     }
-    stretch.n_bases = stretch_find_bases(graphs, replay, &stretch);
+    stretch.n_bases = stretch_find_bases(graphs, &stretch);
     for (uint32_t i = 0; i < n; i++)
         stretch.launches[i] = (const struct launch *)(const void *)(replay->launches + replay->steps[first + i].at);
     graphs->stretches[graphs->n++] = stretch;
@@ -149,15 +162,16 @@ static bool graphs_add(struct replay_graphs *graphs, const struct replay *replay
 
 static bool graphs_cut(struct replay_graphs *graphs, const struct replay *replay) {
     uint64_t weight = 0;
-    uint32_t first = 0;
+    uint32_t first = replay->n_once;
     bool room = true;
     graphs->stretch_at = calloc(replay->n_steps + 1, sizeof *graphs->stretch_at);
-    graphs->patches_from = calloc(replay->n_steps + 1, sizeof *graphs->patches_from);
+    graphs->patches_from = calloc(replay->n_steps + 2, sizeof *graphs->patches_from);
+    graphs->patch_bases = malloc((replay->n_patches + 1) * sizeof *graphs->patch_bases);
     graphs->moved = calloc(replay->n_bases, sizeof *graphs->moved);
-    if (!graphs->stretch_at || !graphs->patches_from || !graphs->moved)
+    if (!graphs->stretch_at || !graphs->patches_from || !graphs->patch_bases || !graphs->moved)
         return false;
     graphs_find_patches(graphs, replay);
-    for (uint32_t i = 0; i < replay->n_steps && room; i++) {
+    for (uint32_t i = first; i < replay->n_steps && room; i++) {
         const struct replay_step *step = &replay->steps[i];
         bool takes = step->kind == REPLAY_LAUNCH && step->weight < GRAPH_NS;
         if (!takes || weight + step->weight > GRAPH_NS || i - first == GRAPH_STEPS_MOST) {
@@ -173,8 +187,8 @@ static bool graphs_cut(struct replay_graphs *graphs, const struct replay *replay
 /* ---- addresses ---- */
 
 /* Fills graphs->changed with the launches that use bases which have moved since the graph was launched. Returns how many. */
-static unsigned stretch_compare(struct replay_graphs *graphs, const struct replay *replay,
-                                const struct stretch *stretch, const struct kept_graph *kept, uint8_t *const *bases) {
+static unsigned stretch_compare(struct replay_graphs *graphs, const struct stretch *stretch,
+                                const struct kept_graph *kept, uint8_t *const *bases) {
     unsigned moved = 0, changed = 0;
     for (unsigned i = 0; i < stretch->n_bases; i++)
         moved += graphs->moved[stretch->bases[i]] = kept->made[i] != bases[stretch->bases[i]];
@@ -184,7 +198,7 @@ static unsigned stretch_compare(struct replay_graphs *graphs, const struct repla
         bool any = false;
         for (uint32_t k = graphs->patches_from[stretch->first + i]; k < graphs->patches_from[stretch->first + i + 1];
              k++)
-            any |= graphs->moved[replay->patches[k].base];
+            any |= graphs->moved[graphs->patch_bases[k]];
         changed += graphs->changed[i] = any;
     }
     for (unsigned i = 0; i < stretch->n_bases; i++)
@@ -193,26 +207,26 @@ static unsigned stretch_compare(struct replay_graphs *graphs, const struct repla
 }
 
 /* The graph in which fewest launches have to go to other addresses; a second one is made if in the first that is a good part of them. */
-static struct kept_graph *stretch_choose(struct replay_graphs *graphs, const struct replay *replay,
-                                         struct stretch *stretch, uint8_t *const *bases, unsigned *changed) {
+static struct kept_graph *stretch_choose(struct replay_graphs *graphs, struct stretch *stretch, uint8_t *const *bases,
+                                         unsigned *changed) {
     struct kept_graph *kept = stretch->kept;
     *changed = 0;
     if (!kept[0].graph && !kept[1].graph)
         return &kept[0];
     struct kept_graph *first = kept[0].graph ? &kept[0] : &kept[1], *second = first == kept ? &kept[1] : &kept[0];
-    *changed = stretch_compare(graphs, replay, stretch, first, bases);
+    *changed = stretch_compare(graphs, stretch, first, bases);
     if (!*changed || (!second->graph && *changed * 4 < stretch->n))
         return first;
     if (!second->graph) {
         *changed = 0;
         return second;
     }
-    unsigned others = stretch_compare(graphs, replay, stretch, second, bases);
+    unsigned others = stretch_compare(graphs, stretch, second, bases);
     if (others < *changed) {
         *changed = others;
         return second;
     }
-    stretch_compare(graphs, replay, stretch, first, bases);
+    stretch_compare(graphs, stretch, first, bases);
     return first;
 }
 
@@ -268,7 +282,7 @@ static int stretch_launch(struct replay_graphs *graphs, struct replay_run *run, 
     uint8_t *const *bases = replay_bases(run);
     struct device_graph_outcome outcome = {.refused = stretch->n};
     unsigned changed;
-    struct kept_graph *kept = stretch_choose(graphs, replay, stretch, bases, &changed);
+    struct kept_graph *kept = stretch_choose(graphs, stretch, bases, &changed);
     stretch->changes = changed * 2 > stretch->n ? stretch->changes + 1 : 0;
     if (stretch->changes == GRAPH_CHANGES_MOST) {
         stretch->changes = 0;
@@ -305,7 +319,7 @@ int replay_graph_launch(struct replay_run *run, struct device *device, struct de
             return STATUS_OK;
         atomic_store_explicit(&replay->graphs, graphs, memory_order_release);
     }
-    if (run->step == 0 && graphs->passes++ == 1)
+    if (run->step == replay->n_once && graphs->passes++ == 1)
         graphs->failed = !graphs_cut(graphs, replay);
     if (graphs->passes < 2 || graphs->failed)
         return STATUS_OK;
