@@ -234,7 +234,8 @@ CALL_INLINE int append_to(struct recording *recording, td_device *device, struct
     if (!scope_is_bare()) {
         if (scope_part(device, &part))
             return td_last_error()->code;
-        call->label = label_current(&call->label_bytes);
+        if (!call->label)
+            call->label = label_current(&call->label_bytes);
     }
     bool noted = __builtin_expect(tape_any(), 0);
     if (noted && tape_reserve(call, n_outputs))

@@ -7,6 +7,7 @@
 #include "client/lib/device.h"
 #include "client/lib/error.h"
 #include "client/lib/frame.h"
+#include "client/lib/record.h"
 #include "client/lib/scope.h"
 
 /* A way to repeat a program, which the daemon knows by an id of its own. */
@@ -19,7 +20,8 @@ struct program_loop {
 
 /* ---- programs ---- */
 
-td_program *program_create(td_device *device, unsigned n_parameters, unsigned n_results, unsigned n_consumed) {
+td_program *program_create(td_device *device, unsigned n_parameters, unsigned n_results, unsigned n_consumed,
+                           unsigned n_captured) {
     td_program *program = calloc(1, sizeof *program);
     if (!program)
         return NULL;
@@ -27,10 +29,12 @@ td_program *program_create(td_device *device, unsigned n_parameters, unsigned n_
                             .n_parameters = n_parameters,
                             .n_results = n_results,
                             .n_consumed = n_consumed,
+                            .n_captured = n_captured,
                             .parameters = calloc(n_parameters + 1, sizeof(struct tensor_type)),
                             .results = calloc(n_results + 1, sizeof(struct tensor_type)),
-                            .consumed = calloc(n_consumed + 1, sizeof(uint32_t))};
-    if (program->parameters && program->results && program->consumed)
+                            .consumed = calloc(n_consumed + 1, sizeof(uint32_t)),
+                            .captured = calloc(n_captured + 1, sizeof(td_tensor *))};
+    if (program->parameters && program->results && program->consumed && program->captured)
         return program;
     program_destroy(program);
     return NULL;
@@ -47,11 +51,16 @@ void program_destroy(td_program *program) {
     free(program->parameters);
     free(program->results);
     free(program->consumed);
+    free(program->captured);
+    free(program->definition);
     free(program);
 }
 
-void program_enter(td_program *program) {
+/* Under the device's lock: the device has the program from now on. */
+static void program_enter(td_program *program) {
     struct programs *programs = &program->device->programs;
+    for (unsigned i = 0; i < program->n_captured; i++)
+        program->captured[i]->holders++;
     program->id = ++programs->last_id;
     program->next = programs->first;
     if (program->next)
@@ -59,6 +68,27 @@ void program_enter(td_program *program) {
     programs->first = program;
 }
 
+int program_define(td_program *program, Tensord__ProgramDefine *definition, uint64_t gate) {
+    td_device *device = program->device;
+    size_t bytes = tensord__program_define__get_packed_size(definition) + 9; /* the id */
+    if (bytes > FRAME_MESSAGE_MAX)
+        return error_set(STATUS_LIMIT,
+                         "a program of %zu operations with %zu bytes, and a message holds %d: record less",
+                         definition->operations->n_heads, bytes, FRAME_MESSAGE_MAX);
+    program->definition = malloc(bytes);
+    if (!program->definition)
+        return error_set(STATUS_NO_HOST_MEMORY, "no memory for a program of %zu bytes", bytes);
+    program->definition_bytes = tensord__program_define__pack(definition, program->definition);
+    pthread_mutex_lock(&device->lock);
+    definition->program = device->programs.last_id + 1;
+    int code = frame_push(device, FRAME_PROGRAM_DEFINE, &definition->base, gate);
+    if (!code)
+        program_enter(program);
+    pthread_mutex_unlock(&device->lock);
+    return code;
+}
+
+/* The device is gone, and the handles with it. */
 void programs_finish(struct programs *programs) {
     while (programs->first) {
         td_program *program = programs->first;
@@ -85,6 +115,8 @@ void td_program_release(td_program *program) {
     for (const struct program_loop *loop = program->loops; loop; loop = loop->next)
         release_id(device, loop->id);
     release_id(device, program->id);
+    for (unsigned i = 0; i < program->n_captured; i++)
+        tensor_let_go(program->captured[i]);
     pthread_mutex_unlock(&device->lock);
     program_destroy(program);
 }
@@ -196,11 +228,10 @@ static int check_inputs(const struct run *run) {
 }
 
 /* A handle can be released once. Marks are in the link of released handles, among which those of the caller are not. */
-static int take_consumed(const struct run *run, td_tensor **consumed) {
-    const td_program *program = run->program;
+int program_take_consumed(const td_program *program, td_tensor *const *inputs, td_tensor **consumed) {
     unsigned n = 0, twice = program->n_consumed;
     for (; n < program->n_consumed && twice == program->n_consumed; n++) {
-        td_tensor *tensor = consumed[n] = run->inputs[program->consumed[n]];
+        td_tensor *tensor = consumed[n] = inputs[program->consumed[n]];
         if (tensor->next_released == tensor)
             twice = n;
         tensor->next_released = tensor;
@@ -218,7 +249,7 @@ static int take_consumed(const struct run *run, td_tensor **consumed) {
 static int run_append(const struct run *run, const int64_t ints[2], td_tensor **lists) {
     td_program *program = run->program;
     td_tensor **consumed = lists + program->n_results;
-    int code = take_consumed(run, consumed);
+    int code = program_take_consumed(program, run->inputs, consumed);
     if (code)
         return code;
     struct batch_entry entry = {
@@ -244,6 +275,8 @@ static int run_enqueue(const struct run *run, uint64_t id, int64_t times) {
     return code;
 }
 
+static const td_loop no_loop; /* nothing is carried, sliced or stacked */
+
 int td_program_run(td_program *program, int n_inputs, td_tensor *const *inputs, int n_results, td_tensor **results) {
     struct run run = {
         .program = program, .n_inputs = n_inputs, .n_results = n_results, .inputs = inputs, .results = results};
@@ -254,13 +287,12 @@ int td_program_run(td_program *program, int n_inputs, td_tensor *const *inputs, 
         code = check_inputs(&run);
     }
     if (!code)
-        code = run_enqueue(&run, program->id, 1);
+        code = record_is_on(program->device) ? program_inline(program, 1, &no_loop, inputs, results)
+                                             : run_enqueue(&run, program->id, 1);
     return code ? run_fail(&run) : 0;
 }
 
 /* ---- loops ---- */
-
-static const td_loop no_loop; /* nothing is carried, sliced or stacked */
 
 static int refuse_loop(const char *what, int number, unsigned most, const char *kind) {
     call_refuse(OP_PROGRAM, STATUS_INVALID_ARGUMENT, "%s %d is %s, and the program has %u", what, number, kind, most);
@@ -429,6 +461,8 @@ static int repeat(struct run *run, int64_t times, const td_loop *loop, struct te
     run->types = types + program->n_parameters;
     if (!code)
         code = check_inputs(run);
+    if (!code && record_is_on(program->device))
+        return program_inline(program, times, loop, run->inputs, run->results);
     if (!code)
         code = loop_id(program, loop, &id);
     return code ? code : run_enqueue(run, id, times);

@@ -14,6 +14,7 @@
 #include "client/lib/slots.h"
 #include "client/lib/tape.h"
 #include "proto/ops/cleanup.h"
+#include "proto/wire/program.h"
 
 struct parameter {
     struct tensor_type type;
@@ -66,7 +67,7 @@ static td_tensor *refuse_input(const struct batch_entry *call, unsigned i) {
 }
 
 static int recording_admits(const struct batch_entry *call, unsigned n_consumed, td_tensor *const *consumed) {
-    if (op_is_clients(&op_rows[call->opcode])) {
+    if (call->opcode == OP_KERNEL) {
         call_refuse(call->opcode, STATUS_UNSUPPORTED, "cannot be recorded: run it before or after the program");
         return STATUS_UNSUPPORTED;
     }
@@ -91,6 +92,23 @@ int record_admit(td_device *device, const struct batch_entry *call, unsigned n_c
     }
     *out = recording;
     return recording ? recording_admits(call, n_consumed, consumed) : 0;
+}
+
+bool record_is_on(const td_device *device) {
+    return recording_on(device);
+}
+
+int record_admit_run(td_device *device, unsigned n_inputs, td_tensor *const *inputs, unsigned n_consumed,
+                     td_tensor *const *consumed) {
+    const struct batch_entry call = {.opcode = OP_PROGRAM, .n_inputs = n_inputs, .inputs = inputs};
+    struct recording *recording;
+    return record_admit(device, &call, n_consumed, consumed, &recording);
+}
+
+void record_room(unsigned *operations, uint64_t *bytes) {
+    const struct batch *batch = record_current->operations;
+    *operations = batch->heads.n < OP_PROGRAM_OPERATIONS_MAX ? OP_PROGRAM_OPERATIONS_MAX - batch->heads.n : 0;
+    *bytes = batch->item.bytes < FRAME_MESSAGE_MAX ? FRAME_MESSAGE_MAX - batch->item.bytes : 0;
 }
 
 /* Room for tensors that may all be new. */
@@ -149,6 +167,8 @@ int record_push(struct recording *recording, const struct batch_entry *call, uns
         return code;
     if (tensor_any_gone(&device->tensors))
         tensor_drain(device);
+    if (operations->heads.n == OP_PROGRAM_OPERATIONS_MAX)
+        return error_set(STATUS_LIMIT, "a program has %d operations at most: record less", OP_PROGRAM_OPERATIONS_MAX);
     if (operations->item.bytes + call->bytes > FRAME_MESSAGE_MAX)
         return error_set(STATUS_LIMIT, "a program of %u operations with %zu bytes, and a message holds %d: record less",
                          operations->heads.n + 1, operations->item.bytes + call->bytes, FRAME_MESSAGE_MAX);
@@ -411,7 +431,7 @@ static struct td_program *program_of(const struct recording *recording, int coun
     unsigned consumed = 0, n = (unsigned)recording->n_parameters;
     for (unsigned i = 0; i < n; i++)
         consumed += recording->parameters[i].consumed;
-    td_program *program = program_create(recording->device, n, (unsigned)count, consumed);
+    td_program *program = program_create(recording->device, n, (unsigned)count, consumed, (unsigned)recording->slots.n);
     if (!program)
         return NULL;
     consumed = 0;
@@ -422,6 +442,8 @@ static struct td_program *program_of(const struct recording *recording, int coun
     }
     for (int i = 0; i < count; i++)
         program->results[i] = results[i]->type;
+    for (size_t i = 0; i < recording->slots.n; i++)
+        program->captured[i] = recording->captured[i];
     return program;
 }
 
@@ -455,15 +477,10 @@ static bool definition_allocate(struct definition *definition, const struct reco
 }
 
 static size_t parameters_write(const struct recording *recording, int64_t *out) {
-    int64_t *begin = out;
-    for (size_t i = 0; i < recording->n_parameters; i++) {
-        const struct tensor_type *type = &recording->parameters[i].type;
-        *out++ = type->dtype;
-        *out++ = type->rank;
-        for (int k = 0; k < type->rank; k++)
-            *out++ = type->shape[k];
-    }
-    return (size_t)(out - begin);
+    size_t n = 0;
+    for (size_t i = 0; i < recording->n_parameters; i++)
+        n += program_type_write(&recording->parameters[i].type, out + n);
+    return n;
 }
 
 /* Fills the message, but for the program's id. */
@@ -492,21 +509,6 @@ static void definition_fill(struct definition *definition, const struct recordin
         definition->outputs[i] = number_of(recording, results[i]->id);
 }
 
-static int definition_send(struct definition *definition, const struct recording *recording, td_program *program) {
-    td_device *device = recording->device;
-    size_t bytes = tensord__program_define__get_packed_size(&definition->message) + 9; /* the id */
-    if (bytes > FRAME_MESSAGE_MAX)
-        return error_set(STATUS_LIMIT, "a program of %u operations with %zu bytes, and a message holds %d: record less",
-                         recording->operations->heads.n, bytes, FRAME_MESSAGE_MAX);
-    pthread_mutex_lock(&device->lock);
-    definition->message.program = device->programs.last_id + 1;
-    int code = frame_push(device, FRAME_PROGRAM_DEFINE, &definition->message.base, recording->gate);
-    if (!code)
-        program_enter(program);
-    pthread_mutex_unlock(&device->lock);
-    return code;
-}
-
 static int define(struct recording *recording, int count, td_tensor *const *results, td_program **out) {
     CLEANUP(definition_finish) struct definition definition = {.labels = NULL};
     int code = results_check(recording, count, results);
@@ -521,7 +523,7 @@ static int define(struct recording *recording, int count, td_tensor *const *resu
                          recording->operations->heads.n);
     }
     definition_fill(&definition, recording, program, results);
-    code = definition_send(&definition, recording, program);
+    code = program_define(program, &definition.message, recording->gate);
     if (code)
         program_destroy(program);
     else

@@ -28,6 +28,13 @@ int record_admit(td_device *device, const struct batch_entry *call, unsigned n_c
 /* Under the device's lock: takes an operation that was admitted, and makes its outputs. On failure nothing has changed. */
 int record_push(struct recording *recording, const struct batch_entry *call, unsigned n_outputs,
                 const struct tensor_type *types, td_tensor **outputs);
+/* Whether the thread records on the device. */
+bool record_is_on(const td_device *device);
+/* The same for the inputs of a program's run whose operations the thread's recording will take; 0 or the error's code. */
+int record_admit_run(td_device *device, unsigned n_inputs, td_tensor *const *inputs, unsigned n_consumed,
+                     td_tensor *const *consumed);
+/* How many operations, and bytes of them, the thread's recording still takes. */
+void record_room(unsigned *operations, uint64_t *bytes);
 
 /* What the program can do instead of fetches and waits. */
 #define RECORD_RUN "name it as a result of td_record_end(), run the program, and ask for what the run gives"

@@ -16,10 +16,10 @@ struct session;
 struct tensor;
 
 enum {
-    SESSION_PROGRAMS_MAX = 1024,     /* of a session: programs and loops */
-    RECORDED_OPERATIONS_MAX = 16384, /* in one program */
-    RECORDED_VALUES_MAX = 4096,      /* parameters, captured tensors and results together */
-    RECORDED_TIMES_MAX = INT32_MAX,  /* iterations of one run */
+    SESSION_PROGRAMS_MAX = 1024, /* of a session: programs and loops */
+    RECORDED_OPERATIONS_MAX = OP_PROGRAM_OPERATIONS_MAX,
+    RECORDED_VALUES_MAX = OP_PROGRAM_VALUES_MAX,
+    RECORDED_TIMES_MAX = INT32_MAX, /* iterations of one run */
 };
 
 /* What a client says of a program. The requests name tensors by the program's own numbers: parameters from 1 on, then captured tensors, then outputs. */

@@ -28,9 +28,11 @@ enum {
     OP_FLOATS_MAX = 1024,
     OP_PACKED_INTS = 32, /* slice of rank 8 takes 24 */
     OP_PACKED_FLOATS = 6,
-    OP_LIST_MAX = 128,    /* entries that a function in C takes in a list of integers or floats */
-    OP_STRING_MAX = 1023, /* bytes */
-    OP_VARIES = -1,       /* the count varies, and the rule itself checks it */
+    OP_LIST_MAX = 128,                 /* entries that a function in C takes in a list of integers or floats */
+    OP_STRING_MAX = 1023,              /* bytes */
+    OP_VARIES = -1,                    /* the count varies, and the rule itself checks it */
+    OP_PROGRAM_OPERATIONS_MAX = 16384, /* in a recorded program */
+    OP_PROGRAM_VALUES_MAX = 4096,      /* its parameters, captured tensors and results together */
 };
 
 /* How the result's dtype follows from the dtype to which the operands promote; DTYPE_RULES in proto/ops/describe.py

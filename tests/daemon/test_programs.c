@@ -201,12 +201,33 @@ static td_program *record(body *run, td_tensor *const *captured, unsigned mask, 
     return end(*n, outputs);
 }
 
-static void expect_run(size_t row, unsigned mask, bool consumed) {
+/* A program that runs another one and does nothing else. */
+static td_program *inside(td_program *program, bool consumed) {
+    int n_inputs = td_program_parameters(program), n = td_program_results(program), rank;
+    td_tensor *tensors[INPUTS], *results[OUTPUTS_MOST];
+    const int64_t *shape;
+    td_dtype dtype;
+    ok(td_record_begin(client.device));
+    for (int i = 0; i < n_inputs; i++) {
+        ok(td_program_parameter_type(program, i, &dtype, &rank, &shape));
+        tensors[i] = consumed ? td_parameter_consumed(dtype, rank, shape) : td_parameter(dtype, rank, shape);
+    }
+    ok(td_program_run(program, n_inputs, tensors, n, results));
+    td_program *outer = end(n, results);
+    td_program_release(program);
+    return outer;
+}
+
+typedef td_program *way(td_program *program, bool consumed);
+
+/* `other` (may be NULL) makes another program of it, which computes the same. */
+static void expect_run(size_t row, unsigned mask, bool consumed, way *other_way) {
     td_tensor *inputs[INPUTS], *given[INPUTS], *one_by_one[OUTPUTS_MOST], *results[OUTPUTS_MOST];
     int n;
     make_inputs(inputs, 1);
     td_scope_begin(NULL);
     td_program *program = record(bodies[row].body, inputs, mask, consumed, &n);
+    program = other_way ? other_way(program, consumed) : program;
     td_scope_end();
     for (uint64_t run = 0; run < 3; run++) {
         td_scope_begin(NULL);
@@ -230,18 +251,25 @@ static void expect_run(size_t row, unsigned mask, bool consumed) {
 
 Test(programs, compute_the_bits_of_their_operations) {
     for (size_t row = 0; row < sizeof bodies / sizeof *bodies; row++)
-        expect_run(row, 0xf, false);
+        expect_run(row, 0xf, false, NULL);
 }
 
 Test(programs, compute_the_same_from_inputs_that_they_consume) {
     for (size_t row = 0; row < sizeof bodies / sizeof *bodies; row++)
-        expect_run(row, 0xf, true);
+        expect_run(row, 0xf, true, NULL);
 }
 
 Test(programs, compute_the_same_from_captured_tensors) {
     for (size_t row = 0; row < sizeof bodies / sizeof *bodies; row++) {
-        expect_run(row, 0, false);
-        expect_run(row, 0x5, false);
+        expect_run(row, 0, false, NULL);
+        expect_run(row, 0x5, false, NULL);
+    }
+}
+
+Test(programs, compute_the_same_inside_of_another_program) {
+    for (size_t row = 0; row < sizeof bodies / sizeof *bodies; row++) {
+        expect_run(row, 0xf, true, inside);
+        expect_run(row, 0x5, false, inside);
     }
 }
 
@@ -255,12 +283,19 @@ Test(programs, result_may_be_any_tensor) {
     td_tensor *input = td_reshape(client_ramp(client.device, 6, 0), TD_SHAPE(2, 3)), *results[6];
     ok(td_program_run(program, 1, &input, 6, results));
     td_tensor *sum = td_add(input, kept);
-    expect_same(results[0], input, "a parameter");
-    expect_same(results[1], td_transpose(input), "a view of a parameter");
-    expect_same(results[2], kept, "a captured tensor");
-    expect_same(results[3], sum, "a result");
-    expect_same(results[4], sum, "the same result again");
-    expect_same(results[5], td_slice(sum, 1, 1, 2, 1), "a view of a result");
+    for (int run = 0; run < 2; run++) {
+        expect_same(results[0], input, "a parameter");
+        expect_same(results[1], td_transpose(input), "a view of a parameter");
+        expect_same(results[2], kept, "a captured tensor");
+        expect_same(results[3], sum, "a result");
+        expect_same(results[4], sum, "the same result again");
+        expect_same(results[5], td_slice(sum, 1, 1, 2, 1), "a view of a result");
+        ok(td_record_begin(client.device));
+        x = td_parameter(TD_F32, TD_SHAPE(2, 3));
+        ok(td_program_run(program, 1, &x, 6, results));
+        program = end(6, results);
+        ok(td_program_run(program, 1, &input, 6, results));
+    }
 }
 
 /* ---- memory and lives ---- */
@@ -396,6 +431,44 @@ Test(programs, loop_carries_slices_and_stacks) {
         expect_loop(times[i], false);
         expect_loop(times[i], true);
     }
+}
+
+/* A loop in a recording becomes the operations of its iterations. */
+Test(programs, loop_inside_of_a_program_is_unrolled) {
+    const td_carry carried[] = {{0, 0}};
+    const int slices[] = {1}, stacks[] = {1};
+    const td_loop loop = {1, carried, 1, slices, 1, stacks};
+    td_program *program = accumulate(true), *outer;
+    td_tensor *w = client_ramp(client.device, 3, 1), *xs = numbers(TD_SHAPE(50, 3), 5), *results[3], *again[3];
+    ok(td_record_begin(client.device));
+    td_tensor *inside_of[] = {td_parameter_consumed(TD_F32, TD_SHAPE(3)), xs};
+    ok(td_program_repeat(program, 50, &loop, 2, inside_of, 3, results));
+    outer = end(3, results);
+    td_tensor *inputs[] = {td_copy(w), xs};
+    ok(td_program_repeat(program, 50, &loop, 2, inputs, 3, results));
+    ok(td_program_run(outer, 1, &w, 3, again));
+    for (int i = 0; i < 3; i++)
+        expect_same(again[i], results[i], "a loop");
+}
+
+Test(programs, gradients_go_through_a_program_inside) {
+    ok(td_record_begin(client.device));
+    td_tensor *p = td_parameter(TD_F32, TD_SHAPE(4, 6)), *q = td_parameter(TD_F32, TD_SHAPE(6, 5));
+    td_tensor *y = td_softmax(td_matmul(td_tanh(p), q), -1);
+    td_program *model = end(1, &y);
+    td_tensor *x = numbers(TD_SHAPE(4, 6), 1), *w = numbers(TD_SHAPE(6, 5), 2), *slopes[2], *results[2];
+    ok(td_record_begin(client.device));
+    td_tensor *inner[] = {td_parameter(TD_F32, TD_SHAPE(4, 6)), w};
+    ok(td_program_run(model, 2, inner, 1, &y));
+    ok(td_gradients(td_sum(td_square(y), TD_ALL_AXES, 0), 2, inner, slopes));
+    td_program *gradients = end(2, slopes);
+    ok(td_program_run(gradients, 1, &x, 2, results));
+    ok(td_tape_begin());
+    td_tensor *z = td_softmax(td_matmul(td_tanh(x), w), -1), *xs[] = {x, w};
+    ok(td_gradients(td_sum(td_square(z), TD_ALL_AXES, 0), 2, xs, slopes));
+    td_tape_end();
+    expect_same(results[0], slopes[0], "by a parameter");
+    expect_same(results[1], slopes[1], "by a captured tensor");
 }
 
 Test(programs, counter_is_a_sliced_arange) {

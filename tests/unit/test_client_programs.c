@@ -93,16 +93,20 @@ Test(client_programs, definition_numbers_parameters_then_captured_tensors_then_o
         "end 1\n");
 }
 
-Test(client_programs, captured_tensor_is_released_behind_the_definition) {
+Test(client_programs, captured_tensor_lives_as_long_as_the_program) {
     td_tensor *w = td_full(device, TD_F32, TD_SHAPE(3), 2);
     begin();
     td_tensor *y = td_exp(w);
     td_release(w);
     td_full(device, TD_F32, TD_SHAPE(2), 0);
     cr_assert_eq(td_flush(device), 0);
-    end(y);
+    td_program *program = end(y);
     cr_assert_eq(td_sync(device), 0);
-    saw("full()=1\nprogram 1 captures 1 outputs 2\nexp(1)=2\nfull()=3\nend 1\nbatch stream 0\nfree(1)\n");
+    saw("full()=1\nprogram 1 captures 1 outputs 2\nexp(1)=2\nfull()=3\nend 1\nsync 0\n");
+    saw_no("free");
+    td_program_release(program);
+    cr_assert_eq(td_sync(device), 0);
+    saw("release program 1\nbatch stream 0\nfree(1)\n");
 }
 
 Test(client_programs, definition_waits_for_the_upload_of_a_captured_tensor) {
@@ -252,7 +256,6 @@ Test(client_programs, what_cannot_be_recorded_says_what_to_do) {
     cr_assert_eq(td_device_open(connection, "cpu:1", &other), 0);
     cr_assert_eq(td_kernel_compile(device, "right", "f", &kernel), 0);
     td_tensor *w = td_full(device, TD_F32, TD_SHAPE(3), 0), *far = td_full(other, TD_F32, TD_SHAPE(3), 0);
-    td_program *program = increment();
     begin();
     refuses_value(w, other, "this cannot be recorded: do it before td_record_begin() or after td_record_end()");
     refused(td_sync(device), TD_E_INVALID_ARGUMENT, "before td_record_begin()");
@@ -265,13 +268,12 @@ Test(client_programs, what_cannot_be_recorded_says_what_to_do) {
     refused(td_kernel_compile(device, "right", "f", &kernel), TD_E_INVALID_ARGUMENT, "before td_record_begin()");
     refused(td_kernel_launch(kernel, TD_DIM(1), TD_DIM(1), 0, TD_ARGS(td_arg_out(&y, TD_F32, TD_SHAPE(1)))),
             TD_E_UNSUPPORTED, "kernel: cannot be recorded");
-    refused(td_program_run(program, 1, &w, 1, &y), TD_E_UNSUPPORTED, "program: cannot be recorded");
     cr_assert_null(y);
     refused_null(td_add(td_parameter(TD_F32, TD_SHAPE(3)), far), TD_E_DEVICE_MISMATCH, "cpu:1");
     cr_assert_eq(td_wait(td_exp(far)), 0, "another device is concerned, too");
     end(td_exp(td_copy_to(w, device)));
     cr_assert_eq(td_sync(device), 0);
-    saw("program 2 parameters 9:1:3 captures 1 outputs 4\ncopy(2)=3\nexp(3)=4\nend 2\n");
+    saw("program 1 parameters 9:1:3 captures 1 outputs 4\ncopy(2)=3\nexp(3)=4\nend 1\n");
 }
 
 static void *other_thread(void *some) {
@@ -382,35 +384,51 @@ Test(client_programs, failed_operation_is_not_recorded) {
 Test(client_programs, recording_goes_on_while_the_queue_is_full) {
     atomic_store(&fake.hold, true);
     td_tensor *x = td_full(device, TD_F32, TD_SCALAR, 0);
-    do {
+    td_program *program = NULL;
+    td_tensor *y;
+    int code;
+    do { /* until the socket takes no more either */
         while (td_exp(x))
             ;
-        cr_assert_eq(td_flush(device), 0); /* until the socket takes no more either */
-    } while (td_exp(x));
-    refused(td_last_error()->code, TD_E_AGAIN, "queue");
-    begin();
-    td_tensor *y = td_exp(x);
-    td_program *program = NULL;
-    refused(td_record_end(device, 1, &y, &program), TD_E_AGAIN, "queue");
+        refused(td_last_error()->code, TD_E_AGAIN, "queue");
+        cr_assert_eq(td_flush(device), 0);
+        begin();
+        y = td_exp(x);
+        program = NULL;
+        code = td_record_end(device, 1, &y, &program);
+    } while (!code);
+    refused(code, TD_E_AGAIN, "queue");
     cr_assert_null(program);
     y = td_log(y);
     atomic_store(&fake.hold, false);
     cr_assert_eq(td_wait_room(device, TD_NEVER), 0);
     end(y);
     cr_assert_eq(td_sync(device), 0);
-    saw("outputs 3\nexp(1)=2\nlog(2)=3\nend 1\n");
+    saw("outputs 3\nexp(1)=2\nlog(2)=3\nend ");
 }
 
 Test(client_programs, program_is_no_larger_than_a_message) {
     begin();
-    td_tensor *x = td_parameter(TD_F32, TD_SCALAR), *y = x;
-    for (int i = 0; i < (1 << 20) / 16 && y; i++)
-        y = td_exp(x);
-    td_tensor *more = y ? td_exp(x) : NULL;
-    refused_null(more, TD_E_LIMIT, "a message holds 1048576: record less");
+    td_tensor *x = td_parameter(TD_F32, TD_SHAPE(1)), *y = x, *many[1000];
+    for (int i = 0; i < 1000; i++)
+        many[i] = x;
+    for (int i = 0; i < (1 << 20) / 8000 && y; i++)
+        y = td_concat(many, 1000, 0);
+    while (td_exp(x))
+        ;
+    refused_null(NULL, TD_E_LIMIT, "a message holds 1048576: record less");
     td_program *program = NULL;
     refused(td_record_end(device, 1, &x, &program), TD_E_LIMIT, "record less");
     cr_assert_null(program);
+}
+
+Test(client_programs, program_has_so_many_operations) {
+    begin();
+    td_tensor *x = td_parameter(TD_F32, TD_SCALAR);
+    for (int i = 0; i < 16384; i++)
+        cr_assert_not_null(td_exp(x));
+    refused_null(td_exp(x), TD_E_LIMIT, "a program has 16384 operations at most: record less");
+    end(x);
 }
 
 Test(client_programs, closing_the_device_ends_recordings_and_programs) {

@@ -470,8 +470,36 @@ static int recorded(td_device *device, td_tensor *x, td_program **program) {
     return end;
 }
 
+enum { INPUTS = 22 }; /* of the recorded program */
+
+/* The program and a loop of it inside of another one. */
+static int inside(td_device *device, td_program *program, const td_loop *loop, td_tensor *const *inputs) {
+    td_tensor *own[INPUTS], *results[3];
+    td_program *outer;
+    int code = td_record_begin(device);
+    if (code)
+        return code;
+    for (int i = 0; i < INPUTS; i++)
+        own[i] = inputs[i];
+    own[0] = td_parameter_consumed(TD_F32, TD_SHAPE(4, 4));
+    code = own[0] ? td_program_repeat(program, 7, loop, INPUTS, own, 3, results) : td_last_error()->code;
+    require(code || (results[0] && results[1] && results[2]));
+    own[0] = code ? NULL : results[0];
+    own[1] = code ? NULL : td_exp(td_parameter(TD_F32, TD_SHAPE(4)));
+    if (own[1])
+        code = td_program_run(program, INPUTS, own, 3, results);
+    else
+        code = td_last_error()->code;
+    if (!code)
+        code = td_record_end(device, 3, results, &outer);
+    if (code)
+        td_record_cancel(device);
+    else
+        td_program_release(outer);
+    return code;
+}
+
 static int programs(td_device *device, td_tensor *x) {
-    enum { INPUTS = 22 };
     static const td_carry carried[] = {{0, 0}};
     static const int sliced[] = {1}, stacked[] = {1};
     const td_loop loop = {1, carried, 1, sliced, 1, stacked};
@@ -497,6 +525,8 @@ static int programs(td_device *device, td_tensor *x) {
     if (!code)
         code = td_program_repeat(program, 7, &loop, INPUTS, inputs, 3, results);
     require(!code == !!results[0] && !results[0] == !results[2]);
+    if (!code)
+        code = inside(device, program, &loop, inputs);
     td_program_release(program);
     return code;
 }
