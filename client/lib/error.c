@@ -73,6 +73,22 @@ int error_store(const td_error *error) {
     return error_store_details(error, NULL);
 }
 
+void error_keep(struct error_kept *kept) {
+    *kept = (struct error_kept){.error = last_error, .made_null = made_null};
+    if (*last_error.details)
+        kept->details = strdup(last_error.details);
+}
+
+int error_kept_end(struct error_kept *kept, int code) {
+    if (code) {
+        free(kept->details);
+        return code;
+    }
+    error_store_details(&kept->error, kept->details);
+    made_null = kept->made_null;
+    return 0;
+}
+
 int error_set(enum status code, const char *format, ...) {
     td_error *error = &last_error;
     va_list arguments;

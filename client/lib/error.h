@@ -1,6 +1,8 @@
 /* The calling thread's last error. */
 #pragma once
 
+#include <stdbool.h>
+
 #include "client/tensord.h"
 #include "proto/ops/status.h"
 #include "proto/wire/tensord.pb-c.h"
@@ -18,6 +20,16 @@ int error_fault(const struct fault *fault, const char *operation, const char *la
 void *error_null(void);
 /* The code of the last error if that error has made a tensor NULL; else 0: then a NULL is the program's own mistake. */
 int error_of_null(void);
+
+/* The thread's last error as it was before a call that can succeed though parts of it fail. */
+struct error_kept {
+    td_error error;
+    char *details; /* NULL: there are none, or no memory */
+    bool made_null;
+};
+void error_keep(struct error_kept *kept);
+/* Ends a call with its code, which it returns: after a success the error is again what it was. */
+int error_kept_end(struct error_kept *kept, int code);
 
 /* Makes a td_error of its parts, without storing it. */
 void error_compose(td_error *error, int code, const char *message, const char *operation, const char *label,

@@ -8,6 +8,7 @@
 #include "client/lib/error.h"
 #include "proto/ops/cleanup.h"
 #include "proto/wire/batch.h"
+#include "proto/wire/check.h"
 
 static void frame_write(uint8_t *out, unsigned type, const ProtobufCMessage *message, size_t message_bytes,
                         uint64_t payload_bytes) {
@@ -26,24 +27,10 @@ size_t frame_pack(uint8_t *out, size_t capacity, unsigned type, const ProtobufCM
     return FRAME_HEADER_BYTES + bytes;
 }
 
-/* An allocator that notes its failure: for protobuf-c a malformed message and missing memory are the same failure. */
-static void *unpack_allocate(void *failed, size_t bytes) {
-    void *memory = malloc(bytes);
-    if (!memory)
-        *(bool *)failed = true;
-    return memory;
-}
-
-static void unpack_free(void *failed, void *memory) {
-    (void)failed;
-    free(memory);
-}
-
 int frame_unpack(const ProtobufCMessageDescriptor *descriptor, const struct frame_header *header,
                  const uint8_t *message, ProtobufCMessage **out, struct fault *fault) {
-    bool failed = false;
-    ProtobufCAllocator allocator = {.alloc = unpack_allocate, .free = unpack_free, .allocator_data = &failed};
-    *out = protobuf_c_message_unpack(descriptor, &allocator, header->message_bytes, message);
+    bool failed;
+    *out = message_unpack(descriptor, message, header->message_bytes, &failed);
     if (*out)
         return 0;
     return failed

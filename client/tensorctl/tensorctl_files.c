@@ -149,16 +149,8 @@ static int save_write(struct save *save, struct fault *fault) {
     return code;
 }
 
-/* The mode of the old file, or the mode that the user's umask gives to a new file. */
-static mode_t save_mode(const char *path) {
-    struct stat old;
-    mode_t mask = umask(0);
-    umask(mask);
-    return stat(path, &old) == 0 ? old.st_mode & 0777 : 0666 & ~mask;
-}
-
 static int save_replace(struct save *save, const char *path, struct fault *fault) {
-    int code = new_file_open(&save_file, path, save_mode(path), fault);
+    int code = new_file_open(&save_file, path, new_file_mode(path), fault);
     if (code)
         return code;
     save_catch(true);

@@ -47,6 +47,24 @@ static size_t directory_bytes(const char *path) {
     return slash ? (size_t)(slash - path) + 1 : 0;
 }
 
+/* umask() alone would change the mask for a moment, in which other threads make files. */
+static mode_t process_umask(void) {
+    char line[256];
+    unsigned mask = 022;
+    FILE *status = fopen("/proc/self/status", "re");
+    while (status && fgets(line, sizeof line, status))
+        if (sscanf(line, "Umask: %o", &mask) == 1)
+            break;
+    if (status)
+        fclose(status);
+    return (mode_t)mask;
+}
+
+mode_t new_file_mode(const char *path) {
+    struct stat old;
+    return stat(path, &old) == 0 ? old.st_mode & 0777 : 0666 & ~process_umask();
+}
+
 int new_file_open(struct new_file *file, const char *path, mode_t mode, struct fault *fault) {
     size_t directory = directory_bytes(path);
     file->fd = -1;

@@ -23,6 +23,8 @@ struct new_file {
     char path[NEW_FILE_PATH_MAX], temporary[NEW_FILE_PATH_MAX];
 };
 
+/* The mode for a file that is written anew: that of the old file, or what the process's umask gives. Any thread. */
+mode_t new_file_mode(const char *path);
 /* All of these functions fail with STATUS_INVALID_ARGUMENT; the message begins with the path and says why. */
 int new_file_open(struct new_file *file, const char *path, mode_t mode, struct fault *fault);
 int new_file_write(struct new_file *file, const void *data, size_t bytes, struct fault *fault);

@@ -1,6 +1,6 @@
 #include "proto/wire/check.h"
 
-#include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "proto/ops/utf8.h"
@@ -62,6 +62,28 @@ enum message_fields message_fields_look(const ProtobufCMessageDescriptor *descri
             found = MESSAGE_FIELDS_NUL;
     }
     return found;
+}
+
+/* ---- unpacking ---- */
+
+/* For protobuf-c a malformed message and missing memory are the same failure: an allocator that notes its own. */
+static void *unpack_allocate(void *failed, size_t bytes) {
+    void *memory = malloc(bytes);
+    if (!memory)
+        *(bool *)failed = true;
+    return memory;
+}
+
+static void unpack_free(void *failed, void *memory) {
+    (void)failed;
+    free(memory);
+}
+
+ProtobufCMessage *message_unpack(const ProtobufCMessageDescriptor *descriptor, const uint8_t *message, size_t bytes,
+                                 bool *no_memory) {
+    ProtobufCAllocator allocator = {.alloc = unpack_allocate, .free = unpack_free, .allocator_data = no_memory};
+    *no_memory = false;
+    return protobuf_c_message_unpack(descriptor, &allocator, bytes, message);
 }
 
 /* ---- names of tensors ---- */

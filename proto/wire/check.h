@@ -2,6 +2,7 @@
 #pragma once
 
 #include <protobuf-c/protobuf-c.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -17,6 +18,10 @@ enum message_fields {
  * the parser will refuse the message. */
 enum message_fields message_fields_look(const ProtobufCMessageDescriptor *descriptor, const uint8_t *message,
                                         size_t bytes, size_t most);
+
+/* Unpacks a message, which the caller frees with protobuf_c_message_free_unpacked(). NULL: it is malformed, or there was no memory for it. */
+ProtobufCMessage *message_unpack(const ProtobufCMessageDescriptor *descriptor, const uint8_t *message, size_t bytes,
+                                 bool *no_memory);
 
 enum { NAME_BYTES_MAX = 255 };
 

@@ -134,6 +134,8 @@ static int check_operations(struct program_types *types, const Tensord__Batch *b
         if (code != STATUS_OK)
             return operation_wrong(&op, cursor.op, fault);
     }
+    if (more < 0)
+        fault->code = STATUS_INVALID_ARGUMENT; /* not the connection's protocol is wrong, but the program */
     return more < 0 ? STATUS_INVALID_ARGUMENT : STATUS_OK;
 }
 

@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tests/daemon/client.h"
 #include "tests/daemon/daemon.h"
@@ -218,6 +219,19 @@ static td_program *inside(td_program *program, bool consumed) {
     return outer;
 }
 
+/* The same program by way of a file. */
+static td_program *saved(td_program *program, bool consumed) {
+    char file[] = "/tmp/tensord-program-XXXXXX";
+    int fd = mkstemp(file);
+    (void)consumed;
+    cr_assert(fd >= 0 && !close(fd));
+    ok(td_program_save(program, file));
+    td_program_release(program);
+    ok(td_program_load(client.device, file, &program));
+    unlink(file);
+    return program;
+}
+
 typedef td_program *way(td_program *program, bool consumed);
 
 /* `other` (may be NULL) makes another program of it, which computes the same. */
@@ -270,6 +284,13 @@ Test(programs, compute_the_same_inside_of_another_program) {
     for (size_t row = 0; row < sizeof bodies / sizeof *bodies; row++) {
         expect_run(row, 0xf, true, inside);
         expect_run(row, 0x5, false, inside);
+    }
+}
+
+Test(programs, compute_the_same_from_a_file) {
+    for (size_t row = 0; row < sizeof bodies / sizeof *bodies; row++) {
+        expect_run(row, 0xf, true, saved);
+        expect_run(row, 0x5, false, saved);
     }
 }
 

@@ -373,6 +373,71 @@ def tensors_files():
     yield "length", tensors_file(b"{}", length=(1 << 64) - 1)
 
 
+# ---- saved programs ----
+
+def crc64(content):
+    total = (1 << 64) - 1
+    for byte in content:
+        total ^= byte
+        for _ in range(8):
+            total = total >> 1 ^ (0xc96c5795d7870f42 if total & 1 else 0)
+    return struct.pack("<Q", total ^ (1 << 64) - 1)
+
+
+def program_message(definition, captured=()):
+    return data(1, definition) + data(2, zigzag(captured)) + data(3, b"seed")
+
+
+def program_file(message, elements=(), version=1, place=0, length=None):
+    behind = b"".join(one + crc64(one) for one in elements)
+    whole = 32 + len(message) + 8 + len(behind) if length is None else length
+    head = b"TSDPROG\n" + struct.pack("<IIQQ", version, place, len(message), whole) + message
+    return head + crc64(head) + behind
+
+
+def saved_programs():
+    """(name, first byte and the rest): whole files, and messages in a head that is right."""
+    chain = batch(4, [head(ADD, 2), head(EXP, 1), head(ADD, 2), head(SUM, 1, 3, flags=1)], inputs=[1, 3, 4, 5, 2, 6],
+                  ints=[1, 0, 1], sequence=0, labels=[b"loss"])
+    good = program_message(define(0, [F32, 1, 4, F32, 1, 4], chain, [6, 7, 6, 1, 3], [0], [0]), [F32, 1, 4])
+    weights = struct.pack("<4f", 1, 2, 3, 4)
+    yield "good", b"\0" + program_file(good, [weights])
+    yield "cut", b"\0" + program_file(good, [weights])[:-9]
+    yield "damaged", b"\0" + program_file(good, [weights]).replace(b"loss", b"lose")
+    yield "version", b"\0" + program_file(good, [weights], version=2)
+    yield "place", b"\0" + program_file(good, [weights], place=7)
+    yield "length", b"\0" + program_file(good, [weights], length=(1 << 64) - 1)
+    yield "data_missing", b"\0" + program_file(good)
+    yield "no_program", b"\0" + b"\x93NUMPY" * 12
+
+    def message(name, *arguments, captured=()):
+        return "message_" + name, b"\1" + program_message(define(0, *arguments), captured)
+
+    one = [F32, 0]
+    yield "message_good", b"\1" + good
+    yield "message_empty", b"\1"
+    yield "message_operations_missing", b"\1" + data(1, b"") + data(2, b"")
+    yield message("nothing_done", one, batch(2, [], sequence=0), [1])
+    yield message("no_result", one, batch(2, [head(EXP, 1)], inputs=[1]), [])
+    yield message("result_unknown", one, batch(2, [head(EXP, 1)], inputs=[1]), [3])
+    yield message("input_later", one, batch(2, [head(ADD, 2)], inputs=[1, 2]), [2])
+    yield message("input_zero", one, batch(2, [head(ADD, 2)], inputs=[1, 0]), [2])
+    yield message("first_output", one, batch(9, [head(EXP, 1)], inputs=[1]), [2])
+    yield message("columns", one, batch(2, [head(ADD, 2)], inputs=[1]), [2])
+    yield message("unknown_operation", one, batch(2, [head(60000, 1)], inputs=[1]), [2])
+    yield message("free", one, batch(2, [head(FREE, 1)], inputs=[1]), [1])
+    yield message("run", one, run(2, 1, 1, [1]), [2])
+    yield message("launch", [], launch(1, [2, 1, 3, 4, 5], [], [7, 8], [(F32, [4])]), [1])
+    yield message("outputs", one, batch(2, [head(EXP, 1) | 63 << 42], inputs=[1]), [2])
+    yield message("outputs_wide", one, batch(2, [head(EXP, 1, flags=2)] * 40, inputs=[1] * 40, wide=[127 << 36] * 40), [2])
+    yield message("types_end", [F32, 3, 1], batch(2, [], sequence=0), [1])
+    yield message("types_huge", [F32, 2, 1 << 40, 1 << 40], batch(2, [], sequence=0), [1])
+    yield message("consumed", one, batch(2, [], sequence=0), [1], [3])
+    yield message("consumed_twice", one * 2, batch(3, [], sequence=0), [1], [0, 0])
+    yield message("captured_uneven", one, batch(3, [], sequence=0), [1], [], [0, 0], captured=one)
+    yield message("many_parameters", one * 5000, batch(5001, [], sequence=0), [1])
+
+
 def write(folder, name, content):
     folder.mkdir(parents=True, exist_ok=True)
     (folder / name).write_bytes(content)
@@ -403,6 +468,8 @@ def main():
         write(top / "request", "frames_" + name, b"\x01" + records([(kind, message, payload), (PING, b"", b"")]))
     for name, content in tensors_files():
         write(top / "safetensors", name, content)
+    for name, content in saved_programs():
+        write(top / "saved_program", name, content)
     for name, script in scripts():
         write(top / "request", "operations_" + name, b"\x02" + script)
 

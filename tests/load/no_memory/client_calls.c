@@ -499,6 +499,28 @@ static int inside(td_device *device, td_program *program, const td_loop *loop, t
     return code;
 }
 
+/* To a file, and from it; names, under which the daemon has no programs. */
+static int saved(td_device *device, td_program *program) {
+    char path[] = "/tmp/tensord-no-memory-XXXXXX";
+    td_program *loaded = NULL;
+    int fd = mkstemp(path);
+    require(fd >= 0 && !close(fd));
+    int code = td_program_save(program, path);
+    if (!code)
+        code = td_program_load(device, path, &loaded);
+    require(!code == !!loaded);
+    td_program_release(loaded);
+    unlink(path);
+    if (!code)
+        code = td_program_publish(program, "program");
+    if (code)
+        return code;
+    int opened = td_program_open(device, "program", &loaded), removed = td_program_unpublish(device, "program");
+    require(opened == TD_E_INVALID_ARGUMENT || opened == TD_E_NO_HOST_MEMORY);
+    require(removed == TD_E_INVALID_ARGUMENT || removed == TD_E_NO_HOST_MEMORY);
+    return opened == TD_E_INVALID_ARGUMENT && removed == TD_E_INVALID_ARGUMENT ? 0 : TD_E_NO_HOST_MEMORY;
+}
+
 static int programs(td_device *device, td_tensor *x) {
     static const td_carry carried[] = {{0, 0}};
     static const int sliced[] = {1}, stacked[] = {1};
@@ -527,6 +549,8 @@ static int programs(td_device *device, td_tensor *x) {
     require(!code == !!results[0] && !results[0] == !results[2]);
     if (!code)
         code = inside(device, program, &loop, inputs);
+    if (!code)
+        code = saved(device, program);
     td_program_release(program);
     return code;
 }

@@ -1,0 +1,321 @@
+/* Programs in files and under names: they compute the same, survive what files and names survive, and what is wrong is refused. */
+#include <criterion/criterion.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/daemon/client.h"
+#include "tests/daemon/daemon.h"
+#include "tests/daemon/status.h"
+
+static struct daemon tensord;
+static struct client client;
+static char folder[64], path[100];
+
+static void run(void) {
+    const char *const flags[] = {"--state-dir", folder, NULL};
+    daemon_start(&tensord, &(struct daemon_options){.devices = "cpu:0,cpu:1", .flags = flags});
+    client_open(&client, tensord.url, NULL);
+}
+
+static void start(void) {
+    daemon_directory_make(folder);
+    snprintf(path, sizeof path, "%s/model", folder);
+    run();
+}
+
+static void stop(void) {
+    client_close(&client);
+    daemon_stop(&tensord);
+    daemon_directory_remove(folder);
+}
+
+TestSuite(programs_saved, .init = start, .fini = stop, .timeout = 120);
+
+static void ok(int code) {
+    cr_assert_eq(code, 0, "%s", td_last_error()->message);
+}
+
+static void refused(int code, int expected, const char *words) {
+    cr_expect_eq(code, expected, "code %d: %s", code, td_last_error()->message);
+    cr_expect(strstr(td_last_error()->message, words), "\n%s\nis not in\n%s", words, td_last_error()->message);
+}
+
+/* x -> (softmax(x · w + b), the sum of x at `place`), whose captured tensors are w (n, n), b (n,) and, for n above 0, place. */
+static td_program *model(int64_t n) {
+    td_tensor *w = td_normal(client.device, TD_F32, TD_SHAPE(n, n), 7, 0, 1);
+    td_tensor *b = td_arange(client.device, TD_F32, 0, (double)n, 1),
+              *place = td_full(client.device, TD_I64, TD_SHAPE(1), 1);
+    ok(td_record_begin(client.device));
+    td_tensor *x = td_parameter(TD_F32, TD_SHAPE(2, n));
+    td_scope_begin_label("layer");
+    td_tensor *y = td_softmax(td_add(td_matmul(x, w), b), -1);
+    td_scope_end();
+    td_tensor *results[] = {y, td_sum(td_take(x, place, 1), TD_ALL_AXES, 0)};
+    td_program *program = NULL;
+    ok(td_record_end(client.device, 2, results, &program));
+    td_release(w);
+    td_release(b);
+    td_release(place);
+    return program;
+}
+
+enum { N = 5, VALUES = 2 * N + 1 };
+
+static void results_of(td_device *device, td_program *program, float values[VALUES]) {
+    td_tensor *x = td_reshape(td_arange(device, TD_F32, 0, 2 * N, 1), TD_SHAPE(2, N)), *results[2];
+    ok(td_program_run(program, 1, &x, 2, results));
+    ok(td_fetch(results[0], values, 2 * N * sizeof *values));
+    ok(td_fetch(results[1], values + 2 * N, sizeof *values));
+}
+
+static void expect_results(td_device *device, td_program *program, const float values[VALUES]) {
+    float again[VALUES];
+    results_of(device, program, again);
+    cr_assert_arr_eq(again, values, sizeof again, "other bits");
+}
+
+/* ---- files ---- */
+
+Test(programs_saved, file_outlives_the_session_and_the_device) {
+    float values[VALUES];
+    td_program *program = model(N), *loaded = NULL;
+    struct stat stat_of;
+    results_of(client.device, program, values);
+    ok(td_program_save(program, path));
+    cr_assert(!stat(path, &stat_of) && S_ISREG(stat_of.st_mode));
+    td_program_release(program);
+    client_close(&client);
+    client_open(&client, tensord.url, "cpu:1");
+    ok(td_program_load(client.device, path, &loaded));
+    const int64_t *shape;
+    td_dtype dtype;
+    int rank;
+    cr_assert(td_program_parameters(loaded) == 1 && td_program_results(loaded) == 2);
+    ok(td_program_parameter_type(loaded, 0, &dtype, &rank, &shape));
+    cr_assert(dtype == TD_F32 && rank == 2 && shape[0] == 2 && shape[1] == N);
+    expect_results(client.device, loaded, values);
+    ok(td_program_save(loaded, path)); /* over the old file, which it was loaded from */
+    td_program_release(loaded);
+    ok(td_program_load(client.device, path, &loaded));
+    expect_results(client.device, loaded, values);
+}
+
+Test(programs_saved, failure_of_a_loaded_program_names_operation_and_label) {
+    ok(td_record_begin(client.device));
+    td_tensor *x = td_parameter(TD_F32, TD_SHAPE(3)), *place = td_parameter(TD_I64, TD_SHAPE(1));
+    td_label("pick");
+    td_tensor *y = td_take(x, place, 0), *result;
+    td_program *program = NULL;
+    ok(td_record_end(client.device, 1, &y, &program));
+    ok(td_program_save(program, path));
+    ok(td_program_load(client.device, path, &program));
+    td_tensor *inputs[] = {client_ramp(client.device, 3, 0), td_full(client.device, TD_I64, TD_SHAPE(1), 5)};
+    ok(td_program_run(program, 2, inputs, 1, &result));
+    const td_error *error = client_expect_failure(result, TD_E_OUT_OF_RANGE);
+    cr_assert_str_eq(error->label, "pick");
+    cr_assert_str_eq(error->operation, "take");
+}
+
+/* Captured tensors whose data is larger than the send queue. */
+Test(programs_saved, large_captured_tensors_are_loaded) {
+    enum { MANY = 3 << 20 };
+    td_tensor *parts[3];
+    for (int i = 0; i < 3; i++)
+        parts[i] = td_normal(client.device, TD_F32, TD_SHAPE(MANY), (uint64_t)i, 0, 1);
+    ok(td_record_begin(client.device));
+    td_tensor *y = td_add(td_multiply(parts[0], parts[1]), parts[2]), *before, *after;
+    td_program *program = NULL, *loaded = NULL;
+    ok(td_record_end(client.device, 1, &y, &program));
+    ok(td_program_save(program, path));
+    ok(td_program_load(client.device, path, &loaded));
+    ok(td_program_run(program, 0, NULL, 1, &before));
+    ok(td_program_run(loaded, 0, NULL, 1, &after));
+    bool same = false;
+    ok(td_fetch(td_all(td_equal(before, after), TD_ALL_AXES, 0), &same, sizeof same));
+    cr_assert(same);
+}
+
+Test(programs_saved, loaded_program_runs_inside_of_another_one) {
+    float values[VALUES];
+    td_program *program = model(N), *outer = NULL;
+    results_of(client.device, program, values);
+    ok(td_program_save(program, path));
+    td_program_release(program);
+    ok(td_program_load(client.device, path, &program));
+    ok(td_record_begin(client.device));
+    td_tensor *x = td_parameter(TD_F32, TD_SHAPE(2, N)), *results[2];
+    ok(td_program_run(program, 1, &x, 2, results));
+    ok(td_record_end(client.device, 2, results, &outer));
+    td_program_release(program);
+    expect_results(client.device, outer, values);
+}
+
+Test(programs_saved, error_of_a_thread_stays_after_a_success) {
+    td_program *program = model(N);
+    refused(td_program_load(client.device, "/", &program), TD_E_INVALID_ARGUMENT, "no ordinary file");
+    td_error before = *td_last_error();
+    ok(td_program_publish(program, "model")); /* looks for an earlier one, which is not there */
+    cr_assert_str_eq(td_last_error()->message, before.message);
+}
+
+static void damage(long at, const void *bytes, size_t n) {
+    int fd = open(path, O_RDWR);
+    cr_assert(fd >= 0 && pwrite(fd, bytes, n, at) == (ssize_t)n && !close(fd));
+}
+
+Test(programs_saved, damaged_files_are_refused) {
+    td_program *program = model(N), *none = NULL;
+    struct stat whole;
+    ok(td_program_save(program, path));
+    cr_assert_eq(stat(path, &whole), 0);
+    damage(whole.st_size - 12, "x", 1);
+    refused(td_program_load(client.device, path, &none), TD_E_INVALID_ARGUMENT,
+            "/model: is damaged: the checksum of captured tensor 2 is wrong");
+    damage(40, "\377", 1);
+    refused(td_program_load(client.device, path, &none), TD_E_INVALID_ARGUMENT, "checksum of its description");
+    damage(8, "\2", 1);
+    refused(td_program_load(client.device, path, &none), TD_E_VERSION,
+            "is a program in version 2 of the format, and this version of tensord reads version 1");
+    cr_assert_eq(truncate(path, whole.st_size - 1), 0);
+    damage(8, "\1", 1);
+    refused(td_program_load(client.device, path, &none), TD_E_INVALID_ARGUMENT, "bytes, and should have");
+    cr_assert_eq(truncate(path, 7), 0);
+    refused(td_program_load(client.device, path, &none), TD_E_INVALID_ARGUMENT, "too short");
+    refused(td_program_load(client.device, "/none", &none), TD_E_INVALID_ARGUMENT, "/none: No such file");
+    cr_assert_null(none);
+    refused(td_program_save(program, "/none/there"), TD_E_INVALID_ARGUMENT, "No such file");
+    ok(td_program_save(program, path));
+    ok(td_program_load(client.device, path, &none));
+}
+
+Test(programs_saved, program_of_a_failed_tensor_is_not_saved) {
+    td_tensor *ramp = client_ramp(client.device, 3, 0), *place = td_full(client.device, TD_I64, TD_SHAPE(1), 9);
+    td_label("broken");
+    td_tensor *w = td_take(ramp, place, 0);
+    ok(td_record_begin(client.device));
+    td_tensor *y = td_exp(w);
+    td_program *program = NULL;
+    ok(td_record_end(client.device, 1, &y, &program));
+    refused(td_program_save(program, path), TD_E_OUT_OF_RANGE, "index 9");
+    cr_assert_str_eq(td_last_error()->label, "broken");
+    cr_assert(access(path, F_OK) != 0, "there is a file");
+}
+
+Test(programs_saved, calls_are_checked) {
+    td_program *program = model(N), *none = NULL;
+    refused(td_program_save(NULL, path), TD_E_INVALID_ARGUMENT, "the program is NULL");
+    refused(td_program_save(program, NULL), TD_E_INVALID_ARGUMENT, "the path is NULL");
+    refused(td_program_load(NULL, path, &none), TD_E_INVALID_ARGUMENT, "the device is NULL");
+    refused(td_program_load(client.device, path, NULL), TD_E_INVALID_ARGUMENT, "place for the program");
+    refused(td_program_publish(program, "a\nb"), TD_E_INVALID_ARGUMENT, "control character");
+    refused(td_program_open(client.device, NULL, &none), TD_E_INVALID_ARGUMENT, "the name is NULL");
+    ok(td_record_begin(client.device));
+    refused(td_program_save(program, path), TD_E_INVALID_ARGUMENT, "cannot be recorded");
+    refused(td_program_load(client.device, path, &none), TD_E_INVALID_ARGUMENT, "cannot be recorded");
+    refused(td_program_publish(program, "model"), TD_E_INVALID_ARGUMENT, "cannot be recorded");
+    refused(td_program_open(client.device, "model", &none), TD_E_INVALID_ARGUMENT, "cannot be recorded");
+    refused(td_program_unpublish(client.device, "model"), TD_E_INVALID_ARGUMENT, "cannot be recorded");
+    td_record_cancel(client.device);
+}
+
+/* ---- names ---- */
+
+static size_t names(void) {
+    size_t count;
+    ok(td_names(client.device, NULL, 0, &count));
+    return count;
+}
+
+Test(programs_saved, published_program_is_shared) {
+    float values[VALUES];
+    td_program *program = model(N), *opened = NULL;
+    results_of(client.device, program, values);
+    ok(td_program_publish(program, "model"));
+    cr_assert_eq(names(), 4);
+    struct client other;
+    client_open(&other, tensord.url, NULL);
+    ok(td_program_open(other.device, "model", &opened));
+    expect_results(other.device, opened, values);
+    td_program_release(program);
+    ok(td_program_unpublish(client.device, "model"));
+    cr_assert_eq(names(), 0);
+    expect_results(other.device, opened, values);
+    refused(td_program_open(other.device, "model", &opened), TD_E_UNKNOWN_ID, "model");
+    client_close(&other);
+}
+
+enum { LARGE = 2048 }; /* w has 16 MiB */
+
+/* Both sessions have the captured tensors, in the memory of one; and their bytes were on no socket. */
+static bool shared(const Tensord__Status *status, const void *none) {
+    const Tensord__DeviceStatus *device = status_device(status, "cpu:0");
+    unsigned having = 0;
+    (void)none;
+    for (size_t i = 0; i < status->n_sessions; i++)
+        having += status->sessions[i]->tensors >= 3;
+    return having == 2 && device->memory_live >= 16 << 20 && device->memory_live < 24 << 20 &&
+           device->bytes_out < 1 << 20;
+}
+
+Test(programs_saved, opened_weights_take_no_memory) {
+    td_program *program = model(LARGE), *opened = NULL;
+    ok(td_program_publish(program, "large"));
+    struct client other;
+    client_open(&other, tensord.url, NULL);
+    ok(td_program_open(other.device, "large", &opened));
+    ok(td_sync(other.device));
+    status_until(tensord.url, shared, NULL, 20000);
+    client_close(&other);
+}
+
+Test(programs_saved, names_survive_the_daemon) {
+    float values[VALUES];
+    td_program *program = model(N);
+    results_of(client.device, program, values);
+    ok(td_program_publish(program, "model"));
+    client_close(&client);
+    daemon_stop(&tensord);
+    run();
+    ok(td_program_open(client.device, "model", &program));
+    expect_results(client.device, program, values);
+}
+
+Test(programs_saved, new_program_takes_the_place_of_the_old_one) {
+    td_program *program = model(N), *opened = NULL;
+    ok(td_program_publish(program, "model"));
+    cr_assert_eq(names(), 4);
+    ok(td_record_begin(client.device));
+    td_tensor *x = td_parameter(TD_F32, TD_SHAPE(2)), *y = td_exp(x);
+    td_program *smaller = NULL;
+    ok(td_record_end(client.device, 1, &y, &smaller));
+    ok(td_program_publish(smaller, "model"));
+    cr_assert_eq(names(), 1, "captured tensors of the old program stay");
+    ok(td_program_open(client.device, "model", &opened));
+    cr_assert_eq(td_program_results(opened), 1);
+}
+
+Test(programs_saved, what_is_no_program_is_refused) {
+    td_program *program = model(N), *none = NULL;
+    td_tensor *ramp = client_ramp(client.device, 3, 0), *bytes = td_full(client.device, TD_U8, TD_SHAPE(100), 1);
+    ok(td_publish(ramp, "ramp"));
+    ok(td_publish(bytes, "bytes"));
+    refused(td_program_open(client.device, "ramp", &none), TD_E_INVALID_ARGUMENT,
+            "\"ramp\" is no program: its value is f32 (3,)");
+    refused(td_program_unpublish(client.device, "ramp"), TD_E_INVALID_ARGUMENT, "is no program");
+    refused(td_program_open(client.device, "bytes", &none), TD_E_INVALID_ARGUMENT,
+            "the value of \"bytes\" is no saved program");
+    ok(td_program_publish(program, "model"));
+    ok(td_unpublish(client.device, "model/captured/2"));
+    refused(td_program_open(client.device, "model", &none), TD_E_UNKNOWN_ID, "model/captured/2");
+    ok(td_publish(ramp, "model/captured/2"));
+    refused(td_program_open(client.device, "model", &none), TD_E_UNKNOWN_ID,
+            "\"model/captured/2\" is not what the program has captured");
+    char name[256] = {0};
+    memset(name, 'n', 250);
+    refused(td_program_publish(program, name), TD_E_INVALID_ARGUMENT, "no room for \"/captured/1\" behind it");
+    cr_assert_null(none);
+}
