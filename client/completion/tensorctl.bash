@@ -37,7 +37,8 @@ _tensorctl() {
         else
             case $command/$position in
             /0 | help/0) words=$("$program" --help 2>/dev/null | sed -n 's/^  \([a-z][a-z]*\) .*/\1/p') ;;
-            save/1 | load/1)
+            program/0) words=dump ;;
+            save/1 | load/1 | program/1)
                 compopt -o filenames
                 mapfile -t COMPREPLY < <(compgen -f -- "$current")
                 return

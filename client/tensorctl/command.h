@@ -23,6 +23,7 @@ enum command_option {
     COMMAND_ALL,
     COMMAND_TO,
     COMMAND_SESSION,
+    COMMAND_DOT,
     COMMAND_OPTIONS
 };
 #define COMMAND_TAKES(option) (1u << (option))
@@ -33,6 +34,7 @@ struct tensorctl {
     const char *url;
     bool json, replace;
     bool all;            /* names */
+    bool dot;            /* program */
     const char *to;      /* names; NULL: not said */
     double watch_s;      /* 0: once */
     const char *reason;  /* kill */
@@ -85,8 +87,12 @@ const char *command_top_check(const struct tensorctl *ctl);
 int command_top(struct tensorctl *ctl, struct fault *fault);
 int command_trace(struct tensorctl *ctl, struct fault *fault);
 const char *command_names_check(const struct tensorctl *ctl);
+const char *command_program_check(const struct tensorctl *ctl);
 
 int command_config(struct tensorctl *ctl, struct fault *fault);
+
+/* tensorctl_program.c */
+int tensorctl_program(struct tensorctl *ctl, struct fault *fault);
 
 /* ---- commands that open sessions ---- */
 

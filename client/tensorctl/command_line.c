@@ -25,6 +25,11 @@ static bool take_batch(struct tensorctl *ctl, const char *value) {
     return ctl->batch = true;
 }
 
+static bool take_dot(struct tensorctl *ctl, const char *value) {
+    (void)value;
+    return ctl->dot = true;
+}
+
 static bool take_reason(struct tensorctl *ctl, const char *value) {
     ctl->reason = value;
     return true;
@@ -117,6 +122,7 @@ static const struct option_row {
     [COMMAND_TO] = {"to", 0, required_argument, " NAME", take_to, "the name of a user", "mv: who is to have them"},
     [COMMAND_SESSION] = {"session", 0, required_argument, " N", take_session, "a session's number, as status shows it",
                          "of this session alone"},
+    [COMMAND_DOT] = {"dot", 0, no_argument, "", take_dot, NULL, "as a graph in Graphviz's language"},
 };
 
 enum { LINE_URL = 256, LINE_VERSION, LINE_FIRST /* + enum command_option */ };

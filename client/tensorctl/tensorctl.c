@@ -66,6 +66,12 @@ static const struct command tensorctl_commands[] = {
     {"load", "DEVICE FILE", "names the tensors of a safetensors file", .options = COMMAND_TAKES(COMMAND_REPLACE),
      .words_min = 2, .words_max = 2, .missing = "which device, from which file?", .device = true,
      .run = tensorctl_load},
+    {"program", "dump FILE", "what is in a recorded program that a client has saved",
+     .text = "Its parameters, captured tensors, operations and results, with their types.\n"
+             "No daemon is asked. With --dot it can be drawn:\n"
+             "  tensorctl program dump FILE --dot | dot -Tsvg >program.svg\n",
+     .options = COMMAND_TAKES(COMMAND_DOT), .words_min = 2, .words_max = 2, .missing = "program dump which file?",
+     .check = command_program_check, .local_words = true, .run = tensorctl_program},
 };
 
 /* Whether the system's daemon is installed as a service. */

@@ -88,3 +88,7 @@ static inline int batch_cursor_next(struct batch_cursor *cursor, struct op_reque
 /* Prints any message in readable form, in one line, for TENSORD_DEBUG=wire. `arrow` is "->" or "<-". A batch takes one line more
  * for each operation: "  #12 %7 = add(%5, %6) free %5  [forward/logits]". */
 void wire_print(FILE *out, const char *arrow, const struct frame_header *header, const uint8_t *message);
+/* An operation as this line has it, with its attributes by name: "sum(%5; axes=[0], keep=1)". */
+void wire_print_call(FILE *out, const struct op_request *op);
+/* A text from elsewhere, so that it can neither control a terminal nor end the line. */
+void wire_print_text(FILE *out, const char *text);

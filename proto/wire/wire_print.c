@@ -20,8 +20,7 @@ static const ProtobufCMessageDescriptor *find_descriptor(unsigned type) {
     return type < count && empty_messages[type] ? empty_messages[type]->descriptor : NULL;
 }
 
-/* The text comes from the other side: it must not control a terminal or end the line. */
-static void print_text(FILE *out, const char *text) {
+void wire_print_text(FILE *out, const char *text) {
     for (; *text; text++) {
         unsigned char c = (unsigned char)*text;
         if (c < 0x20 || c == 0x7f || c == '"' || c == '\\') {
@@ -89,7 +88,7 @@ static void print_value(FILE *out, const ProtobufCFieldDescriptor *field, const 
         break;
     case PROTOBUF_C_TYPE_STRING:
         fputc('"', out);
-        print_text(out, *(char *const *)value);
+        wire_print_text(out, *(char *const *)value);
         fputc('"', out);
         break;
     case PROTOBUF_C_TYPE_BYTES:
@@ -178,7 +177,7 @@ static void print_string(FILE *out, int64_t count, struct print_attributes *left
     fputc('"', out);
     for (int64_t i = 0; i < count && left->n_ints; i++) {
         int64_t bytes[2] = {next_int(left), 0};
-        print_text(out, (const char *)bytes);
+        wire_print_text(out, (const char *)bytes);
     }
     fputc('"', out);
 }
@@ -254,12 +253,8 @@ static void print_op_arguments(FILE *out, const struct op_request *op) {
     }
 }
 
-static void print_op(FILE *out, const struct op_request *op, uint64_t sequence, uint64_t output) {
+void wire_print_call(FILE *out, const struct op_request *op) {
     const struct op_info *info = op_info(op->opcode);
-    fprintf(out, "  #%" PRIu64 " ", sequence);
-    for (unsigned i = 0; i < op_request_outputs(op); i++) {
-        fprintf(out, "%%%" PRIu64 "%s", output + i, i + 1 < op_request_outputs(op) ? ", " : " = ");
-    }
     if (info) {
         fprintf(out, "%s(", info->name);
     } else {
@@ -267,6 +262,14 @@ static void print_op(FILE *out, const struct op_request *op, uint64_t sequence, 
     }
     print_op_arguments(out, op);
     fputc(')', out);
+}
+
+static void print_op(FILE *out, const struct op_request *op, uint64_t sequence, uint64_t output) {
+    fprintf(out, "  #%" PRIu64 " ", sequence);
+    for (unsigned i = 0; i < op_request_outputs(op); i++) {
+        fprintf(out, "%%%" PRIu64 "%s", output + i, i + 1 < op_request_outputs(op) ? ", " : " = ");
+    }
+    wire_print_call(out, op);
     const char *separator = " free ";
     for (unsigned i = 0; i < op->n_inputs; i++) {
         if (op_consumes(op->consume, op->consume_more, i)) {
@@ -276,7 +279,7 @@ static void print_op(FILE *out, const struct op_request *op, uint64_t sequence, 
     }
     if (op->label) {
         fputs("  [", out);
-        print_text(out, op->label);
+        wire_print_text(out, op->label);
         fputc(']', out);
     }
     fputc('\n', out);

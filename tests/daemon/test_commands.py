@@ -20,7 +20,8 @@ WORK = {
     "top": (["--batch", "--count", "1"], "observe"), "ping": (["--count", "2"], "observe"),
     "trace": (["--seconds", "0.05", "-o", "-", "cpu:0"], "run"), "kill": (["--user", "nobody-at-all"], "observe"),
     "names": (["cpu:0"], "run"), "save": (["cpu:0", "FOLDER/s"], "run"), "load": (["cpu:0", "FOLDER/none"], "run"),
-    "bench": (["--seconds", "0.05", "cpu:0"], "run"), "config": ([], "admin"), "drain": ([], "admin"),
+    "bench": (["--seconds", "0.05", "cpu:0"], "run"), "config": ([], "admin"),
+    "program": (["dump", "FOLDER/none"], "observe"), "drain": ([], "admin"),
 }
 
 
@@ -175,7 +176,7 @@ class Commands(unittest.TestCase):
                     self.refused(done, FAILED)
                     if command != "load":  # which looks at its file first
                         self.assertIn("needs the role", done.stderr)
-                elif command == "load":  # there is no such file
+                elif command in ("load", "program"):  # there is no such file
                     self.refused(done, FAILED)
                     self.assertIn("No such file", done.stderr)
                 elif command == "save":  # and there are no names

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "tests/daemon/client.h"
+#include "tests/daemon/command.h"
 #include "tests/daemon/daemon.h"
 #include "tests/daemon/status.h"
 
@@ -220,6 +221,93 @@ Test(programs_saved, calls_are_checked) {
     refused(td_program_open(client.device, "model", &none), TD_E_INVALID_ARGUMENT, "cannot be recorded");
     refused(td_program_unpublish(client.device, "model"), TD_E_INVALID_ARGUMENT, "cannot be recorded");
     td_record_cancel(client.device);
+}
+
+/* ---- tensorctl program dump ---- */
+
+static void dump(struct command *command, const char *option) {
+    command_run(command, (const char *const[]){daemon_program("TENSORCTL_EXE"), "program", "dump", path, option, NULL},
+                NULL, 30000);
+}
+
+/* (x, y) -> (max and its places of exp(x) + w, the same max again), where x is consumed. */
+static void save_small(void) {
+    td_tensor *w = td_full(client.device, TD_F32, TD_SHAPE(2, 3), 1);
+    ok(td_record_begin(client.device));
+    td_tensor *x = td_parameter_consumed(TD_F32, TD_SHAPE(2, 3)), *y = td_parameter(TD_F64, TD_SCALAR);
+    td_label("say \"exp\"");
+    td_tensor *sum = td_add(td_exp(x), w), *values, *places;
+    ok(td_topk(sum, 2, -1, 1, &values, &places));
+    td_tensor *results[] = {values, places, y, td_sum(sum, TD_AXES(1), 0)};
+    td_program *program = NULL;
+    ok(td_record_end(client.device, 4, results, &program));
+    ok(td_program_save(program, path));
+}
+
+Test(programs_saved, dump_shows_a_program) {
+    struct command command;
+    save_small();
+    dump(&command, NULL);
+    cr_assert_eq(command.code, 0, "%s", command.err);
+    cr_assert_str_eq(command.out, "program of tensord " TENSORD_VERSION
+                                  ": 2 parameters, 1 captured tensor with 24 B, 4 operations, 4 results\n"
+                                  "parameters\n"
+                                  "  %1  f32 (2, 3)  consumed\n"
+                                  "  %2  f64 ()\n"
+                                  "captured tensors\n"
+                                  "  %3  f32 (2, 3)\n"
+                                  "operations\n"
+                                  "  %4 = exp(%1)  f32 (2, 3)  [say \\x22exp\\x22]\n"
+                                  "  %5 = add(%4, %3)  f32 (2, 3)\n"
+                                  "  %6, %7 = topk(%5; k=2, axis=-1, largest=1)  f32 (2, 2), i64 (2, 2)\n"
+                                  "  %8 = sum(%5; keepdims=0, axes=[1])  f32 (2,)\n"
+                                  "results\n"
+                                  "  0: %6  f32 (2, 2)\n"
+                                  "  1: %7  i64 (2, 2)\n"
+                                  "  2: %2  f64 ()\n"
+                                  "  3: %8  f32 (2,)\n");
+    command_finish(&command);
+}
+
+Test(programs_saved, dump_draws_a_program) {
+    struct command command;
+    save_small();
+    dump(&command, "--dot");
+    cr_assert_eq(command.code, 0, "%s", command.err);
+    cr_assert_str_eq(command.out, "digraph program {\n"
+                                  "  node [shape=box, fontname=\"sans-serif\"];\n"
+                                  "  n1 [shape=ellipse, label=\"parameter 0\\nf32 (2, 3)\"];\n"
+                                  "  n2 [shape=ellipse, label=\"parameter 1\\nf64 ()\"];\n"
+                                  "  n3 [shape=cylinder, label=\"captured 0\\nf32 (2, 3)\"];\n"
+                                  "  n4 [label=\"exp\\nf32 (2, 3)\\n[say \\\"exp\\\"]\"];\n"
+                                  "  n1 -> n4;\n"
+                                  "  n5 [label=\"add\\nf32 (2, 3)\"];\n"
+                                  "  n4 -> n5;\n"
+                                  "  n3 -> n5;\n"
+                                  "  n6 [label=\"topk\\nf32 (2, 2)\\ni64 (2, 2)\"];\n"
+                                  "  n5 -> n6;\n"
+                                  "  n8 [label=\"sum\\nf32 (2,)\"];\n"
+                                  "  n5 -> n8;\n"
+                                  "  r0 [shape=ellipse, style=bold, label=\"result 0\"];\n"
+                                  "  n6 -> r0 [label=\"output 0\"];\n"
+                                  "  r1 [shape=ellipse, style=bold, label=\"result 1\"];\n"
+                                  "  n6 -> r1 [label=\"output 1\"];\n"
+                                  "  r2 [shape=ellipse, style=bold, label=\"result 2\"];\n"
+                                  "  n2 -> r2;\n"
+                                  "  r3 [shape=ellipse, style=bold, label=\"result 3\"];\n"
+                                  "  n8 -> r3;\n"
+                                  "}\n");
+    command_finish(&command);
+}
+
+Test(programs_saved, dump_refuses_a_damaged_file) {
+    struct command command;
+    save_small();
+    damage(60, "\377", 1);
+    dump(&command, NULL);
+    cr_assert(command.code == 1 && !*command.out);
+    cr_assert(strstr(command.err, "/model: is damaged"), "%s", command.err);
+    command_finish(&command);
 }
 
 /* ---- names ---- */
