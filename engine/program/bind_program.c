@@ -32,11 +32,12 @@ static void run_uses(struct run *run, struct storage *storage) {
 
 /* ---- before anything is enqueued ---- */
 
-/* A captured tensor's value stays as it is: it is made contiguous once. */
+/* Captured tensors fail a run as its inputs do: with the first cause. */
 static int capture_settle(struct step *step, struct tensor *capture) {
-    struct fault *fault = step->fault;
-    if (tensor_settle(step->session, capture))
-        return fault_set(fault, capture->failure->code, "a captured tensor has failed: %s", capture->failure->message);
+    if (tensor_settle(step->session, capture)) {
+        *step->cause = tensor_cause(capture);
+        return STATUS_INVALID_ARGUMENT; /* not the cause's code: no run waits for memory that its captured tensor did not get */
+    }
     step->poisoned |= capture->poison != NULL;
     return STATUS_OK;
 }
@@ -44,10 +45,10 @@ static int capture_settle(struct step *step, struct tensor *capture) {
 int bind_program_find(struct step *step) {
     struct recorded *recorded = step->recorded;
     int code = STATUS_OK;
-    if (!recorded->planned)
-        code = recorded_plan(recorded, step->session, step->fault);
     for (unsigned i = 0; i < recorded->body->n_captures && code == STATUS_OK; i++)
         code = capture_settle(step, recorded->body->captures[i]);
+    if (code == STATUS_OK && !recorded->planned)
+        code = recorded_plan(recorded, step->session, step->fault);
     return code;
 }
 

@@ -43,8 +43,10 @@ struct program *program_create(struct device *device) {
     program->signatures = signatures;
     store->signatures = signatures;
     program->recorded = store;
-    for (unsigned i = 0; i < PROGRAM_STEPS; i++)
+    for (unsigned i = 0; i < PROGRAM_STEPS; i++) {
         program->steps[i].fault = &program->fault;
+        program->steps[i].cause = &program->cause;
+    }
     return program;
 }
 
@@ -162,8 +164,7 @@ static __attribute__((noinline)) int check_several(struct program *program, stru
     if (step->info->family == OP_FAMILY_PROGRAM) {
         signature.facts = (struct signature_facts){.elements = 1};
         step->recorded = recorded_find(step->session, request, fault);
-        good = step->recorded &&
-               recorded_check(step->recorded, request, step->types, n, types, fault) == STATUS_OK;
+        good = step->recorded && recorded_check(step->recorded, request, step->types, n, types, fault) == STATUS_OK;
     } else {
         good = signature_make(program->signatures, request->opcode, step->types, request->n_inputs,
                               &step->request->attributes, n, types, &signature, fault);
@@ -607,7 +608,9 @@ static unsigned program_run(struct program *program, struct session *session, co
     if (__builtin_expect(step < end || program->wide, 0))
         program_end(program, done);
     if (__builtin_expect(code != STATUS_OK && code != STATUS_AGAIN, 0)) {
-        code = operation_fail(session, step->request, step_name(step), (struct cause){0}, &program->fault);
+        struct cause known = program->cause;
+        program->cause = (struct cause){0};
+        code = operation_fail(session, step->request, step_name(step), known, &program->fault);
         done += code != STATUS_AGAIN;
     }
     *result = code;

@@ -24,9 +24,10 @@ struct step {
     /* while it is bound */
     struct kernel *kernel;     /* of OP_FAMILY_KERNEL, once it is found */
     struct recorded *recorded; /* of OP_FAMILY_PROGRAM, from its check on */
-    struct guard *guard;   /* its launches report to it; of families with a report (launch.h), and of long operations */
+    struct guard *guard; /* its launches report to it; of families with a report (launch.h), and of long operations */
     struct poison *settled; /* while the poisons of many inputs are settled */
-    struct fault *fault;    /* why it cannot be bound: the program's */
+    struct fault *fault;    /* why it cannot be bound: the program's; */
+    struct cause *cause;    /* and if something that it needs has failed before: that failure, borrowed */
 };
 
 enum {
@@ -46,7 +47,8 @@ struct program {
     unsigned n_steps, n_operands, n_slots;
     struct tensor **slots; /* `few_slots`, or as `wide` has them */
     void *wide;            /* arrays of its only step, which has more tensors than there is room for; else NULL */
-    struct fault fault;    /* why the first step has failed its check, or the last one cannot be bound */
+    struct fault fault;    /* why the first step has failed its check, or the last one cannot be bound; */
+    struct cause cause;    /* of the latter */
     struct step steps[PROGRAM_STEPS];
     struct tensor *operands[PROGRAM_OPERANDS];
     const struct tensor_type *types[PROGRAM_OPERANDS];

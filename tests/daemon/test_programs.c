@@ -412,6 +412,35 @@ Test(programs, failed_input_is_the_cause_of_the_results) {
     cr_assert(strstr(error->message, "index 9 at position 1"), "%s", error->message);
 }
 
+/* Captured tensors that have failed are the first cause of the runs, as inputs are: also those that fail only after the program is there. */
+Test(programs, failed_captured_tensor_is_the_cause_of_the_results) {
+    td_tensor *ramp = client_ramp(client.device, 3, 0);
+    td_tensor *places = td_upload(client.device, TD_I64, TD_SHAPE(2), (int64_t[]){1, 9});
+    for (int known = 0; known < 2; known++) {
+        td_label("wrong");
+        td_tensor *captured = td_take(ramp, places, 0), *results[4];
+        const td_error *error = known ? client_expect_failure(captured, TD_E_OUT_OF_RANGE) : NULL;
+        uint64_t sequence = error ? error->sequence : 0;
+        ok(td_record_begin(client.device));
+        td_tensor *y = td_exp(td_add(captured, td_full(client.device, TD_F32, TD_SCALAR, 1)));
+        td_program *program = end(1, &y);
+        td_label("run");
+        ok(td_program_run(program, 0, NULL, 1, &results[0]));
+        results[1] = td_add(td_full(client.device, TD_F32, TD_SHAPE(2), 1), results[0]);
+        ok(td_program_run(program, 0, NULL, 1, &results[2]));
+        ok(td_program_repeat(program, 3, NULL, 0, NULL, 1, &results[3]));
+        for (int i = 0; i < 4; i++) {
+            error = client_expect_failure(results[i], TD_E_OUT_OF_RANGE);
+            cr_assert_str_eq(error->operation, "take", "%s", error->message);
+            cr_assert_str_eq(error->label, "wrong", "%s", error->message);
+            cr_assert(!strstr(error->message, "program"), "%s", error->message);
+            cr_assert(!known || error->sequence == sequence, "operation %llu", (unsigned long long)error->sequence);
+        }
+        td_program_release(program);
+        client_expect(td_exp(td_full(client.device, TD_F32, TD_SHAPE(1), 0)), (const float[]){1}, 1);
+    }
+}
+
 /* ---- loops ---- */
 
 /* (w, x) -> (w + x, w · x): a running sum, and what it made of each x. */
