@@ -5,6 +5,7 @@
  *
  * The launches of a group need not follow one another: what stands between them, and touches nothing of theirs, goes before them. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "engine/device/device_impl.h"
@@ -257,7 +258,8 @@ static int fuse_range(struct planner *planner, size_t begin, size_t end, bool in
 
 int planner_fuse(struct planner *planner) {
     int code = STATUS_OK;
-    if (!planner->session->order->device->vtable->launch_fused)
+    const char *word = getenv("TENSORD_FUSE");
+    if (!planner->session->order->device->vtable->launch_fused || (word && strcmp(word, "none") == 0))
         return STATUS_OK;
     if (planner->at < planner->n_once)
         code = fuse_range(planner, planner->at, planner->n_once, true);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "engine/program/recorded.h"
+#include "tests/device/recorded_steps.h"
 #include "tests/device/suite.h"
 
 enum { OPERATIONS = 60, GIVEN = 7, VALUES = GIVEN + OPERATIONS, RESULTS = 6 };
@@ -296,6 +297,30 @@ static uint64_t define_long(struct suite *suite, const struct tensor_type *type)
     free(requests);
     free(inputs);
     return programs;
+}
+
+Test(recorded, the_environment_keeps_operations_apart, .timeout = 120) {
+    struct suite suite;
+    suite_open(&suite, 504);
+    const int64_t shape[2] = {4, 5000}; /* small launches would share a step in any case */
+    const struct tensor_type type = {DTYPE_F32, 2, {4, 5000}};
+    uint64_t ids[2], outputs[2];
+    unsigned steps[2];
+    for (unsigned i = 0; i < 2; i++)
+        ids[i] = suite_sample(&suite, DTYPE_F32, 2, shape, FILL_ORDINARY).id;
+    for (unsigned i = 0; i < 2; i++) {
+        if (i)
+            setenv("TENSORD_FUSE", "none", 1);
+        uint64_t id = define_long(&suite, &type);
+        struct op_request run = {
+            .opcode = OP_PROGRAM, .n_inputs = 2, .inputs = ids, .ints = (const int64_t[]){(int64_t)id, 1}, .n_ints = 2};
+        suite_submit(&suite, &run, &outputs[i]);
+        steps[i] = recorded_steps(suite.session, id);
+    }
+    unsetenv("TENSORD_FUSE");
+    cr_assert(!steps[1] || 2 * steps[0] < steps[1], "%u fused, %u apart", steps[0], steps[1]);
+    fetch_both(&suite, outputs[0], outputs[1], (size_t)type_bytes(&type), 0);
+    suite_close(&suite);
 }
 
 /* How often a run had to be put off, in turns of so many nanoseconds. At most `most` turns; *ran: it was not put off any more. */
