@@ -41,15 +41,15 @@ struct bench_placement {
 /* Pins this process, and what it starts from now on. False: there are not as many cores. */
 bool bench_place(const struct bench_placement *placement);
 
-enum { BENCH_WHY = 256 }; /* bytes of a reason */
+enum { BENCH_WHY = 256, BENCH_URL = 128 }; /* bytes of a reason; of a URL */
 
 struct bench_daemon {
     pid_t pid; /* 0: it has ended by itself */
     char directory[64];
-    char url[128];   /* "unix:/tmp/…/socket" */
-    char tcp[128];   /* "tcp://127.0.0.1:…" */
-    char tls[128];   /* "tls://127.0.0.1:…"; "" without bench_daemon_certificate */
-    double start_ms; /* from exec to READY=1 */
+    char url[BENCH_URL]; /* "unix:/tmp/…/socket" */
+    char tcp[BENCH_URL]; /* "tcp://127.0.0.1:…" */
+    char tls[BENCH_URL]; /* "tls://127.0.0.1:…"; "" without bench_daemon_certificate */
+    double start_ms;     /* from exec to READY=1 */
 };
 /* A PEM file with certificate and key, for daemons that are started from now on; NULL: none. */
 extern const char *bench_daemon_certificate;
@@ -97,6 +97,12 @@ void bench_socket_open(struct bench_socket *to, bool tcp, size_t bytes, int roun
 double bench_socket_copy(const struct bench_socket *to, const char *data);
 void bench_socket_close(struct bench_socket *to);
 
+/* A link that takes so many milliseconds each way (link.c). By netem, on the loopback interface of a network namespace that this process, and
+ * what it starts from now on, then has; false where that is not permitted, and then the interface delays nothing. */
+bool bench_link_netem(int milliseconds);
+/* By a process that passes bytes on later, to the daemon at "tcp://127.0.0.1:…"; its own such URL. The caller ends it. */
+pid_t bench_link_relay(const char *url, int milliseconds, char slow[BENCH_URL]);
+
 /* Medians in bytes per second: of such copies, and of uploads and fetches of as many bytes over `url`. */
 double bench_raw_rate(bool tcp, const char *data, size_t bytes);
 void bench_bulk_rates(const char *url, size_t bytes, double *up, double *down);
@@ -135,6 +141,8 @@ extern bool bench_quick; /* --quick: a hundredth of the work, to see that everyt
 /* The rows, by file. */
 void bench_enqueue(const struct bench_placement *placement, const struct bench_daemon *daemon);
 void bench_chain(const struct bench_placement *placement, const struct bench_daemon *daemon);
+/* The step of a small network. */
+void bench_training(const struct bench_placement *placement, td_device *device);
 void bench_programs(const struct bench_placement *placement, const struct bench_daemon *daemon);
 void bench_round_trip(const struct bench_placement *placement, const struct bench_daemon *daemon);
 void bench_bulk(const struct bench_placement *placement, const struct bench_daemon *daemon);
@@ -144,6 +152,7 @@ void bench_add(const struct bench_placement *placement);
 void bench_clients(const struct bench_placement *placement, const struct bench_daemon *daemon);
 void bench_neighbours(void);
 void bench_long_neighbours(void);
+void bench_epochs(void);
 void bench_stops(void);
 void bench_start(void);
 void bench_pool(void);

@@ -92,6 +92,8 @@ int main(int argc, char **argv) {
     const struct bench_placement placements[] = {{"one core", 1}, {"two cores", 2}};
     for (size_t i = 0; i < sizeof placements / sizeof *placements; i++)
         run_placement(&placements[i], argv + first);
+    if (wanted(argv + first, "programs"))
+        bench_epochs();
     if (wanted(argv + first, "pool"))
         bench_pool();
     if (wanted(argv + first, "start"))

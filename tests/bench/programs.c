@@ -77,35 +77,79 @@ static double run_eagerly(td_device *device, td_tensor *(*function)(td_tensor *,
     return (bench_now() - begin) / times;
 }
 
-static void compare(td_device *device, const char *name, int64_t elements, int operations,
-                    td_tensor *(*function)(td_tensor *, td_tensor *), int times, double goal) {
+/* What both have in common. */
+struct chain {
+    td_tensor *x, *b;
+    td_program *program;
+};
+
+static void chain_open(struct chain *chain, td_device *device, int64_t elements,
+                       td_tensor *(*function)(td_tensor *, td_tensor *)) {
+    chain->x = bench_made(td_full(device, TD_F32, 1, &elements, 0.25), "td_full");
+    chain->b = bench_made(td_full(device, TD_F32, 0, NULL, 0.5), "td_full");
+    chain->program = record(device, elements, function, chain->b);
+}
+
+static void chain_close(struct chain *chain) {
+    td_program_release(chain->program);
+    td_release(chain->x);
+    td_release(chain->b);
+}
+
+/* `ns_goal`: of an operation. */
+static void compare_adds(td_device *device, const struct bench_placement *placement, const char *how, double ns_goal) {
     double by_program[RUNS], eager[RUNS], calls[RUNS];
-    td_tensor *x = bench_made(td_full(device, TD_F32, 1, &elements, 0.25), "td_full");
-    td_tensor *b = bench_made(td_full(device, TD_F32, 0, NULL, 0.5), "td_full");
-    td_program *program = record(device, elements, function, b);
+    struct chain chain;
+    char name[96];
+    int times = bench_quick ? 20 : 2000;
+    chain_open(&chain, device, 16, adds);
     for (int run = 0; run < RUNS; run++) {
-        by_program[run] = run_program(device, program, x, times, &calls[run]);
-        eager[run] = run_eagerly(device, function, x, b, times < 8 ? times : times / 8);
+        by_program[run] = run_program(device, chain.program, chain.x, times, &calls[run]);
+        eager[run] = run_eagerly(device, adds, chain.x, chain.b, times / 8);
     }
-    double program_ns = bench_median(by_program, RUNS) / operations * 1e9;
-    double eager_ns = bench_median(eager, RUNS) / operations * 1e9;
-    bench_row(name, program_ns, "ns/op", eager_ns, program_ns / eager_ns, BENCH_LOWER, goal);
-    if (operations == ADDS) {
-        double call = bench_median(calls, RUNS) * 1e6;
-        bench_row("  the call that runs it", call, "us", 0.34, call / 0.34, BENCH_LOWER, 1);
+    double program_ns = bench_median(by_program, RUNS) / ADDS * 1e9, eager_ns = bench_median(eager, RUNS) / ADDS * 1e9;
+    double call = bench_median(calls, RUNS) * 1e6;
+    snprintf(name, sizeof name, "1000 adds of 16 floats, %s, against them one by one (%s)", how, placement->name);
+    bench_row(name, program_ns, "ns/op", eager_ns, program_ns / eager_ns, BENCH_LOWER, 0.3);
+    bench_row("  an operation", program_ns, "ns", ns_goal, program_ns / ns_goal, BENCH_LOWER, 1);
+    bench_row("  the call that runs it", call, "us", 0.34, call / 0.34, BENCH_LOWER, 1);
+    chain_close(&chain);
+}
+
+static void compare_ten(td_device *device, const struct bench_placement *placement) {
+    double by_program[RUNS], eager[RUNS], call;
+    struct chain chain;
+    char name[96];
+    int times = bench_quick ? 2 : 8;
+    chain_open(&chain, device, bench_quick ? 1 << 16 : 16 << 20, ten);
+    for (int run = 0; run < RUNS; run++) {
+        by_program[run] = run_program(device, chain.program, chain.x, times, &call);
+        eager[run] = run_eagerly(device, ten, chain.x, chain.b, times);
     }
-    td_program_release(program);
-    td_release(x);
-    td_release(b);
+    double mine = bench_median(by_program, RUNS) * 1e3, theirs = bench_median(eager, RUNS) * 1e3;
+    snprintf(name, sizeof name, "10 operations on 64 MiB, against them one by one (%s)", placement->name);
+    bench_row(name, mine, "ms", theirs, mine / theirs, BENCH_LOWER, 0.25);
+    chain_close(&chain);
+}
+
+static void compare_unfused(const struct bench_placement *placement) {
+    struct bench_daemon daemon;
+    struct bench_client client;
+    setenv("TENSORD_FUSE", "none", 1); /* for the daemon */
+    bench_daemon_start(&daemon);
+    unsetenv("TENSORD_FUSE");
+    bench_client_open(&client, daemon.url, NULL);
+    compare_adds(client.device, placement, "unfused", 60);
+    bench_client_close(&client);
+    bench_daemon_stop(&daemon);
 }
 
 void bench_programs(const struct bench_placement *placement, const struct bench_daemon *daemon) {
     struct bench_client client;
-    char name[96];
+    compare_unfused(placement);
     bench_client_open(&client, daemon->url, NULL);
-    snprintf(name, sizeof name, "program of 1000 adds of 16 floats, against them one by one (%s)", placement->name);
-    compare(client.device, name, 16, ADDS, adds, bench_quick ? 20 : 2000, 0.3);
-    snprintf(name, sizeof name, "program of 10 operations on 64 MiB, likewise (%s)", placement->name);
-    compare(client.device, name, bench_quick ? 1 << 16 : 16 << 20, 10, ten, bench_quick ? 2 : 8, 0.25);
+    compare_adds(client.device, placement, "fused", 5);
+    compare_ten(client.device, placement);
+    bench_training(placement, client.device);
     bench_client_close(&client);
 }
