@@ -60,6 +60,30 @@ static inline const char *step_name(const struct step *step) {
     return step->kernel ? step->kernel->name : step->info->name;
 }
 
+static inline bool program_has(const struct program *program, uint64_t id) {
+    return id - program->first_id < program->n_slots;
+}
+
+/* The rules and bind_step() need the types of the inputs; most steps need neither. */
+static inline void step_types(struct step *step) {
+    for (unsigned i = 0; i < step->request->n_inputs; i++)
+        step->types[i] = &step->inputs[i]->type;
+}
+
+/* program_check.c: makes a program of the first requests: of as many as check well, up to `n`. Returns a code, with `cause` or program->fault, if the first
+ * request does not check well. */
+int program_check(struct program *program, struct session *session, const struct op_request *requests, unsigned n,
+                  struct cause *cause);
+/* Undoes the check of the steps from `from` on, and gives back what the program has taken. */
+void program_check_undo(struct program *program, unsigned from);
+
+/* program_fail.c: fails an operation of which nothing is bound yet: for `cause`, or, if that has no failure, for `fault`. */
+int operation_fail(struct session *session, const struct op_request *request, const char *name, struct cause cause,
+                   struct fault *fault);
+/* The first request has failed its check. */
+int operation_refuse(struct program *program, struct session *session, const struct op_request *request,
+                     struct cause cause);
+
 /* STATUS_OK with each output's storage, layout and point set; or a code with `step->fault`, and nothing of it will run. */
 int bind_step(struct step *step);
 /* The same for a small step without a label. Its launch shares a record with others. */
