@@ -133,6 +133,13 @@ int td_program_results(const td_program *program) {
     return program ? (int)program->n_results : 0;
 }
 
+int td_program_consumes(const td_program *program, int i) {
+    for (unsigned k = 0; program && k < program->n_consumed; k++)
+        if (program->consumed[k] == (unsigned)i)
+            return 1;
+    return 0;
+}
+
 static int type_give(const struct tensor_type *types, unsigned n, int i, const char *what, td_dtype *dtype, int *rank,
                      const int64_t **shape) {
     if (i < 0 || (unsigned)i >= n || !dtype || !rank || !shape)

@@ -98,6 +98,7 @@ Test(programs_saved, file_outlives_the_session_and_the_device) {
     cr_assert(td_program_parameters(loaded) == 1 && td_program_results(loaded) == 2);
     ok(td_program_parameter_type(loaded, 0, &dtype, &rank, &shape));
     cr_assert(dtype == TD_F32 && rank == 2 && shape[0] == 2 && shape[1] == N);
+    cr_assert(!td_program_consumes(loaded, 0));
     expect_results(client.device, loaded, values);
     ok(td_program_save(loaded, path)); /* over the old file, which it was loaded from */
     td_program_release(loaded);

@@ -232,6 +232,13 @@ int program_init(PyObject *module);
 /* Whether the thread records the device's operations: a handle that is made now is none that others may use. */
 bool program_records(const struct device *device);
 
+/* The handle of a recorded program; NULL with an exception: the object is none, or its device is gone. */
+td_program *program_handle(PyObject *program, struct device **device);
+
+/* ---- saved_program.c: programs in files and under names ---- */
+
+int saved_program_init(PyObject *module);
+
 /* ---- label.c: labels of operations ---- */
 
 int label_init(PyObject *module);

@@ -215,6 +215,17 @@ static PyObject *program_repeat(PyObject *self, PyObject *arguments) {
     return results;
 }
 
+td_program *program_handle(PyObject *object, struct device **device) {
+    struct program *program = (struct program *)object;
+    if (Py_TYPE(object) != program_type) {
+        PyErr_Format(PyExc_TypeError, "a program, not %R", (PyObject *)Py_TYPE(object));
+        return NULL;
+    }
+    *device = program->device;
+    return program->device->handle ? program->handle
+                                   : (td_program *)error_set(TD_E_CANCELLED, "the program's device is gone");
+}
+
 static PyMethodDef program_methods[] = {
     {"run", program_run, METH_O, "run($self, inputs, /)\n--\n\nEnqueues a run, and returns its results as a tuple."},
     {"repeat", program_repeat, METH_VARARGS,

@@ -534,6 +534,7 @@ static int programs(td_device *device, td_tensor *x) {
     if (code)
         return code;
     require(td_program_device(program) == device && td_program_parameters(program) == INPUTS);
+    require(td_program_consumes(program, 0) && !td_program_consumes(program, 1));
     require(td_program_results(program) == 3 && !td_program_parameter_type(program, 0, &dtype, &rank, &shape));
     require(!td_program_result_type(program, 0, &dtype, &rank, &shape) && rank == 2);
     for (int i = 0; i < INPUTS; i++)

@@ -79,6 +79,7 @@ from .manipulation import (
     unstack,
 )
 from .programs import function, scan
+from .saved_programs import load_program, open_program, publish_program, save_program
 from .searching import argmax, argmin, count_nonzero, nonzero, searchsorted, where
 from .sets import unique_all, unique_counts, unique_inverse, unique_values
 from .sorting import argsort, sort, topk
