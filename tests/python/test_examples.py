@@ -63,6 +63,11 @@ class Examples(unittest.TestCase):
         program = next(block for block in re.findall(r"```python\n(.*?)```", readme, re.DOTALL) if "backward" in block)
         self.assertGreater(float(run("-c", "import tensord as td\ntd.serve = lambda: td.random.seed(1)\n" + program)), 0.95)
 
+    def test_the_readme_of_the_package_trains_by_a_program(self):
+        readme = (EXAMPLES.parent / "README.md").read_text(encoding="utf-8")
+        program = next(block for block in re.findall(r"```python\n(.*?)```", readme, re.DOTALL) if "td.scan" in block)
+        self.assertLess(float(run("-c", "import tensord as td\ntd.serve = lambda: td.random.seed(1)\n" + program)), 0.15)
+
     def test_devices(self):
         text = run("devices.py")
         self.assertIn("2 devices", text)

@@ -123,6 +123,165 @@ class Functions(unittest.TestCase):
         self.assertEqual(results, [True] * 4)
 
 
+class GivenAway(unittest.TestCase):
+    def test_an_array_that_was_given_away_has_no_value(self):
+        add = td.function(lambda x, y: {"sum": x["a"] + y, "product": x["b"] * y}, donate_argnums=0)
+        a, b, y = td.asarray([1.0, 2.0]), td.asarray([3.0, 4.0]), td.asarray([10.0, 20.0])
+        result = add({"a": a, "b": b}, y)
+        self.assertEqual((result["sum"].tolist(), result["product"].tolist()), ([11, 22], [30, 80]))
+        self.assertEqual(y.tolist(), [10, 20])
+        for use in (lambda: a + y, lambda: y + a, lambda: -a, lambda: a.tolist(), lambda: a.shape, lambda: add({"a": a, "b": y}, y), lambda: a.requires_grad_()):
+            with self.assertRaisesRegex(td.InvalidArgumentError, "given away"):
+                use()
+        self.assertIn("given away", repr(a))
+        a._exchange(td.asarray([5.0]))
+        self.assertEqual(a.tolist(), [5])
+
+    def test_their_memory_is_used(self):
+        """An array of more than half of the device's memory, and its successor."""
+        with td.serve(devices="cpu:0", flags=["--memory", "64M"], default=False) as daemon:
+            with daemon.connection.device("cpu:0"):
+                w, x = td.ones((9 << 20,)), td.asarray(1.0)
+                w = td.function(lambda w, x: w + x * w, donate_argnums=(0,))(w, x)
+                self.assertEqual(w[0].item(), 2)
+                with self.assertRaises(td.OutOfMemoryError):
+                    td.function(lambda w, x: w + x * w)(w, x)[0].item()
+
+    def test_a_decorator_with_options(self):
+        @td.function(donate_argnums=[1])
+        def subtract(x, y):
+            return x - y
+
+        x, y = td.asarray([3.0]), td.asarray([1.0])
+        self.assertEqual((subtract(x, y).tolist(), subtract.__name__), ([2], "subtract"))
+        with self.assertRaises(td.InvalidArgumentError):
+            y.item()
+
+    def test_scan_gives_its_first_carry_away(self):
+        init = td.asarray(1.0)
+        carry, _ = td.scan(td.function(lambda carry, x: (carry + x, None), donate_argnums=0), init, td.asarray([2.0, 3.0]))
+        self.assertEqual(carry.item(), 6)
+        with self.assertRaisesRegex(td.InvalidArgumentError, "given away"):
+            init.item()
+
+    def test_errors(self):
+        x = td.asarray([1.0])
+        for number in (-1, "x", 0.5):
+            with self.assertRaises((ValueError, TypeError)):
+                td.function(lambda x: x, donate_argnums=number)
+        with self.assertRaisesRegex(TypeError, "donate_argnums has 3"):
+            td.function(lambda x: x + 1, donate_argnums=3)(x)
+        with self.assertRaisesRegex(td.InvalidArgumentError, "twice"):
+            td.function(lambda x, y: x + y, donate_argnums=(0, 1))(x, x)
+        weight = td.asarray([2.0]).requires_grad_()
+        double = td.function(lambda x: x * 2, donate_argnums=0)
+        double(td.asarray([1.0]))
+        with self.assertRaisesRegex(TypeError, "backward"):
+            double(weight * x)
+        self.assertEqual((x + weight).tolist(), [3])
+
+
+def networks():
+    """The same one twice."""
+    for _ in range(2):
+        td.random.seed(7)
+        yield td.nn.Sequential(td.nn.Linear(4, 8, bias=False), td.nn.BatchNorm1d(8), td.nn.ReLU(), td.nn.Linear(8, 3))
+
+
+class State(unittest.TestCase):
+    def setUp(self):
+        td.random.seed(5)
+        self.x, self.y = td.random.normal(size=(6, 32, 4)), td.random.integers(3, size=(6, 32))
+
+    def step(self, model, optimiser):
+        def step(x, y):
+            def loss_of(parameters):
+                return td.nn.CrossEntropyLoss()(td.nn.functional_call(model, parameters, x), y)
+
+            loss, gradients = td.value_and_grad(loss_of)(dict(model.named_parameters()))
+            optimiser.step(gradients)
+            return loss
+
+        return step
+
+    def same(self, mine, own):
+        for (name, x), y in zip(mine.state_dict().items(), own.state_dict().values()):
+            for a, b in zip(td.reshape(x, (-1,)).tolist(), td.reshape(y, (-1,)).tolist()):
+                self.assertAlmostEqual(a, b, delta=2e-6, msg=name)
+
+    def test_recorded_steps_train_as_others_do(self):
+        kinds = {
+            "sgd": lambda p: td.optim.SGD(p, lr=0.1, momentum=0.9),
+            "adam": lambda p: td.optim.Adam(p, lr=0.01, weight_decay=0.1),
+            "adamw": lambda p: td.optim.AdamW(p, lr=0.01),
+            "rmsprop": lambda p: td.optim.RMSprop(p),
+            "adagrad": lambda p: td.optim.Adagrad(p, lr=0.1, lr_decay=0.5, weight_decay=0.1),
+        }
+        for name, make in kinds.items():
+            for loop in False, True:
+                with self.subTest(name, loop=loop):
+                    mine, own = networks()
+                    optimisers = make(mine.parameters()), make(own.parameters())
+                    eager = self.step(own, optimisers[1])
+                    recorded = td.function(self.step(mine, optimisers[0]), state=[mine, {"optimiser": optimisers[0]}])
+                    if loop:
+                        body = td.function(lambda carry, batch: (carry, recorded(*batch)), state=[mine, optimisers[0]])
+                        losses = td.scan(body, None, (self.x, self.y))[1].tolist()
+                    else:
+                        losses = [recorded(self.x[i], self.y[i]).item() for i in range(6)]
+                    for i in range(6):
+                        self.assertAlmostEqual(losses[i], eager(self.x[i], self.y[i]).item(), delta=2e-6)
+                    self.same(mine, own)
+                    self.assertEqual(float(optimisers[0].state_dict()["state"][0]["step"]), 6)
+                    # And on, one by one; and recorded again.
+                    self.step(mine, optimisers[0])(self.x[0], self.y[0])
+                    recorded(self.x[1], self.y[1])
+                    for i in range(2):
+                        eager(self.x[i], self.y[i])
+                    self.same(mine, own)
+                    self.assertTrue(all(one.requires_grad for one in mine.parameters()))
+
+    def test_arrays_and_functions_without_a_result(self):
+        total, kept = td.asarray([0.0, 0.0]), td.asarray(3.0)
+
+        @td.function(state=(total, [kept]))
+        def add(x):
+            total.__iadd__(x * kept)
+
+        for _ in range(3):
+            self.assertIsNone(add(td.asarray([1.0, 2.0])))
+        self.assertEqual((total.tolist(), kept.item()), ([9, 18], 3))
+        total[0] = 100.0
+        add(td.asarray([1.0, 2.0]))
+        self.assertEqual(total.tolist(), [103, 24])
+
+    def test_other_arrays_are_recorded_anew(self):
+        mine, own = networks()
+        optimisers = td.optim.Adam(mine.parameters()), td.optim.Adam(own.parameters())
+        recorded, eager = td.function(self.step(mine, optimisers[0]), state=[mine, optimisers[0]]), self.step(own, optimisers[1])
+        for _ in range(2):
+            recorded(self.x[0], self.y[0])
+            eager(self.x[0], self.y[0])
+            for one in optimisers:
+                one.load_state_dict(one.state_dict())
+        recorded(self.x[1], self.y[1])
+        eager(self.x[1], self.y[1])
+        self.same(mine, own)
+
+    def test_a_function_that_cannot_be_recorded_leaves_the_state_as_it_is(self):
+        x = td.asarray([1.0, 2.0])
+
+        def wrong():
+            x.__iadd__(1.0)
+            raise ZeroDivisionError
+
+        with self.assertRaises(ZeroDivisionError):
+            td.function(wrong, state=x)()
+        self.assertEqual((x + 1).tolist(), [2, 3])
+        with self.assertRaisesRegex(TypeError, "the state has a str"):
+            td.function(wrong, state=["x"])
+
+
 class Loops(unittest.TestCase):
     def test_the_bits_of_the_iterations_one_by_one(self):
         def step(carry, x):

@@ -7,6 +7,12 @@
 PyTypeObject *array_type;
 
 td_tensor *array_gone(const struct array *array) {
+    if (array->device->handle) {
+        (void)error_set(TD_E_INVALID_ARGUMENT,
+                        "the array was given away to a recorded function (donate_argnums), and has "
+                        "no value any more");
+        return NULL;
+    }
     (void)error_set(TD_E_CANCELLED, "the array's device %s is gone: %s", array->device->info.name,
                     array->device->gone ? array->device->gone : "it is not open");
     return NULL;
@@ -125,9 +131,10 @@ static PyMemberDef members[] = {
 
 /* ---- taking another value ---- */
 
-static bool array_pinned(const struct array *array) {
+bool array_pinned(const struct array *array) {
     if (array->pins)
-        PyErr_SetString(PyExc_RuntimeError, "another thread waits for this array: it cannot take another value now");
+        PyErr_SetString(PyExc_RuntimeError,
+                        "another thread waits for this array: it cannot take another value now, or be given away");
     return array->pins;
 }
 

@@ -111,7 +111,7 @@ struct graph_part;
 
 struct array {
     PyObject_HEAD
-    td_tensor *tensor; /* valid while the device has a handle */
+    td_tensor *tensor; /* valid while the device has a handle; NULL: given away to a program */
     struct device *device;
     PyObject *weak;
     struct graph_part *graph; /* NULL: none */
@@ -122,10 +122,12 @@ extern PyTypeObject *array_type;
 int array_init(PyObject *module);
 /* Takes over the handle; NULL: raises the thread's last error. New reference. */
 PyObject *array_wrap(struct device *device, td_tensor *tensor);
-/* Raises that the array's device is gone; returns NULL. */
+/* Raises that the array's device is gone, or that the array was given away; returns NULL. */
 td_tensor *array_gone(const struct array *array);
 /* The result takes the place of x's value, if it has its dtype and shape; steals `result`; returns x as a new reference. */
 PyObject *array_replace(PyObject *x, PyObject *result);
+/* Whether another thread uses the handle; then raises. */
+bool array_pinned(const struct array *array);
 /* A tuple. */
 PyObject *array_shape(const struct array *array);
 
@@ -133,9 +135,9 @@ static inline bool array_check(PyObject *object) {
     return Py_TYPE(object) == array_type;
 }
 
-/* NULL with an exception: the device is gone. */
+/* NULL with an exception: the device is gone, or the array was given away. */
 static inline td_tensor *array_tensor(const struct array *array) {
-    return array->device->handle ? array->tensor : array_gone(array);
+    return array->device->handle && array->tensor ? array->tensor : array_gone(array);
 }
 
 extern PyType_Slot array_operators[]; /* operator.c */

@@ -64,11 +64,10 @@ static __attribute__((noinline)) PyObject *binary_slow(PyObject *a, PyObject *b,
 static inline __attribute__((always_inline)) PyObject *binary(PyObject *a, PyObject *b,
                                                               td_tensor *call(td_tensor *, td_tensor *)) {
     if (array_check(a) && array_check(b) && __builtin_expect(!graph_wants(a, b), 1)) {
-        struct array *x = (struct array *)a;
-        const struct device *other = ((struct array *)b)->device;
+        struct array *x = (struct array *)a, *y = (struct array *)b;
         label_next();
-        if (x->device->handle && other->handle) {
-            td_tensor *result = call(x->tensor, ((struct array *)b)->tensor);
+        if (x->device->handle && y->device->handle && x->tensor && y->tensor) {
+            td_tensor *result = call(x->tensor, y->tensor);
             if (result || td_last_error()->code != TD_E_AGAIN)
                 return array_wrap(x->device, result);
         }

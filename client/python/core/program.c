@@ -7,6 +7,8 @@ struct program {
     PyObject_HEAD
     td_program *handle; /* valid while the device has a handle */
     struct device *device;
+    int n_state;         /* the last inputs, which take the values of the last results */
+    int n_given, *given; /* inputs that have no value any more after a run */
 };
 
 static PyTypeObject *program_type;
@@ -40,16 +42,17 @@ static PyObject *record_begin(PyObject *module, PyObject *object) {
 static PyObject *record_parameter(PyObject *module, PyObject *arguments) {
     PyObject *dtype_object, *shape_object;
     int64_t shape[TD_RANK_MAX];
-    int rank;
+    int rank, consumed;
     (void)module;
-    if (!PyArg_ParseTuple(arguments, "OO:_record_parameter", &dtype_object, &shape_object))
+    if (!PyArg_ParseTuple(arguments, "OOp:_record_parameter", &dtype_object, &shape_object, &consumed))
         return NULL;
     td_dtype dtype = dtype_take(dtype_object);
     if (!dtype || shape_take(shape_object, shape, &rank))
         return NULL;
     if (!recording)
         return error_set(TD_E_INVALID_ARGUMENT, "this thread records nothing");
-    return array_wrap(recording, td_parameter(dtype, rank, shape));
+    return array_wrap(recording,
+                      consumed ? td_parameter_consumed(dtype, rank, shape) : td_parameter(dtype, rank, shape));
 }
 
 /* Handles of a sequence of arrays, to be freed; *count: how many. NULL: the exception is set. */
@@ -73,63 +76,6 @@ static td_tensor **tensors_take(PyObject *sequence, int *count) {
     return tensors;
 }
 
-static PyObject *record_end(PyObject *module, PyObject *results) {
-    struct device *device = recording;
-    td_program *handle = NULL;
-    int count, code;
-    (void)module;
-    if (!device)
-        return error_set(TD_E_INVALID_ARGUMENT, "this thread records nothing");
-    td_tensor **tensors = tensors_take(results, &count);
-    if (!tensors)
-        return NULL;
-    recording = NULL;
-    code = td_record_end(device->handle, count, tensors, &handle);
-    PyMem_Free(tensors);
-    if (code)
-        return device_raise(device);
-    struct program *program = PyObject_New(struct program, program_type);
-    if (!program) {
-        td_program_release(handle);
-        return NULL;
-    }
-    program->handle = handle;
-    program->device = device;
-    Py_INCREF(device);
-    return (PyObject *)program;
-}
-
-static PyObject *record_cancel(PyObject *module, PyObject *none) {
-    (void)module, (void)none;
-    if (recording && recording->handle)
-        td_record_cancel(recording->handle);
-    recording = NULL;
-    Py_RETURN_NONE;
-}
-
-static PyMethodDef program_functions[] = {
-    {"_record_begin", record_begin, METH_O,
-     "_record_begin(device)\n--\n\nThe thread's operations there are recorded from now on."},
-    {"_record_parameter", record_parameter, METH_VARARGS,
-     "_record_parameter(dtype, shape)\n--\n\nA place that each run fills."},
-    {"_record_end", record_end, METH_O, "_record_end(results)\n--\n\nThe Program that has been recorded."},
-    {"_record_cancel", record_cancel, METH_NOARGS,
-     "_record_cancel()\n--\n\nForgets what has been recorded, if anything is."},
-    {0},
-};
-
-/* ---- runs ---- */
-
-static void program_dealloc(PyObject *self) {
-    struct program *program = (struct program *)self;
-    PyTypeObject *type = Py_TYPE(self);
-    if (program->device->handle)
-        td_program_release(program->handle);
-    Py_DECREF(program->device);
-    PyObject_Free(self);
-    Py_DECREF(type);
-}
-
 /* The numbers of a sequence of integers, to be freed. */
 static int *numbers_take(PyObject *sequence, int *count) {
     Py_ssize_t n = PySequence_Size(sequence);
@@ -150,7 +96,151 @@ static int *numbers_take(PyObject *sequence, int *count) {
     return numbers;
 }
 
-/* `loop` NULL: once. */
+/* The program takes the numbers over. */
+static PyObject *program_make(struct device *device, td_program *handle, int n_given, int *given, int n_state) {
+    struct program *program = PyObject_New(struct program, program_type);
+    if (!program) {
+        td_program_release(handle);
+        PyMem_Free(given);
+        return NULL;
+    }
+    program->handle = handle;
+    program->device = device;
+    program->n_state = n_state;
+    program->n_given = n_given;
+    program->given = given;
+    Py_INCREF(device);
+    return (PyObject *)program;
+}
+
+static PyObject *record_end(PyObject *module, PyObject *arguments) {
+    PyObject *results, *given_object;
+    struct device *device = recording;
+    td_program *handle = NULL;
+    int count, n_given, n_state;
+    (void)module;
+    if (!PyArg_ParseTuple(arguments, "OOi:_record_end", &results, &given_object, &n_state))
+        return NULL;
+    if (!device)
+        return error_set(TD_E_INVALID_ARGUMENT, "this thread records nothing");
+    int *given = numbers_take(given_object, &n_given);
+    td_tensor **tensors = given ? tensors_take(results, &count) : NULL;
+    if (!tensors) {
+        PyMem_Free(given);
+        return NULL;
+    }
+    recording = NULL;
+    int code = td_record_end(device->handle, count, tensors, &handle);
+    PyMem_Free(tensors);
+    if (!code && (n_state < 0 || n_state > count || n_state > td_program_parameters(handle))) {
+        td_program_release(handle);
+        code = -1;
+        (void)error_set(TD_E_INVALID_ARGUMENT, "%d arrays of state", n_state);
+    } else if (code) {
+        device_raise(device);
+    }
+    if (!code)
+        return program_make(device, handle, n_given, given, n_state);
+    PyMem_Free(given);
+    return NULL;
+}
+
+static PyObject *records(PyObject *module, PyObject *none) {
+    (void)module, (void)none;
+    return PyBool_FromLong(recording != NULL);
+}
+
+static PyObject *record_cancel(PyObject *module, PyObject *none) {
+    (void)module, (void)none;
+    if (recording && recording->handle)
+        td_record_cancel(recording->handle);
+    recording = NULL;
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef program_functions[] = {
+    {"_record_begin", record_begin, METH_O,
+     "_record_begin(device)\n--\n\nThe thread's operations there are recorded from now on."},
+    {"_record_parameter", record_parameter, METH_VARARGS,
+     "_record_parameter(dtype, shape, given)\n--\n\nA place that each run fills, with an array that has no value any "
+     "more then, if that is `given`."},
+    {"_record_end", record_end, METH_VARARGS,
+     "_record_end(results, given, state)\n--\n\nThe Program that has been recorded. After a run its inputs with the "
+     "numbers `given` have no value any more, and the last ones, `state` of them, have the values of as many last "
+     "results."},
+    {"_records", records, METH_NOARGS, "_records()\n--\n\nWhether this thread records."},
+    {"_record_cancel", record_cancel, METH_NOARGS,
+     "_record_cancel()\n--\n\nForgets what has been recorded, if anything is."},
+    {0},
+};
+
+/* ---- runs ---- */
+
+static void program_dealloc(PyObject *self) {
+    struct program *program = (struct program *)self;
+    PyTypeObject *type = Py_TYPE(self);
+    if (program->device->handle)
+        td_program_release(program->handle);
+    Py_DECREF(program->device);
+    PyMem_Free(program->given);
+    PyObject_Free(self);
+    Py_DECREF(type);
+}
+
+/* What a run does to its inputs can be done to this one. */
+static int input_check(PyObject *inputs, Py_ssize_t i, bool given) {
+    PyObject *object = PySequence_GetItem(inputs, i);
+    if (!object || !array_check(object)) {
+        Py_XDECREF(object);
+        return object ? 0 : -1; /* tensors_take() refuses it */
+    }
+    struct array *array = (struct array *)object;
+    bool refused = array_pinned(array);
+    if (!refused && given && graph_wanted(array)) {
+        PyErr_SetString(PyExc_TypeError, "an array that backward() goes through cannot be given away");
+        refused = true;
+    }
+    if (!refused && !given && array->graph && array->device->handle)
+        graph_changed(array);
+    Py_DECREF(object);
+    return refused ? -1 : 0;
+}
+
+static int inputs_check(const struct program *program, PyObject *inputs) {
+    int code = 0, n = td_program_parameters(program->handle);
+    for (int i = 0; i < program->n_given && !code; i++)
+        code = input_check(inputs, program->given[i], true);
+    for (int i = n - program->n_state; i < n && !code; i++)
+        code = input_check(inputs, i, false);
+    return code;
+}
+
+/* The run has taken the handle; NULL: the array has no value from now on. */
+static void input_becomes(PyObject *inputs, Py_ssize_t i, td_tensor *tensor) {
+    PyObject *object = PySequence_GetItem(inputs, i);
+    ((struct array *)object)->tensor = tensor;
+    Py_DECREF(object); /* the sequence has it, too */
+}
+
+/* Results without those that inputs have become, as a tuple. */
+static PyObject *results_give(const struct program *program, PyObject *inputs, td_tensor **results) {
+    int n = td_program_parameters(program->handle), n_own = td_program_results(program->handle) - program->n_state;
+    for (int i = 0; i < program->n_given; i++)
+        input_becomes(inputs, program->given[i], NULL);
+    for (int i = 0; i < program->n_state; i++)
+        input_becomes(inputs, n - program->n_state + i, results[n_own + i]);
+    PyObject *tuple = PyTuple_New(n_own);
+    for (int i = 0; i < n_own; i++) {
+        PyObject *array = array_wrap(program->device, results[i]);
+        if (tuple && (!array || PyTuple_SetItem(tuple, i, array))) {
+            Py_DECREF(tuple);
+            tuple = NULL;
+        }
+    }
+    return tuple;
+}
+
+/* `loop` NULL: once. `inputs` is a list or a tuple. */
 static PyObject *program_start(struct program *program, PyObject *inputs, long long times, const td_loop *loop) {
     struct device *device = program->device;
     int count, code, waited = 0;
@@ -162,7 +252,8 @@ static PyObject *program_start(struct program *program, PyObject *inputs, long l
         return PyErr_NoMemory();
     do { /* after a wait, in which other threads ran, arrays may have other handles */
         td_tensor **tensors = tensors_take(inputs, &count);
-        if (!tensors) {
+        if (!tensors || inputs_check(program, inputs)) {
+            PyMem_Free(tensors);
             PyMem_Free(results);
             return NULL;
         }
@@ -171,16 +262,11 @@ static PyObject *program_start(struct program *program, PyObject *inputs, long l
                     : td_program_run(program->handle, count, tensors, n_results, results);
         PyMem_Free(tensors);
     } while (code == TD_E_AGAIN && !(waited = device_wait_room(device)));
-    PyObject *tuple = code || waited ? NULL : PyTuple_New(n_results);
-    if (code && !waited)
+    PyObject *tuple = NULL;
+    if (!code)
+        tuple = results_give(program, inputs, results);
+    else if (!waited)
         device_raise(device);
-    for (int i = 0; !code && !waited && i < n_results; i++) {
-        PyObject *array = array_wrap(device, results[i]);
-        if (tuple && (!array || PyTuple_SetItem(tuple, i, array))) {
-            Py_DECREF(tuple);
-            tuple = NULL;
-        }
-    }
     PyMem_Free(results);
     return tuple;
 }
@@ -190,23 +276,30 @@ static PyObject *program_run(PyObject *self, PyObject *inputs) {
 }
 
 static PyObject *program_repeat(PyObject *self, PyObject *arguments) {
+    struct program *program = (struct program *)self;
     PyObject *inputs, *carried_object, *sliced_object, *stacked_object;
     long long times;
     int n_carried = 0, n_sliced = 0, n_stacked = 0;
     if (!PyArg_ParseTuple(arguments, "OLOOO:repeat", &inputs, &times, &carried_object, &sliced_object, &stacked_object))
         return NULL;
+    if (!program->device->handle) /* then the program is gone, too */
+        return error_set(TD_E_CANCELLED, "the program's device is gone");
     int *carried = numbers_take(carried_object, &n_carried);
     int *sliced = carried ? numbers_take(sliced_object, &n_sliced) : NULL;
     int *stacked = sliced ? numbers_take(stacked_object, &n_stacked) : NULL;
-    td_carry *carries = stacked ? PyMem_Malloc((size_t)(n_carried + 1) * sizeof *carries) : NULL;
+    int n_state = program->n_state, n_inputs = td_program_parameters(program->handle),
+        n_results = td_program_results(program->handle);
+    td_carry *carries = stacked ? PyMem_Malloc((size_t)(n_carried + n_state + 1) * sizeof *carries) : NULL;
     PyObject *results = NULL;
     if (stacked && !carries)
         PyErr_NoMemory();
     if (carries) {
         for (int i = 0; i < n_carried; i++) /* result i goes to this parameter */
             carries[i] = (td_carry){.result = i, .parameter = carried[i]};
-        const td_loop loop = {n_carried, carries, n_sliced, sliced, n_stacked, stacked};
-        results = program_start((struct program *)self, inputs, times, &loop);
+        for (int i = 0; i < n_state; i++)
+            carries[n_carried + i] = (td_carry){.result = n_results - n_state + i, .parameter = n_inputs - n_state + i};
+        const td_loop loop = {n_carried + n_state, carries, n_sliced, sliced, n_stacked, stacked};
+        results = program_start(program, inputs, times, &loop);
     }
     PyMem_Free(carried);
     PyMem_Free(sliced);

@@ -7,8 +7,9 @@
     value, gradients = td.value_and_grad(f)(parameters)
     optimiser.step(gradients)        # or by gradients that are given, in a tree of the same order
 
-A step is one operation for all parameters of a group, which writes into the memory of parameters and state. With `capturable=True` (Adam, AdamW) the number of steps
-is an array and the step is made of operations on arrays, so that a recorded program counts on from run to run; lr may then be an array, too.
+A step is one operation for all parameters of a group, which writes into the memory of parameters and state. In a recorded function, among whose `state` the optimiser
+is, the number of steps is an array, so that it counts on from run to run, and the steps of Adam are made of operations on arrays from then on: the same formulas, with
+roundings of their own. With `capturable=True` (Adam, AdamW) that is so from the beginning; lr may then be an array, too.
 """
 
 from __future__ import annotations
@@ -124,6 +125,25 @@ class Optimizer:
     def _first_state(self, parameter: Array, group: dict[str, Any]) -> dict[str, Any]:
         return {"step": 0, **{name: _zeros(parameter) for name in self._state_names}}
 
+    def _recorded_state(self) -> list[Array]:
+        """What a recorded function may change. Steps are counted in arrays from then on, of which parameters with as many steps share one."""
+        found: list[Array] = []
+        counters: dict[Any, Array] = {}
+        place = 0
+        for group in self.param_groups:
+            found += group["params"]
+            for i, parameter in enumerate(group["params"], place):
+                state = self._state_of(i, parameter, group)
+                step = state["step"]
+                if not isinstance(step, Array):
+                    key = parameter.device.name, id(parameter.device), step
+                    if key not in counters:
+                        counters[key] = _core.full((), float(step), _core.float32, parameter.device)
+                    state["step"] = counters[key]
+                found += [value for value in state.values() if isinstance(value, Array)]
+            place += len(group["params"])
+        return found
+
     def _step(self, group: dict[str, Any], parameters: list[Array], gradients: list[Array], states: list[dict[str, Any]]) -> None:
         """One step for parameters of one device that have made as many steps."""
         raise NotImplementedError
@@ -177,15 +197,21 @@ def _parts(parameters: list[Array], states: list[dict[str, Any]]) -> list[list[i
     parts: dict[Any, list[int]] = {}
     for i, (parameter, state) in enumerate(zip(parameters, states)):
         step = state["step"]
-        key = parameter.device.name, id(parameter.device), parameter.dtype.name, None if isinstance(step, Array) else step
+        key = parameter.device.name, id(parameter.device), parameter.dtype.name, id(step) if isinstance(step, Array) else step
         parts.setdefault(key, []).append(i)
     return [each[i : i + _PART] for each in parts.values() for i in range(0, len(each), _PART)]
 
 
-def _next(states: list[dict[str, Any]]) -> int:
+def _next(states: list[dict[str, Any]]) -> Any:
     """The number of this step, from 1."""
+    counted: set[int] = set()
     for state in states:
-        state["step"] += 1
+        step = state["step"]
+        if not isinstance(step, Array):
+            state["step"] = step + 1
+        elif id(step) not in counted:  # parameters may share a counter
+            counted.add(id(step))
+            step += 1
     return states[0]["step"]
 
 
@@ -257,19 +283,18 @@ class Adam(Optimizer):
         return state
 
     def _step(self, group: dict[str, Any], parameters: list[Array], gradients: list[Array], states: list[dict[str, Any]]) -> None:
-        if group["capturable"]:
+        step = _next(states)
+        if isinstance(step, Array):
             for each in zip(parameters, gradients, states):
                 self._step_of_arrays(group, *each)
             return
         operation = _core.adamw if self._decoupled else _core.adam
         first, second, (beta1, beta2) = _column(states, "exp_avg"), _column(states, "exp_avg_sq"), group["betas"]
-        step = _next(states)
         operation(parameters, gradients, first, second, step, _rate(group), beta1, beta2, group["eps"], group["weight_decay"])
 
     def _step_of_arrays(self, group: dict[str, Any], parameter: Array, gradient: Array, state: dict[str, Any]) -> None:
         (beta1, beta2), decay, rate = group["betas"], group["weight_decay"], group["lr"]
         dtype = parameter.dtype
-        state["step"] += 1
         step, first, second = state["step"], state["exp_avg"], state["exp_avg_sq"]
         if decay and self._decoupled:
             parameter *= _core.cast(1 - rate * decay, dtype) if isinstance(rate, Array) else 1 - rate * decay
@@ -340,8 +365,23 @@ class Adagrad(Optimizer):
         return {"step": 0, "sum": first}
 
     def _step(self, group: dict[str, Any], parameters: list[Array], gradients: list[Array], states: list[dict[str, Any]]) -> None:
-        rate = _rate(group) / (1 + (_next(states) - 1) * group["lr_decay"])
+        step, decay = _next(states), group["lr_decay"]
+        if decay and isinstance(step, Array):
+            self._step_of_arrays(group, step, parameters, gradients, states)
+            return
+        rate = _rate(group) / (1 + (step - 1) * decay) if decay else _rate(group)
         _core.adagrad(parameters, gradients, _column(states, "sum"), rate, group["eps"], group["weight_decay"])
+
+    def _step_of_arrays(
+        self, group: dict[str, Any], step: Array, parameters: list[Array], gradients: list[Array], states: list[dict[str, Any]]
+    ) -> None:
+        rate = _rate(group) / (1 + (step - 1) * group["lr_decay"])
+        for parameter, gradient, state in zip(parameters, gradients, states):
+            if group["weight_decay"]:
+                gradient = gradient + parameter * group["weight_decay"]
+            total = state["sum"]
+            total += _core.square(gradient)
+            parameter -= _core.cast(rate, parameter.dtype) * gradient / (_core.sqrt(total) + group["eps"])
 
 
 # ---- schedules of rates ----

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 
 from . import _core
@@ -50,28 +51,49 @@ def _replaced(tree, arrays):
     return _trees.unflatten(structure, [next(rest) if isinstance(leaf, Array) else leaf for leaf in leaves])
 
 
+def _state_arrays(state):
+    """The arrays of what a function may change: of modules, optimisers, and trees of these and of arrays. Each once."""
+    found: dict[int, Array] = {}
+    for leaf in _trees.leaves(state):
+        if isinstance(leaf, Array):
+            arrays = [leaf]
+        elif hasattr(leaf, "_recorded_state"):
+            arrays = leaf._recorded_state()
+        else:
+            raise TypeError(f"function(): the state has a {type(leaf).__name__}: modules, optimisers and arrays are possible, in dictionaries, lists and tuples")
+        for array in arrays:
+            found[id(array)] = array
+    return list(found.values())
+
+
 class _Body:
     """A function that has been recorded for arguments of one kind."""
 
     __slots__ = ("program", "result", "only")
 
-    def __init__(self, function, args, kwargs, arrays, device):
+    def __init__(self, function, args, kwargs, arrays, device, given=(), state=()):
+        """`arrays` have the dtypes and shapes of those in the arguments, of which those with the numbers `given` are given away. The function may change
+        those of `state`."""
+        values: list[Array] = []
         with no_grad():
             _core._record_begin(device)
             _thread.on = True
             try:
-                parameters = [_core._record_parameter(one.dtype, one.shape) for one in arrays]
+                parameters = [_core._record_parameter(one.dtype, one.shape, i in given) for i, one in enumerate(arrays)]
+                values = [_core._record_parameter(one.dtype, one.shape, True) for one in state]
+                _exchange(state, values)
                 args, kwargs = _replaced((args, kwargs), parameters)
                 self.result = function(*args, **kwargs)
                 results = [leaf for leaf in _trees.leaves(self.result) if isinstance(leaf, Array)]
-                if not results:
+                if not results and not state:
                     raise TypeError("function(): the function returns no array")
-                self.program = _core._record_end(results)
+                self.program = _core._record_end(results + list(state), given, len(state))
             except BaseException:
                 _core._record_cancel()
                 raise
             finally:
                 _thread.on = False
+                _exchange(state, values)
         self.only = type(self.result) is Array
         # The recorded arrays have no value: only the structure and what is no array is kept.
         self.result = None if self.only else _replaced(self.result, [_PLACE] * len(results))
@@ -88,6 +110,11 @@ class _Body:
 _PLACE = object()
 
 
+def _exchange(arrays, values):
+    for array, value in zip(arrays, values):
+        array._exchange(value)
+
+
 class function:
     """A function whose operations are recorded when it is called first, and then run in the daemon as one operation.
 
@@ -100,11 +127,32 @@ class function:
     they had then. What else the function does in Python happens only while it is recorded. Results have the bits of the same operations one by one.
     td.grad() works inside; gradients do not go through a call. A recorded function that another one calls is a part of that.
 
+    `state` names what the function may change: modules, optimisers and arrays, in any tree. Each run begins with their values of then, and leaves the new ones
+    in their memory, so a step of training needs no second copy of the model:
+
+        @td.function(state=[model, optimiser])
+        def step(x, y):
+            loss, gradients = td.value_and_grad(loss_of)(dict(model.named_parameters()), x, y)
+            optimiser.step(gradients)
+            return loss
+
+    `donate_argnums`, a number or several, says which positional arguments are given away, as in jax.jit: their memory may become a result's, and their
+    arrays have no value afterwards.
+
     Errors: TypeError for an argument that cannot be told apart, or a result without arrays. Does not block."""
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __new__(cls, function: Optional[Callable[..., Any]] = None, **options: Any) -> Any:
+        return functools.partial(cls, **options) if function is None else super().__new__(cls)
+
+    def __init__(self, function: Callable[..., Any], *, donate_argnums: Union[int, Sequence[int]] = (), state: Any = None) -> None:
         self._function = function
         self._bodies: dict[Any, _Body] = {}
+        self._donated = (donate_argnums,) if isinstance(donate_argnums, int) else tuple(donate_argnums)
+        self._state = state
+        self._types: list[Any] = []
+        if any(not isinstance(number, int) or number < 0 for number in self._donated):
+            raise ValueError(f"function(): donate_argnums has numbers from 0, not {donate_argnums}")
+        _state_arrays(state)
         _named_after(function, self)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -113,13 +161,36 @@ class function:
         arrays: list[Array] = []
         key = (_split(args, arrays), _split(kwargs, arrays) if kwargs else None)
         key += tuple([(one.dtype, one.shape) for one in arrays])
-        device = arrays[0].device if arrays else _core.device()
+        state = () if self._state is None else self._state_now()
+        device = arrays[0].device if arrays else state[0].device if state else _core.device()
         body = self._bodies.get((device, key))
         if body is None:
             if any([one.requires_grad for one in arrays]):
                 raise TypeError("function(): an argument requires a gradient, which does not go through a recorded function: use td.grad() inside of it")
-            body = self._bodies[device, key] = _Body(self._function, args, kwargs, arrays, device)
-        return body.given(body.program.run(arrays))
+            body = self._bodies[device, key] = _Body(self._function, args, kwargs, arrays, device, self._given(args), state)
+        return body.given(body.program.run(arrays + state if state else arrays))
+
+    def _given(self, args):
+        """The numbers of the arrays in the arguments that are given away."""
+        for number in self._donated:
+            if number >= len(args):
+                raise TypeError(f"function(): donate_argnums has {number}, and there are {len(args)} positional arguments")
+        numbers, place = [], 0
+        for number, arg in enumerate(args):
+            count = len([leaf for leaf in _trees.leaves(arg) if isinstance(leaf, Array)])
+            if number in self._donated:
+                numbers += range(place, place + count)
+            place += count
+        return numbers
+
+    def _state_now(self):
+        """The arrays of the state. If they are others than they were, what has been recorded is forgotten."""
+        arrays = _state_arrays(self._state)
+        types = [(id(one), one.dtype, one.shape) for one in arrays]
+        if types != self._types:
+            self._bodies.clear()
+            self._types = types
+        return arrays
 
     def __get__(self, instance, owner=None):
         if instance is None:
@@ -137,16 +208,17 @@ def scan(
     """A loop in the daemon, which one message starts: carry, y = f(carry, x) for each x along the first axis of xs. Returns the last carry, and all y, stacked
     along a new first axis.
 
-    init, xs and y are arrays or trees of arrays; xs may be None with a `length`, and y None. The carry that f returns has the structure, shapes and dtypes of init. f
-    is recorded as by td.function(), each time that scan() is called, unless it is a td.function, which keeps what it has recorded. At least one
-    iteration. If an iteration fails, all results have its failure, which tells its number. Does not block. The same as jax.lax.scan."""
+    init, xs and y are arrays or trees of arrays; xs may be None with a `length`, and y None. The carry that f returns has the structure, shapes and dtypes of init; it
+    may be None, too, if f is a td.function with a `state`, which goes from one iteration to the next. f is recorded as by td.function(), each time that scan() is
+    called, unless it is a td.function, which keeps what it has recorded; with 0 in its donate_argnums, init is given away. At least one iteration. If an iteration fails, all results have its failure, which tells its number. Does not block. The same as jax.lax.scan."""
     if _recording():
         raise TypeError("scan(): a recorded function cannot have a loop: write it in Python, or call scan() outside")
     owner = f if isinstance(f, function) else function(f)
     carry: list[Array] = []
     slices: list[Array] = []
     key = ("scan", _split(init, carry), _split(xs, slices))
-    if not carry and not slices:
+    state = () if owner._state is None else owner._state_now()
+    if not carry and not slices and not state:
         raise TypeError("scan(): neither init nor xs has an array")
     lengths = {one.shape[0] if one.ndim else None for one in slices}
     if length is not None:
@@ -157,12 +229,13 @@ def scan(
     if times < 1:
         raise ValueError("scan(): a loop has at least one iteration")
     key += tuple([(one.dtype, one.shape) for one in carry]) + tuple([(one.dtype, one.shape[1:]) for one in slices])
-    device = (carry or slices)[0].device
+    device = (carry or slices or state)[0].device
     body = owner._bodies.get((device, key))
     if body is None:
-        body = owner._bodies[device, key] = _Body(_checked(owner._function, init), (init, xs), {}, _shapes(carry, slices), device)
+        given = range(len(carry)) if 0 in owner._donated else ()
+        body = owner._bodies[device, key] = _Body(_checked(owner._function, init), (init, xs), {}, _shapes(carry, slices), device, given, state)
     results = body.program.repeat(
-        carry + slices,
+        carry + slices + list(state),
         times,
         range(len(carry)),
         range(len(carry), len(carry) + len(slices)),

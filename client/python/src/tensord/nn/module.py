@@ -103,6 +103,10 @@ class Module:
 
     # ---- what it has ----
 
+    def _recorded_state(self) -> list[Array]:
+        """What a recorded function may change."""
+        return [*self.parameters(), *self.buffers()]
+
     def named_modules(self, prefix: str = "") -> Iterator[tuple[str, Module]]:
         """This module and all within it, each once."""
         known: set[int] = set()
