@@ -197,7 +197,7 @@ static void measure(const char *local_url, const char *slow_url, const char *how
     double near[RUNS], far[RUNS];
     char name[96];
     int64_t steps = bench_quick ? 8 : 234;
-    int epochs = bench_quick ? 2 : 8;
+    int epochs = bench_quick ? 2 : 12;
     trainer_open(&local, local_url, steps);
     trainer_open(&slow, slow_url, steps);
     trainer_run(&local, 1);
