@@ -3,3 +3,5 @@
 #pragma once
 
 extern const char formula_text[];
+/* The device's part of number.cuh, with its formulas. It includes headers of CUDA's. */
+extern const char number_text[];

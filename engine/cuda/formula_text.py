@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""Prints engine/cuda/formula.cuh and what it includes as a C string, for sources that NVRTC compiles: formula_text.py ROOT >OUT
+"""Prints engine/cuda/formula.cuh and what it includes as a C string, for sources that NVRTC compiles; and the device's part of number.cuh,
+which has more types and includes CUDA's headers for them: formula_text.py ROOT >OUT
 
-NVRTC has CUDA's functions without a header, but no headers of the host: of <stdint.h> the text begins with what formulas use.
+NVRTC has CUDA's functions without a header, but no headers of the host: of <stdint.h> the text begins with what formulas use. Other
+compilers, which the tests use, have the header.
 """
 import pathlib
 import re
@@ -24,14 +26,28 @@ typedef unsigned long long uint64_t;
 #define UINT64_MAX 18446744073709551615ULL
 """
 INCLUDE = re.compile(r'#include "(.*)"')
+START_NUMBER = "#ifdef __CUDACC__\n#pragma nv_diag_suppress 177\n#endif\n#ifdef __CUDACC_RTC__\n" + START + """#else
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+#endif
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#ifdef __CUDACC__
+#include <cuda_fp8.h>
+#endif
+"""
+NUMBER_END = "/* ---- the types of elements, by dtype"
 DROPPED = re.compile(r"#include <.*>|#pragma once")
 
 
-def lines_of(root, name, seen):
+def lines_of(root, name, seen, end=None):
     if name in seen:
         return
     seen.add(name)
     for line in (root / name).read_text(encoding="utf-8").splitlines():
+        if end and line.startswith(end):
+            return
         include = INCLUDE.fullmatch(line)
         if include:
             yield from lines_of(root, include[1], seen)
@@ -47,9 +63,16 @@ def main():
     sys.stdout.reconfigure(encoding="utf-8")
     print("/* Made by formula_text.py. */")
     print('#include "engine/cuda/formula_text.h"\n')
-    print("const char formula_text[] =")
-    lines = START.splitlines() + list(lines_of(pathlib.Path(sys.argv[1]), "engine/cuda/formula.cuh", set()))
-    print("\n".join(f"    {quoted(line)}" for line in lines) + ";")
+    root = pathlib.Path(sys.argv[1])
+    texts = {
+        "formula_text": START.splitlines() + list(lines_of(root, "engine/cuda/formula.cuh", set())),
+        # number.cuh includes cuda.h for the types of its end
+        "number_text": START_NUMBER.splitlines()
+        + list(lines_of(root, "engine/cuda/number.cuh", {"engine/cuda/cuda.h"}, NUMBER_END)),
+    }
+    for name, lines in texts.items():
+        print(f"const char {name}[] =")
+        print("\n".join(f"    {quoted(line)}" for line in lines) + ";")
 
 
 if __name__ == "__main__":

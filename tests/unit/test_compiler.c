@@ -8,6 +8,7 @@
 
 #include "engine/cuda/compiler.h"
 #include "engine/cuda/formula_text.h"
+#include "engine/cuda/fused_text.h"
 #include "proto/ops/op.h"
 
 /* ---- what a source may include ---- */
@@ -148,6 +149,35 @@ Test(compiler, formulas_compile_without_headers) {
     cr_assert_eq(compiled.status, STATUS_OK, "%s\n%s", compiled.fault.message, compiled.log ? compiled.log : "");
     free(text);
     compiled_free(&compiled);
+}
+
+/* The sum of a product and a number, by two operations, and the product in a slot. */
+Test(compiler, kernel_of_a_fused_launch_compiles) {
+    struct fused_launch *launch = calloc(1, sizeof *launch + 2 * sizeof(struct fused_operation));
+    const struct fused_operand number = {.row = 64, .column = 1, .dtype = DTYPE_F32, .as = DTYPE_F32},
+                               slot = {.in_slot = true, .dtype = DTYPE_F32, .as = DTYPE_F32},
+                               half = {.row = 1, .dtype = DTYPE_F16, .as = DTYPE_F16};
+    *launch = (struct fused_launch){.rows = 3, .columns = 64, .n = 2, .n_slots = 1};
+    launch->operations[0] =
+        (struct fused_operation){.opcode = OP_MULTIPLY, .n_inputs = 2, .output = slot, .inputs = {number, number}};
+    launch->operations[1] =
+        (struct fused_operation){.opcode = OP_ADD, .n_inputs = 2, .output = number, .inputs = {slot, number}};
+    for (int i = 0; i < 2; i++) {
+        char *kernel = fused_text(launch, "fused");
+        char *text = malloc(strlen(number_text) + strlen(kernel) + 1);
+        strcpy(text, number_text);
+        strcat(text, kernel);
+        struct compiled compiled = compile_for(text, "fused", 90);
+        cr_assert_eq(compiled.status, STATUS_OK, "%s\n%s", compiled.fault.message, compiled.log ? compiled.log : "");
+        cr_assert_str_eq(compiled.code->symbol, "fused");
+        free(text);
+        free(kernel);
+        compiled_free(&compiled);
+        launch->operations[0].opcode = OP_CAST;
+        launch->operations[0].n_inputs = 1;
+        launch->operations[0].inputs[0] = half;
+    }
+    free(launch);
 }
 
 Test(compiler, wrong_source_has_a_log) {

@@ -145,6 +145,16 @@ template <class T> static inline T atomicMax(T *at, T value) {
     return old;
 }
 
+static inline int __float_as_int(float x) {
+    int bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+static inline float __int_as_float(int bits) {
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
 static inline long long __double_as_longlong(double x) {
     long long bits;
     memcpy(&bits, &x, sizeof bits);
