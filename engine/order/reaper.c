@@ -89,6 +89,12 @@ struct reaped {
     struct stream_chunk *chunks;
 };
 
+/* How long a timed run took: the event before it may have been reached only after it was put on the device. */
+static uint64_t reaper_ran(const struct stream *stream, const struct replay_run *run) {
+    uint64_t from_ns = stream->reap.walked_ns > run->began_ns ? stream->reap.walked_ns : run->began_ns;
+    return stream->reap.reached_ns > from_ns ? stream->reap.reached_ns - from_ns : 0;
+}
+
 /* The stream's records up to `number` have run: settles their poison, and counts them. False: a record waits for a point of another
  * stream that is not known to have been reached. The device keeps the order of work, but causes of failures must be known in that
  * order, too. */
@@ -98,15 +104,19 @@ static bool reaper_walk(struct order *order, struct stream *stream, uint64_t num
         if (record->kind == RECORD_WAIT && !point_reached(record->wait.stream, record->wait.number) &&
             !atomic_load(&order->broken))
             return false;
-        if (record->kind == RECORD_REPLAY)
+        bool skipped = atomic_load_explicit(&stream->cancelled, memory_order_relaxed) ||
+                       atomic_load_explicit(&order->broken, memory_order_relaxed);
+        if (record->kind == RECORD_REPLAY) {
             replay_end(&record->replay, true);
+            if (!skipped)
+                replay_count(&record->replay, reaper_ran(stream, &record->replay));
+        }
         if (record->kind == RECORD_POISON)
             poison_settle(record->poison.result, record->poison.inputs, record->poison.guard);
         if (atomic_load_explicit(&stream->trace.any, memory_order_relaxed))
             trace_reaped(&order->trace, &stream->trace, stream->reap.reaped + 1, atomic_load(&order->broken));
-        stream_count(stream, record,
-                     atomic_load_explicit(&stream->cancelled, memory_order_relaxed) ||
-                         atomic_load_explicit(&order->broken, memory_order_relaxed));
+        stream_count(stream, record, skipped);
+        stream->reap.walked_ns = stream->reap.reached_ns;
         stream->reap.at.used += record->bytes;
         stream->reap.reaped++;
         reaped->moved = true;

@@ -85,6 +85,41 @@ void replay_end(struct replay_run *run, bool ran) {
     run->guard = NULL;
 }
 
+/* ---- times ---- */
+
+static bool replay_is_long(const struct replay *replay, uint64_t times) {
+    return replay->weight >= REPLAY_LONG_NS || times * replay->weight >= REPLAY_LONG_NS;
+}
+
+bool replay_timed(const struct replay *replay, uint64_t times) {
+    return replay_is_long(replay, times) || !replay->times.left;
+}
+
+void replay_time_begin(struct replay_run *run) {
+    struct replay_times *times = &run->replay->times;
+    bool is_long = replay_is_long(run->replay, run->times);
+    run->counts = is_long ? 1 : times->left ? 0 : times->since + 1;
+    if (is_long)
+        return;
+    times->since = run->counts ? 0 : times->since + 1;
+    times->left = run->counts ? REPLAY_TIMED_GAP - 1 : times->left - 1;
+}
+
+static void count_add(_Atomic uint64_t *count, uint64_t more) {
+    atomic_store_explicit(count, atomic_load_explicit(count, memory_order_relaxed) + more, memory_order_relaxed);
+}
+
+void replay_count(struct replay_run *run, uint64_t ns) {
+    struct replay_times *times = &run->replay->times;
+    count_add(&times->runs, 1);
+    count_add(&times->iterations, run->iteration + 1);
+    if (!run->counts)
+        return;
+    count_add(&times->ns, ns * run->counts);
+    count_add(&times->counted, run->counts);
+    atomic_store_explicit(&times->last_ns, ns, memory_order_relaxed);
+}
+
 void replay_destroy(struct replay *replay) {
     if (!replay)
         return;

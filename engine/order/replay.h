@@ -51,6 +51,17 @@ struct replay_name {
     char label[OPERATION_LABEL_MAX + 1]; /* "": none */
 };
 
+/* How long runs took: written by the one thread that ends them, read by any, each number by itself. Of long runs each is timed, of short ones one in
+ * so many, which counts for those before it: two looks at the clock would be felt in a run of a microsecond. An odd number fits no rhythm of a job. */
+enum { REPLAY_TIMED_GAP = 13, REPLAY_LONG_NS = 5 * 1000 };
+
+struct replay_times {
+    _Atomic uint64_t runs, iterations; /* that have ended, but for those of streams that were cancelled */
+    _Atomic uint64_t counted, ns;      /* the timed runs count for so many, which took so long together */
+    _Atomic uint64_t last_ns;          /* of the last timed run */
+    uint32_t left, since;              /* short runs until the next timed one, and since the last one; submitter's */
+};
+
 struct replay {
     uint8_t *launches;
     struct replay_step *steps;
@@ -64,6 +75,10 @@ struct replay {
     bool once;       /* and this one has; submitter's */
     size_t bytes;    /* of `launches` */
     uint64_t weight; /* of all steps */
+    struct {
+        uint32_t launches, once, groups, grouped;
+    } figures; /* for operators: launches of each run, and of the first one besides; fused ones, and operations in these */
+    struct replay_times times;
     _Atomic(struct replay_graphs *) graphs; /* made by the submitter; NULL: none yet (replay_graph.h) */
 };
 
@@ -88,7 +103,10 @@ struct replay_run {
     /* the submitter's */
     uint64_t iteration;
     uint32_t step;
-    bool begun; /* the first launch has begun */
+    bool begun;        /* the first launch has begun */
+    uint32_t counts;   /* the run is timed, and counts for so many; 0: it is not */
+    uint64_t began_ns; /* if it is timed: when it was begun, */
+    uint64_t ran_ns;   /* and on devices whose launches have run when they return, how long it has run so far */
 };
 
 static inline struct replay_move *replay_moves(struct replay_run *run) {
@@ -119,4 +137,9 @@ static inline void replay_stepped(struct replay_run *run) {
 bool replay_next(struct replay_run *run, bool ran);
 /* The run has ended, or will not run: gives its reports back. `ran`: its launches have run, and the first report goes to its guard. */
 void replay_end(struct replay_run *run, bool ran);
+/* Whether a run of so many iterations is to be timed, if it begins now; it begins, and is timed if that was said. */
+bool replay_timed(const struct replay *replay, uint64_t times);
+void replay_time_begin(struct replay_run *run);
+/* A run has ended, which took so long if it was timed. */
+void replay_count(struct replay_run *run, uint64_t ns);
 void replay_destroy(struct replay *replay);

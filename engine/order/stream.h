@@ -241,6 +241,7 @@ struct stream_reap {
     struct record_cursor at; /* the next record */
     uint64_t reaped;
     uint64_t reached_ns; /* when its last event was reached; written with the lock held */
+    uint64_t walked_ns;  /* when that of the last record was, which has been counted */
 };
 
 /* What the watch found when it looked at a stream last. */

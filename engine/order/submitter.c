@@ -381,6 +381,25 @@ static void submitter_replay(struct order *order, struct stream *stream, struct 
         replay_end(run, true);
 }
 
+/* A run, perhaps with its time: on devices whose launches have run when they return, that of its turns. */
+static void submitter_replay_timed(struct order *order, struct stream *stream, struct record *record,
+                                   struct turn *turn) {
+    struct replay_run *run = &record->replay;
+    bool async = order->device->vtable->async;
+    if (!run->begun && !turn->full) /* else its mark would be joined to an earlier one */
+        replay_time_begin(run);
+    uint64_t began_ns = run->counts ? clock_now() : 0;
+    if (!run->begun)
+        run->began_ns = began_ns;
+    submitter_replay(order, stream, record, turn);
+    if (async) /* the reaper tells how long it ran */
+        return;
+    if (run->counts)
+        run->ran_ns += clock_now() - began_ns;
+    if (!turn->left && !submitter_skips(order, stream))
+        replay_count(run, run->ran_ns);
+}
+
 /* The event of the first mark that includes this number, or the last event before that mark. *marked: there is such a mark. If there
  * is one and the result is NULL, its records have run. With the lock held, since the reaper takes events out. */
 static struct device_event *mark_event(const struct stream *stream, uint64_t number, bool *marked) {
@@ -455,7 +474,7 @@ static bool submitter_step(struct order *order, struct stream *stream, struct re
         return true;
     case RECORD_REPLAY:
         atomic_store_explicit(&stream->submit.running, record, memory_order_relaxed);
-        submitter_replay(order, stream, record, turn);
+        submitter_replay_timed(order, stream, record, turn);
         return true;
     case RECORD_WAIT:
         return submitter_wait(order, stream, record);
@@ -538,6 +557,9 @@ static void submitter_turn(struct order *order, struct stream *stream, uint64_t 
                 launched_ns = clock_now();
             }
         }
+        if (async && record->kind == RECORD_REPLAY && !record->replay.begun && turn->moved &&
+            replay_timed(record->replay.replay, record->replay.times))
+            break; /* a timed run begins behind an event, too */
         if (!submitter_step(order, stream, record, turn)) {
             turn->blocked = true;
             break;
@@ -561,8 +583,9 @@ static void submitter_turn(struct order *order, struct stream *stream, uint64_t 
         if (!async)
             stream_count(stream, record, submitter_skips(order, stream));
         if ((!async && submitter_complete(stream, turn)) || turn->cost >= SUBMITTER_TURN_NS ||
-            (async && (sample || kernels == SUBMITTER_TURN_KERNELS ||
-                       stream->submit.executed == atomic_load(&stream->watched))) ||
+            (async &&
+             (sample || (record->kind == RECORD_REPLAY && record->replay.counts) || kernels == SUBMITTER_TURN_KERNELS ||
+              stream->submit.executed == atomic_load(&stream->watched))) ||
             order->samples.count == SAMPLES_MAX) {
             turn->sample_weight = sample;
             break;

@@ -293,7 +293,7 @@ static int run_push(struct run *run) {
     run_fill_carries(run);
     memcpy(replay_bases(run->record), plan->bases, replay->n_bases * sizeof(uint8_t *));
     use_list_note(&run->recorded->uses, step->stream, step->stream->enqueued);
-    run->recorded->runs++;
+    recorded_ran(step->session, run->recorded);
     return STATUS_OK;
 }
 

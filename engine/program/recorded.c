@@ -67,6 +67,7 @@ static void body_lay_out(struct recorded_body *body, const struct recorded_defin
         operation->request.ints = ints;
         operation->request.floats = floats;
         operation->request.label = label_bytes ? label : NULL;
+        body->label = body->label ? body->label : operation->request.label;
     }
 }
 
@@ -261,6 +262,7 @@ static void body_join(struct recorded_body *body, uint32_t *same, uint32_t *tabl
             continue;
         }
         operation->dead = true;
+        operation->same = table[place] + 1;
         for (unsigned i = 0; i < request_outputs(&operation->request); i++)
             same[operation->first_output + i] = body->operations[table[place]].first_output + i;
     }
@@ -320,6 +322,28 @@ static struct recorded *table_find(const struct recorded_table *table, uint64_t 
     return table && at < table->count && table->entries[at].id == id ? table->entries[at].recorded : NULL;
 }
 
+static void recorded_link(struct recorded **list, struct recorded *recorded) {
+    recorded->next = *list;
+    recorded->previous = list;
+    if (recorded->next)
+        recorded->next->previous = &recorded->next;
+    *list = recorded;
+}
+
+static void recorded_unlink(struct recorded *recorded) {
+    *recorded->previous = recorded->next;
+    if (recorded->next)
+        recorded->next->previous = recorded->previous;
+}
+
+void recorded_ran(struct session *session, struct recorded *recorded) {
+    recorded->runs++;
+    if (session->programs->recent == recorded)
+        return;
+    recorded_unlink(recorded);
+    recorded_link(&session->programs->recent, recorded);
+}
+
 /* A program under a new id, without a body. */
 static struct recorded *table_add(struct session *session, uint64_t id, struct fault *fault) {
     struct recorded_table *table = session->programs;
@@ -352,6 +376,7 @@ static struct recorded *table_add(struct session *session, uint64_t id, struct f
     recorded->id = id;
     recorded->store = session->sessions->program->recorded;
     table->entries[table->count++] = (struct recorded_entry){id, recorded};
+    recorded_link(&table->recent, recorded);
     return recorded;
 }
 
@@ -463,6 +488,7 @@ static void recorded_free(struct recorded *recorded) {
 /* What it has of the session's goes at once: memory is stream-ordered. The launches stay until they have run. */
 static void recorded_let_go(struct session *session, struct recorded *recorded) {
     struct recorded_store *store = recorded->store;
+    recorded_unlink(recorded);
     recorded_plan_leave(recorded);
     storage_unref(recorded->plan.arena);
     recorded->plan.arena = NULL;
@@ -472,17 +498,11 @@ static void recorded_let_go(struct session *session, struct recorded *recorded) 
         recorded_free(recorded);
         return;
     }
-    recorded->next = store->running;
-    recorded->previous = &store->running;
-    if (recorded->next)
-        recorded->next->previous = &recorded->next;
-    store->running = recorded;
+    recorded_link(&store->running, recorded);
 }
 
 static void recorded_end(struct recorded *recorded) {
-    *recorded->previous = recorded->next;
-    if (recorded->next)
-        recorded->next->previous = recorded->previous;
+    recorded_unlink(recorded);
     recorded_free(recorded);
 }
 

@@ -53,6 +53,29 @@ int session_program_loop(struct session *session, const struct recorded_loop *lo
 /* Runs that have been enqueued still run. */
 int session_program_release(struct session *session, uint64_t id, struct fault *fault);
 
+/* A program, for operators. */
+enum { RECORDED_CAUSE_MAX = 192, RECORDED_REASON_MAX = 176 };
+struct recorded_figures {
+    uint64_t id;
+    bool loops, planned;
+    char label[OPERATION_LABEL_MAX + 1]; /* of its first operation with one */
+    char cause[RECORDED_CAUSE_MAX];      /* its definition is wrong, and why; "": it is not */
+    uint32_t operations, kept;           /* as defined; without those that are not needed */
+    /* Once it is planned. */
+    uint32_t launches, launches_once; /* of a run, and those that only the first run makes */
+    uint32_t groups, grouped;         /* launches that are several in one, and the operations in these */
+    uint64_t arena, arena_least;      /* bytes; those that are in use at one time */
+    uint64_t runs, queued;            /* that have ended; enqueued, and not ended */
+    uint64_t iterations;              /* of the ended ones */
+    uint64_t run_ns, last_ns;         /* the mean and the last time of the device; of no meaning unless `timed`, */
+    uint64_t timed;                   /* the runs for which timed ones count (order/replay.h) */
+    uint32_t graphs, graph_steps;     /* on devices that have graphs: stretches of launches, and launches in them */
+    char graph_reason[RECORDED_REASON_MAX]; /* why the device last refused one; "": it did not */
+};
+/* How many programs the session has; and these of some of them, those that were defined or run last first. Returns of how many. */
+unsigned session_programs(const struct session *session);
+unsigned session_programs_figures(const struct session *session, struct recorded_figures *figures, unsigned capacity);
+
 /* For struct sessions. */
 void recorded_session_ended(struct session *session);
 /* Programs that were released and have run by now are freed. */

@@ -15,7 +15,8 @@ struct recorded_operation {
     struct op_request request; /* with its attributes and label, but `inputs` as below; in memory of the program's */
     uint32_t *inputs;          /* values */
     uint32_t first_output;     /* value */
-    bool dead;                 /* nobody uses its results, or another operation has the same */
+    bool dead;                 /* nobody uses its results, or another operation has the same: */
+    uint32_t same;             /* its number, from 1; 0: there is none */
 };
 
 /* The operations of a program, which loops over it share. */
@@ -28,6 +29,7 @@ struct recorded_body {
     bool *consumed;           /* of each parameter */
     struct tensor **captures; /* with a reference to each */
     uint64_t host_bytes;      /* charged to its session */
+    const char *label;        /* of the first operation with one; NULL: none has */
 };
 
 struct recorded_carry {
@@ -60,10 +62,10 @@ struct recorded {
     bool loops;
     struct recorded_carry *carries;
     unsigned n_carries;
-    bool *sliced, *stacked; /* of each parameter; of each result */
-    uint64_t runs;
-    struct use_list uses; /* its runs */
-    struct recorded *next, **previous;
+    bool *sliced, *stacked;            /* of each parameter; of each result */
+    uint64_t runs;                     /* enqueued */
+    struct use_list uses;              /* its runs */
+    struct recorded *next, **previous; /* in its session's list, or in the store's of released ones */
 };
 
 struct recorded_store {
@@ -80,10 +82,13 @@ struct recorded_table {
     } * entries; /* ascending ids */
     unsigned count, capacity;
     uint64_t last_id;
+    struct recorded *recent; /* all of them, the one that was defined or run last first */
 };
 
 /* The program that a request runs. NULL with `fault`: the session has no such program, or its definition is wrong. */
 struct recorded *recorded_find(struct session *session, const struct op_request *request, struct fault *fault);
+/* A run has been enqueued. */
+void recorded_ran(struct session *session, struct recorded *recorded);
 /* Checks the inputs of a run, and sets the types of its results. */
 int recorded_check(struct recorded *recorded, const struct op_request *request, const struct tensor_type *const types[],
                    unsigned n_outputs, struct tensor_type *outputs, struct fault *fault);

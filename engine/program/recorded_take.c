@@ -179,6 +179,11 @@ int planner_take(struct planner *planner) {
             planner->open = NULL;
             replay->n_once = replay->n_steps;
         }
+        if (planned->fused) {
+            ++*(planner->at < planner->n_once ? &replay->figures.once : &replay->figures.launches);
+            replay->figures.groups += planned->fused > 1;
+            replay->figures.grouped += planned->fused > 1 ? planned->fused : 0;
+        }
         if (planned->fused > 1) {
             planner->open = NULL;
             size_t bytes = planner_take_fused(planner, planned, replay->bytes);
