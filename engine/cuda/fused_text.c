@@ -91,18 +91,18 @@ __attribute__((format(printf, 2, 3))) static void write_text(struct text *text, 
 
 /* ---- operands ---- */
 
-/* Where an element is in memory. A row of one column lies as a column does. */
-static const char *operand_at(const struct fused_launch *launch, const struct fused_operand *operand) {
+/* Where an element is in memory. */
+static const char *operand_at(const struct fused_operand *operand) {
     if (operand->column)
-        return operand->row == launch->columns ? "at" : "column";
-    return operand->row ? "row" : "0";
+        return operand->row == FUSED_FLAT ? "at" : "column";
+    return operand->row == FUSED_NEXT ? "row" : "0";
 }
 
 static bool launch_has_place(const struct fused_launch *launch, const char *place) {
     for (uint32_t i = 0; i < launch->n; i++)
         for (unsigned k = 0; k < launch->operations[i].n_inputs; k++) {
             const struct fused_operand *input = &launch->operations[i].inputs[k];
-            if (!input->in_slot && !strcmp(operand_at(launch, input), place))
+            if (!input->in_slot && !strcmp(operand_at(input), place))
                 return true;
         }
     return false;
@@ -145,7 +145,7 @@ static void write_inputs(struct writer *writer, uint32_t i) {
             write_text(&writer->text, "        const %s x%u_%u = y%u;\n", type, i, k, writer->slots[input->slot]);
         else
             write_text(&writer->text, "        const %s x%u_%u = ((const %s *)p.data[%u])[%s];\n", type, i, k, type,
-                       writer->data++, operand_at(writer->launch, input));
+                       writer->data++, operand_at(input));
     }
 }
 

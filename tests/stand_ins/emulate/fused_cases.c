@@ -24,7 +24,7 @@ static struct fused_operand in_memory(struct maker *maker, enum dtype dtype) {
     unsigned buffer = maker->made->buffers++;
     maker->made->dtypes[buffer] = (uint8_t)dtype;
     return (struct fused_operand){.data = maker->base + (size_t)buffer * FUSED_BUFFER,
-                                  .row = maker->made->launch->columns,
+                                  .row = FUSED_FLAT,
                                   .column = 1,
                                   .dtype = (uint8_t)dtype,
                                   .as = (uint8_t)dtype};
@@ -39,7 +39,7 @@ static void make_given(struct maker *maker) {
             struct fused_operand value = in_memory(maker, dtypes[i]);
             if (k == 1) {
                 unsigned place = below(maker, 3);
-                value.row = place == 1 ? 1 : 0;
+                value.row = place == 1 ? FUSED_NEXT : FUSED_SAME;
                 value.column = place == 0;
             }
             maker->values[maker->n_values++] = value;
@@ -96,7 +96,7 @@ static void place_output(struct maker *maker, struct fused_operand *output) {
                 maker->values[i] = maker->values[--maker->n_values];
             else
                 i++;
-        *output = (struct fused_operand){.row = maker->made->launch->columns,
+        *output = (struct fused_operand){.row = FUSED_FLAT,
                                          .column = 1,
                                          .in_slot = true,
                                          .slot = (uint8_t)slot,

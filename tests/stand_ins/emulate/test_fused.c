@@ -41,7 +41,7 @@ static struct operand operand_of(const struct fused_operand *fused, const struct
                                  char (*slots)[FUSED_BUFFER]) {
     numbers[0] = launch->rows;
     numbers[1] = launch->columns;
-    numbers[2] = fused->row;
+    numbers[2] = fused->row == FUSED_FLAT ? launch->columns : fused->row;
     numbers[3] = fused->column;
     return (struct operand){.data = fused->in_slot ? slots[fused->slot] : fused->data,
                             .shape = numbers,
