@@ -9,7 +9,7 @@
 
 #include "proto/wire/tensord.pb-c.h"
 
-enum tensorctl_view { TENSORCTL_STATUS, TENSORCTL_DEVICES, TENSORCTL_SESSIONS };
+enum tensorctl_view { TENSORCTL_STATUS, TENSORCTL_DEVICES, TENSORCTL_SESSIONS, TENSORCTL_PROGRAMS };
 
 /* For people: lines that fit text_columns(), with units. */
 void tensorctl_status_write(FILE *out, const Tensord__Status *status, enum tensorctl_view view);
@@ -22,6 +22,8 @@ void tensorctl_head(char *text, size_t size, const Tensord__Status *status);
 /* One device as a block of lines, and all devices as a table. */
 void tensorctl_device_write(FILE *out, const Tensord__DeviceStatus *device);
 void tensorctl_devices_write(FILE *out, const Tensord__Status *status);
+/* The sessions' recorded programs, as a table. */
+void tensorctl_programs_write(FILE *out, const Tensord__Status *status);
 /* The limits that were met, and how often, after `head`; nothing if there are none. */
 void tensorctl_limits_write(FILE *out, const char *head, Tensord__LimitCount *const *limits, size_t n);
 

@@ -102,6 +102,8 @@ static void tensorctl_session_label(FILE *out, const Tensord__SessionStatus *ses
     tensorctl_session_link(out, session);
     if (*session->label)
         text_wrap(out, "    at: ", session->label);
+    if (session->programs)
+        text_line(out, "    %" PRIu32 " recorded program%s", session->programs, session->programs == 1 ? "" : "s");
     if (session->allow_tf32)
         text_line(out, "    allows TF32");
 }
@@ -247,6 +249,8 @@ void tensorctl_status_write(FILE *out, const Tensord__Status *status, enum tenso
         return tensorctl_devices_write(out, status);
     if (view == TENSORCTL_SESSIONS)
         return tensorctl_sessions(out, status);
+    if (view == TENSORCTL_PROGRAMS)
+        return tensorctl_programs_write(out, status);
     tensorctl_head(head, sizeof head, status);
     text_line(out, "%s", head);
     tensorctl_logins(out, status->logins);
@@ -265,6 +269,7 @@ void tensorctl_json_write(FILE *out, const Tensord__Status *status, enum tensorc
         [TENSORCTL_STATUS] = STATUS_JSON_ALL,
         [TENSORCTL_DEVICES] = STATUS_JSON_DEVICES,
         [TENSORCTL_SESSIONS] = STATUS_JSON_SESSIONS,
+        [TENSORCTL_PROGRAMS] = STATUS_JSON_PROGRAMS,
     };
     status_json_write(out, status, views[view], pretty);
 }

@@ -33,6 +33,7 @@ struct program *program_create(struct device *device) {
     struct program *program = calloc(1, sizeof *program);
     struct signatures *signatures = signatures_create(device);
     struct recorded_store *store = calloc(1, sizeof *store);
+    const char *debug = getenv("TENSORD_DEBUG");
     if (!program || !signatures || !store) {
         free(program);
         free(signatures);
@@ -41,6 +42,7 @@ struct program *program_create(struct device *device) {
     }
     program->signatures = signatures;
     store->signatures = signatures;
+    store->prints = debug && strstr(debug, "program");
     program->recorded = store;
     for (unsigned i = 0; i < PROGRAM_STEPS; i++) {
         program->steps[i].fault = &program->fault;

@@ -71,6 +71,7 @@ struct recorded {
 struct recorded_store {
     struct order *order;
     struct signatures *signatures;
+    bool prints;              /* each plan, to standard error: TENSORD_DEBUG contains the word program */
     struct recorded *running; /* released, and perhaps not through on the device */
 };
 

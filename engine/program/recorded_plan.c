@@ -212,6 +212,8 @@ int recorded_plan(struct recorded *recorded, struct session *session, struct fau
     }
     if (code == STATUS_AGAIN)
         return code;
+    if (code == STATUS_OK && recorded->store->prints)
+        recorded_print(planner, stderr);
     recorded_plan_leave(recorded);
     if (code != STATUS_OK)
         recorded_plan_finish(&recorded->plan);

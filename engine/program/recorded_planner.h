@@ -1,6 +1,8 @@
 /* A plan while it is made, for the files recorded_*.c. Owner thread. */
 #pragma once
 
+#include <stdio.h>
+
 #include "engine/memory/draft.h"
 #include "engine/program/recorded_impl.h"
 
@@ -73,6 +75,8 @@ int planner_list(struct planner *planner);
 int planner_arena(struct planner *planner);
 int planner_take(struct planner *planner);
 int planner_sort(struct planner *planner);
+/* recorded_print.c: the plan in readable form. */
+void recorded_print(const struct planner *planner, FILE *out);
 /* The pointer at this place is an address of the draft. */
 int planner_patch(struct planner *planner, size_t at, const void *address);
 /* The same of memory to which the launch writes. */

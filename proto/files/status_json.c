@@ -293,6 +293,7 @@ static void status_json_session(struct json *json, const Tensord__SessionStatus 
     json_text(json, "device", session->device);
     json_real(json, "age_s", session->age_s);
     json_integer(json, "tensors", session->tensors);
+    json_integer(json, "programs", session->programs);
     json_integer(json, "live", session->live);
     json_integer(json, "peak", session->peak);
     json_integer(json, "ops_queued", session->ops_queued);
@@ -319,6 +320,45 @@ static void status_json_session(struct json *json, const Tensord__SessionStatus 
     json_text_or_null(json, "credential", session->credential);
     json_text_or_null(json, "tls", session->tls ? session->tls->cipher : "");
     json_bool(json, "tls_resumed", session->tls && session->tls->resumed);
+    json_close(json, '}');
+}
+
+/* What is known only once the program is planned, or a run was timed, is null before. */
+static void status_json_program(struct json *json, const Tensord__ProgramStatus *program) {
+    const struct {
+        const char *key;
+        uint64_t value;
+    } planned[] = {
+        {"launches", program->launches}, {"launches_once", program->launches_once},
+        {"fused", program->fused},       {"fused_launches", program->fused_launches},
+        {"arena", program->arena},       {"arena_least", program->arena_least},
+    };
+    json_open(json, NULL, '{');
+    json_integer(json, "session", program->session);
+    json_text(json, "principal", program->principal);
+    json_text(json, "device", program->device);
+    json_integer(json, "id", program->id);
+    json_bool(json, "loops", program->loops);
+    json_text_or_null(json, "label", program->label);
+    json_text_or_null(json, "cause", program->cause);
+    json_integer(json, "operations", program->operations);
+    json_integer(json, "operations_kept", program->operations_kept);
+    json_bool(json, "planned", program->planned);
+    for (size_t i = 0; i < sizeof planned / sizeof *planned; ++i) {
+        if (program->planned)
+            json_integer(json, planned[i].key, planned[i].value);
+        else
+            json_real(json, planned[i].key, NAN);
+    }
+    json_integer(json, "runs", program->runs);
+    json_integer(json, "runs_queued", program->runs_queued);
+    json_integer(json, "iterations", program->iterations);
+    json_integer(json, "runs_timed", program->runs_timed);
+    json_real(json, "mean_run_s", program->runs_timed ? program->mean_run_s : NAN);
+    json_real(json, "last_run_s", program->runs_timed ? program->last_run_s : NAN);
+    json_integer(json, "graphs", program->graphs);
+    json_integer(json, "graph_launches", program->graph_launches);
+    json_text_or_null(json, "graph_reason", program->graph_reason);
     json_close(json, '}');
 }
 
@@ -349,16 +389,22 @@ void status_json_write(FILE *out, const Tensord__Status *status, enum status_jso
         json_integer(&json, "connections_accepted", status->connections_accepted);
         status_json_counts(&json, "rejections", status->rejections, status->n_rejections);
     }
-    if (view != STATUS_JSON_SESSIONS) {
+    if (view == STATUS_JSON_ALL || view == STATUS_JSON_DEVICES) {
         json_open(&json, "devices", '[');
         for (size_t i = 0; i < status->n_devices; ++i)
             status_json_device(&json, status->devices[i]);
         json_close(&json, ']');
     }
-    if (view != STATUS_JSON_DEVICES) {
+    if (view == STATUS_JSON_ALL || view == STATUS_JSON_SESSIONS) {
         json_open(&json, "sessions", '[');
         for (size_t i = 0; i < status->n_sessions; ++i)
             status_json_session(&json, status->sessions[i]);
+        json_close(&json, ']');
+    }
+    if (view == STATUS_JSON_ALL || view == STATUS_JSON_PROGRAMS) {
+        json_open(&json, "programs", '[');
+        for (size_t i = 0; i < status->n_programs; ++i)
+            status_json_program(&json, status->programs[i]);
         json_close(&json, ']');
     }
     if (view == STATUS_JSON_ALL) {

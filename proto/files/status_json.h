@@ -8,7 +8,7 @@
 
 #include "proto/wire/tensord.pb-c.h"
 
-enum status_json_view { STATUS_JSON_ALL, STATUS_JSON_DEVICES, STATUS_JSON_SESSIONS };
+enum status_json_view { STATUS_JSON_ALL, STATUS_JSON_DEVICES, STATUS_JSON_SESSIONS, STATUS_JSON_PROGRAMS };
 
 /* One JSON value and a newline, over several indented lines if `pretty`. */
 void status_json_write(FILE *out, const Tensord__Status *status, enum status_json_view view, bool pretty);

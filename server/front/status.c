@@ -298,6 +298,7 @@ static void status_fill_session(const struct worker_slot *slot, const struct sta
     status->last_failure = (char *)session->last_failure;
     status->label = (char *)session->label;
     status->allow_tf32 = session->allow_tf32;
+    status->programs = session->programs;
     if (session->tls_cipher[0]) {
         tensord__tls_status__init(&row->tls);
         row->tls.cipher = (char *)session->tls_cipher;
@@ -496,6 +497,72 @@ static void status_fill_sessions(const struct supervisor *supervisor, const stru
     }
 }
 
+/* ---- recorded programs ---- */
+
+static void status_fill_program(const struct worker_slot *slot, const struct stats_program *from, bool visible,
+                                Tensord__ProgramStatus *program) {
+    const struct recorded_figures *figures = &from->figures;
+    tensord__program_status__init(program);
+    program->session = from->session;
+    program->principal = (char *)from->principal.name;
+    program->device = (char *)slot->device.name;
+    program->id = figures->id;
+    program->loops = figures->loops;
+    program->label = visible ? (char *)figures->label : (char *)"";
+    program->cause = visible ? (char *)figures->cause : (char *)"";
+    program->operations = figures->operations;
+    program->operations_kept = figures->kept;
+    program->planned = figures->planned;
+    program->launches = figures->launches;
+    program->launches_once = figures->launches_once;
+    program->fused = figures->groups;
+    program->fused_launches = figures->grouped;
+    program->arena = figures->arena;
+    program->arena_least = figures->arena_least;
+    program->runs = figures->runs;
+    program->runs_queued = figures->queued;
+    program->iterations = figures->iterations;
+    program->runs_timed = figures->timed;
+    program->mean_run_s = (double)figures->run_ns / 1e9;
+    program->last_run_s = (double)figures->last_ns / 1e9;
+    program->graphs = figures->graphs;
+    program->graph_launches = figures->graph_steps;
+    program->graph_reason = visible ? (char *)figures->graph_reason : (char *)"";
+}
+
+/* All that the rows point to. */
+struct status_programs {
+    Tensord__ProgramStatus *rows, **pointers;
+    size_t n;
+};
+
+/* STATUS_NO_HOST_MEMORY: call status_programs_finish() all the same. */
+static int status_fill_programs(const struct supervisor *supervisor, const struct principal *viewer,
+                                struct status_programs *programs) {
+    size_t count = 0;
+    for (unsigned i = 0; i < supervisor->n_slots; i++)
+        count += supervisor->slots[i].snapshot.n_programs;
+    *programs = (struct status_programs){.rows = calloc(count + 1, sizeof *programs->rows),
+                                         .pointers = calloc(count + 1, sizeof(Tensord__ProgramStatus *))};
+    if (!programs->rows || !programs->pointers)
+        return STATUS_NO_HOST_MEMORY;
+    for (unsigned i = 0; i < supervisor->n_slots; i++) {
+        const struct worker_slot *slot = &supervisor->slots[i];
+        for (unsigned p = 0; p < slot->snapshot.n_programs; p++) {
+            const struct stats_program *from = &slot->snapshot.programs[p];
+            Tensord__ProgramStatus *row = programs->pointers[programs->n] = &programs->rows[programs->n];
+            status_fill_program(slot, from, status_may_see(viewer, &from->principal), row);
+            programs->n++;
+        }
+    }
+    return STATUS_OK;
+}
+
+static void status_programs_finish(struct status_programs *programs) {
+    free(programs->rows);
+    free(programs->pointers);
+}
+
 int status_use(struct front *front, const struct principal *viewer,
                int (*use)(void *owner, const Tensord__Status *status), void *owner) {
     const struct supervisor *supervisor = &front->supervisor;
@@ -504,6 +571,7 @@ int status_use(struct front *front, const struct principal *viewer,
     struct status_readings readings[CONFIG_DEVICES_MAX];
     static struct status_limits limits[CONFIG_DEVICES_MAX + 1];
     struct status_principals principals;
+    struct status_programs programs;
     static struct status_times times[CONFIG_DEVICES_MAX]; /* too large for the stack; front thread only */
     struct status_counts rejections;
     Tensord__Status status = TENSORD__STATUS__INIT;
@@ -524,7 +592,7 @@ int status_use(struct front *front, const struct principal *viewer,
     Tensord__SessionStatus **row_pointers = calloc(sessions + 1, sizeof(Tensord__SessionStatus *));
     struct status_names *names = calloc(supervisor->n_slots, sizeof *names);
     int error = status_fill_principals(&principals, front);
-    if (!rows || !row_pointers || !names)
+    if (status_fill_programs(supervisor, viewer, &programs) || !rows || !row_pointers || !names)
         error = STATUS_NO_HOST_MEMORY;
     if (!error) {
         for (unsigned i = 0; i < supervisor->n_slots; i++)
@@ -539,6 +607,8 @@ int status_use(struct front *front, const struct principal *viewer,
         status.n_sessions = sessions;
         status.principals = principals.row_pointers;
         status.n_principals = principals.n_rows;
+        status.programs = programs.pointers;
+        status.n_programs = programs.n;
         status.limits_met = limits[supervisor->n_slots].pointers;
         status.n_limits_met = limits[supervisor->n_slots].n;
         status_fill_logins(&front->login.counts, &logins);
@@ -550,6 +620,7 @@ int status_use(struct front *front, const struct principal *viewer,
         error = use(owner, &status);
     }
     free(names);
+    status_programs_finish(&programs);
     status_principals_finish(&principals);
     free(row_pointers);
     free(rows);

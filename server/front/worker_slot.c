@@ -168,7 +168,7 @@ static void worker_slot_clear_snapshot(struct worker_slot *slot) {
     struct stats_device last = slot->snapshot.device;
     slot->snapshot.device = (struct stats_device){.engine.device = last.engine.device};
     stats_device_copy_counters(&slot->snapshot.device, &last);
-    slot->snapshot.n_sessions = slot->snapshot.n_principals = 0;
+    slot->snapshot.n_sessions = slot->snapshot.n_principals = slot->snapshot.n_programs = 0;
     slot->handed = slot->handed_kept = 0;
 }
 
@@ -424,7 +424,8 @@ int worker_slot_init(struct worker_slot *slot, uv_loop_t *loop, const struct con
     slot->snapshot.sessions = calloc(STATS_SESSIONS_MAX, sizeof *slot->snapshot.sessions);
     slot->operations = calloc(1, sizeof *slot->operations);
     slot->snapshot.principals = calloc(STATS_PRINCIPALS_MAX, sizeof *slot->snapshot.principals);
-    if (!slot->snapshot.sessions || !slot->snapshot.principals || !slot->operations)
+    slot->snapshot.programs = calloc(STATS_PROGRAMS_MAX, sizeof *slot->snapshot.programs);
+    if (!slot->snapshot.sessions || !slot->snapshot.principals || !slot->snapshot.programs || !slot->operations)
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for the sessions of %s", slot->device.name);
     uv_timer_init(loop, &slot->restart);
     slot->restart.data = slot;
@@ -439,6 +440,8 @@ void worker_slot_finish(struct worker_slot *slot) {
     slot->snapshot.sessions = NULL;
     free(slot->snapshot.principals);
     slot->snapshot.principals = NULL;
+    free(slot->snapshot.programs);
+    slot->snapshot.programs = NULL;
     free(slot->operations);
     slot->operations = NULL;
 }
@@ -466,6 +469,15 @@ static void worker_slot_refresh_principals(struct worker_slot *slot) {
     slot->snapshot.n_principals = (unsigned)principals;
 }
 
+static void worker_slot_refresh_programs(struct worker_slot *slot) {
+    static struct stats_program scratch[STATS_PROGRAMS_MAX];
+    int programs = stats_page_read_programs(slot->process->page, scratch, STATS_PROGRAMS_MAX);
+    if (programs < 0)
+        return;
+    memcpy(slot->snapshot.programs, scratch, (size_t)programs * sizeof *scratch);
+    slot->snapshot.n_programs = (unsigned)programs;
+}
+
 void worker_slot_refresh(struct worker_slot *slot) {
     static struct stats_session scratch[STATS_SESSIONS_MAX]; /* a torn copy must not replace a good one */
     struct stats_device device;
@@ -484,6 +496,7 @@ void worker_slot_refresh(struct worker_slot *slot) {
     slot->snapshot.written_ns = written;
     memcpy(slot->snapshot.sessions, scratch, (size_t)sessions * sizeof *scratch);
     worker_slot_refresh_principals(slot);
+    worker_slot_refresh_programs(slot);
 }
 
 /* How long the worker may give no sign of life; 0: for ever. While it waits for its device, device-timeout is added. */

@@ -24,6 +24,8 @@ struct worker_snapshot {
     unsigned n_sessions;
     struct stats_principal *principals; /* STATS_PRINCIPALS_MAX of them */
     unsigned n_principals;
+    struct stats_program *programs; /* STATS_PROGRAMS_MAX of them */
+    unsigned n_programs;
     uint64_t written_ns; /* CLOCK_MONOTONIC */
 };
 

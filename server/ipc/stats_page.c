@@ -86,6 +86,7 @@ struct stats_copy {
     struct stats_device *device;
     struct stats_session *sessions;
     struct stats_principal *principals;
+    struct stats_program *programs;
     unsigned capacity, copied, total;
 };
 
@@ -102,6 +103,13 @@ static void stats_copy_principals(const struct stats_page *page, struct stats_co
     copy->copied = stats_least(copy->total, copy->capacity);
     if (copy->copied)
         memcpy(copy->principals, page->principals, copy->copied * sizeof *copy->principals);
+}
+
+static void stats_copy_programs(const struct stats_page *page, struct stats_copy *copy) {
+    copy->total = stats_least(page->n_programs, STATS_PROGRAMS_MAX);
+    copy->copied = stats_least(copy->total, copy->capacity);
+    if (copy->copied)
+        memcpy(copy->programs, page->programs, copy->copied * sizeof *copy->programs);
 }
 
 static bool stats_page_copy(const struct stats_page *page,
@@ -137,6 +145,20 @@ int stats_page_read_principals(const struct stats_page *page, struct stats_princ
         return -1;
     for (unsigned i = 0; i < copy.copied; i++)
         principals[i].name[sizeof principals[i].name - 1] = 0;
+    return (int)copy.total;
+}
+
+int stats_page_read_programs(const struct stats_page *page, struct stats_program *programs, unsigned capacity) {
+    struct stats_copy copy = {.programs = programs, .capacity = capacity};
+    if (!stats_page_copy(page, stats_copy_programs, &copy))
+        return -1;
+    for (unsigned i = 0; i < copy.copied; i++) {
+        struct recorded_figures *figures = &programs[i].figures;
+        principal_end_texts(&programs[i].principal);
+        figures->label[sizeof figures->label - 1] = 0;
+        figures->cause[sizeof figures->cause - 1] = 0;
+        figures->graph_reason[sizeof figures->graph_reason - 1] = 0;
+    }
     return (int)copy.total;
 }
 

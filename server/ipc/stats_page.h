@@ -8,12 +8,19 @@
 
 #include "engine/device/device.h"
 #include "engine/engine.h"
+#include "engine/program/recorded.h"
 #include "engine/session/session.h"
 #include "proto/ops/op.h"
 #include "server/ipc/peer.h"
 #include "server/users/principal.h"
 
-enum { STATS_SESSIONS_MAX = 1024, STATS_OWNERS_MAX = 64, STATS_PRINCIPALS_MAX = 1024 };
+enum {
+    STATS_SESSIONS_MAX = 1024,
+    STATS_OWNERS_MAX = 64,
+    STATS_PRINCIPALS_MAX = 1024,
+    STATS_PROGRAMS_MAX = 256,
+    STATS_SESSION_PROGRAMS_MAX = 32, /* of one session */
+};
 
 /* Which operations the worker's device supports. Written once, before the worker says that it is ready, and therefore
  * outside the page's lock. */
@@ -114,8 +121,16 @@ struct stats_session {
     bool tls_resumed;
     uint64_t lease_until_ns; /* CLOCK_MONOTONIC: it has no connection and waits for one until then; 0: it has one */
     uint64_t reconnects;
+    uint32_t programs;
     uint64_t host;                                             /* bytes of the host's memory */
     uint64_t live_limit, tensors_limit, ops_limit, host_limit; /* 0: none */
+};
+
+/* A recorded program. */
+struct stats_program {
+    uint64_t session;
+    struct principal principal;
+    struct recorded_figures figures;
 };
 
 /* What a principal has on the device. */
@@ -179,6 +194,8 @@ struct stats_page {
     struct stats_session sessions[STATS_SESSIONS_MAX];
     uint32_t n_principals; /* at most STATS_PRINCIPALS_MAX; more have no row */
     struct stats_principal principals[STATS_PRINCIPALS_MAX];
+    uint32_t n_programs;
+    struct stats_program programs[STATS_PROGRAMS_MAX];
 };
 
 /* Writer: one thread. */
@@ -189,5 +206,6 @@ void stats_page_end(struct stats_page *page);
  * read into a scratch copy, and keep the last good one. */
 int stats_page_read(const struct stats_page *page, struct stats_device *device, struct stats_session *sessions,
                     unsigned capacity);
-/* The same for the principals. */
+/* The same for the principals, and for the programs. */
 int stats_page_read_principals(const struct stats_page *page, struct stats_principal *principals, unsigned capacity);
+int stats_page_read_programs(const struct stats_page *page, struct stats_program *programs, unsigned capacity);

@@ -98,6 +98,7 @@ static void worker_stats_session(struct connection *connection, uint64_t now, st
     memcpy(out->client, connection->client, sizeof out->client);
     out->started_ns = connection->started_ns;
     out->tensors = session.tensors;
+    out->programs = session_programs(connection->session);
     out->live = session.live;
     out->host = session.host;
     out->host_limit = connection->principal->limits.session_host_bytes;
@@ -158,6 +159,15 @@ static void worker_stats_principal(const struct worker_principal *principal, str
     out->device_ratio = principal->rates.device_ratio;
 }
 
+/* The programs of a session, behind those of other sessions. */
+static void worker_stats_programs(const struct connection *connection, struct stats_page *page) {
+    struct recorded_figures figures[STATS_SESSION_PROGRAMS_MAX];
+    unsigned n = session_programs_figures(connection->session, figures, STATS_SESSION_PROGRAMS_MAX);
+    for (unsigned i = 0; i < n && page->n_programs < STATS_PROGRAMS_MAX; i++)
+        page->programs[page->n_programs++] = (struct stats_program){
+            .session = connection->number, .principal = connection->peer.principal, .figures = figures[i]};
+}
+
 static void worker_stats_refusals(const struct service *service, struct stats_device *device) {
     memcpy(device->refusals, service->refusals, sizeof device->refusals);
     refusal_add_engine(device->refusals, &device->engine);
@@ -205,9 +215,14 @@ static void worker_stats_write(struct worker_stats *stats, struct service *servi
         device.connections += at->socket.poll != NULL;
     stats_page_begin(page);
     page->device = device;
-    for (struct connection *at = service->connections; at && n < STATS_SESSIONS_MAX; at = at->next)
-        if (at->session)
-            worker_stats_session(at, now, &page->sessions[n++]);
+    page->n_programs = 0;
+    for (struct connection *at = service->connections; at && n < STATS_SESSIONS_MAX; at = at->next) {
+        if (!at->session)
+            continue;
+        worker_stats_session(at, now, &page->sessions[n++]);
+        if (page->n_programs < STATS_PROGRAMS_MAX)
+            worker_stats_programs(at, page);
+    }
     page->n_sessions = n;
     n = 0;
     for (const struct worker_principal *at = service->principals; at && n < STATS_PRINCIPALS_MAX; at = at->next)

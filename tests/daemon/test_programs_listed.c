@@ -1,0 +1,234 @@
+/* What operators see of recorded programs: tensorctl programs, and plans with TENSORD_DEBUG=program. */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/daemon/client.h"
+#include "tests/daemon/command.h"
+#include "tests/daemon/daemon.h"
+#include "tests/daemon/json.h"
+#include "tests/daemon/status.h"
+
+enum { RUN_MS = 20000, ROWS = 64, COLUMNS = 64, SESSION_MOST = 32 };
+
+static struct daemon tensord;
+static struct client client;
+static struct command command;
+
+static void start(void) {
+    const char *const environment[] = {"TENSORD_DEBUG=program", NULL};
+    daemon_start(&tensord, &(struct daemon_options){.environment = environment});
+    client_open(&client, tensord.url, NULL);
+}
+
+static void stop(void) {
+    command_finish(&command);
+    client_close(&client);
+    daemon_stop(&tensord);
+}
+
+TestSuite(programs_listed, .init = start, .fini = stop, .timeout = 60);
+
+#define TENSORCTL(...)                                                                                                 \
+    command_run(&command,                                                                                              \
+                (const char *const[]){daemon_program("TENSORCTL_EXE"), "--url", tensord.url, __VA_ARGS__, NULL}, NULL, \
+                RUN_MS)
+
+static void json_holds(const char *expression) {
+    json_expect(command.out, command.out_bytes, expression);
+}
+
+static void ok(int code) {
+    cr_assert_eq(code, 0, "%s", td_last_error()->message);
+}
+
+/* tanh(x * w) + exp(x * w), where w is captured; and the product once more, and its negative, which nobody needs. Six operations, four needed. */
+static td_program *record(const char *label, td_tensor *w) {
+    td_program *program = NULL;
+    ok(td_record_begin(client.device));
+    td_tensor *x = td_parameter_consumed(TD_F32, TD_SHAPE(ROWS, COLUMNS));
+    td_label(label);
+    td_tensor *y = td_multiply(x, w), *again = td_multiply(x, w);
+    td_negative(again);
+    td_tensor *grown = td_exp(y), *bent = td_tanh(y), *z = td_add(bent, grown);
+    ok(td_record_end(client.device, 1, &z, &program));
+    return program;
+}
+
+static td_tensor *run(td_program *program, td_tensor *input) {
+    td_tensor *result;
+    ok(td_program_run(program, 1, &input, 1, &result));
+    return result;
+}
+
+struct wanted {
+    size_t programs;
+    uint64_t runs, iterations; /* of all together */
+};
+
+static bool are_listed(const Tensord__Status *status, const void *argument) {
+    const struct wanted *wanted = argument;
+    uint64_t runs = 0, iterations = 0;
+    for (size_t i = 0; i < status->n_programs; i++) {
+        runs += status->programs[i]->runs;
+        iterations += status->programs[i]->iterations;
+    }
+    return status->n_programs == wanted->programs && runs == wanted->runs && iterations == wanted->iterations;
+}
+
+static void wait_for(size_t programs, uint64_t runs, uint64_t iterations) {
+    const struct wanted wanted = {programs, runs, iterations};
+    status_until(tensord.url, are_listed, &wanted, 30000);
+}
+
+/* A program that ran three times, a loop of 50 iterations over it, and one that has not run. */
+static void three_programs(void) {
+    td_tensor *w = td_full(client.device, TD_F32, TD_SHAPE(COLUMNS), 0.5);
+    td_program *program = record("net", w), *other = record("other", w);
+    td_tensor *x = td_full(client.device, TD_F32, TD_SHAPE(ROWS, COLUMNS), 1), *result;
+    const td_carry carry = {0, 0};
+    const td_loop loop = {1, &carry, 0, NULL, 0, NULL};
+    for (int i = 0; i < 3; i++)
+        x = run(program, x);
+    ok(td_program_repeat(program, 50, &loop, 1, &x, 1, &result));
+    ok(td_sync(client.device));
+    cr_assert(other);
+}
+
+Test(programs_listed, json_has_operations_memory_runs_and_times) {
+    three_programs();
+    wait_for(3, 4, 53);
+    TENSORCTL("programs", "--json");
+    cr_assert_eq(command.code, 0, "%s", command.err);
+    json_holds("list(d) == ['programs'] and len(d['programs']) == 3");
+    json_holds("[(p['loops'], p['planned'], p['runs'], p['iterations']) for p in d['programs']] == "
+               "[(True, True, 1, 50), (False, True, 3, 3), (False, False, 0, 0)]");
+    json_holds("all(p['device'] == 'cpu:0' and p['principal'].startswith('uid:') for p in d['programs'])");
+    json_holds("len({p['session'] for p in d['programs']}) == 1 and len({p['id'] for p in d['programs']}) == 3");
+    json_holds("[p['label'] for p in d['programs']] == ['net', 'net', 'other']");
+    json_holds("all(p['operations'] == 6 and p['operations_kept'] == 4 for p in d['programs'])");
+    json_holds("all(p['fused'] == 1 and p['fused_launches'] == 4 and p['launches'] == 1 and p['launches_once'] == 0 "
+               "for p in d['programs'][:2])");
+    json_holds("all(p['arena'] >= p['arena_least'] >= 0 for p in d['programs'][:2])");
+    json_holds("all(p['runs_timed'] >= 1 and p['mean_run_s'] > 0 and p['last_run_s'] > 0 for p in d['programs'][:2])");
+    json_holds("no(d['programs'][2], 'launches fused arena arena_least mean_run_s last_run_s cause graph_reason')");
+}
+
+Test(programs_listed, table_has_a_line_for_each_and_status_counts_them) {
+    three_programs();
+    wait_for(3, 4, 53);
+    TENSORCTL("programs");
+    cr_assert_eq(command.code, 0, "%s", command.err);
+    cr_assert(strstr(command.out, "OPERATIONS (KEPT)") && strstr(command.out, "FUSED (OF)"), "%s", command.out);
+    cr_assert(strstr(command.out, " loop ") && strstr(command.out, "net") && strstr(command.out, "other"), "%s",
+              command.out);
+    cr_assert(strstr(command.out, "6 (4)") && strstr(command.out, "1 (4)"), "%s", command.out);
+    TENSORCTL("status");
+    cr_assert(strstr(command.out, "    3 recorded programs\n"), "%s", command.out);
+    TENSORCTL("status", "--json");
+    json_holds("len(d['programs']) == 3 and d['sessions'][0]['programs'] == 3");
+}
+
+Test(programs_listed, released_programs_are_gone) {
+    td_program *program = record("net", td_full(client.device, TD_F32, TD_SHAPE(COLUMNS), 0.5));
+    run(program, td_full(client.device, TD_F32, TD_SHAPE(ROWS, COLUMNS), 1));
+    wait_for(1, 1, 1);
+    td_program_release(program);
+    ok(td_sync(client.device));
+    wait_for(0, 0, 0);
+    TENSORCTL("programs");
+    cr_assert_str_eq(command.out, "no recorded programs\n");
+}
+
+/* What was run last comes first, however many programs there are. */
+Test(programs_listed, session_lists_those_that_ran_last) {
+    td_tensor *w = td_full(client.device, TD_F32, TD_SHAPE(COLUMNS), 0.5);
+    td_program *first = record("first", w);
+    for (int i = 0; i < SESSION_MOST + 7; i++)
+        record("later", w);
+    ok(td_sync(client.device));
+    wait_for(SESSION_MOST, 0, 0);
+    TENSORCTL("programs", "--json");
+    json_holds("all(p['label'] == 'later' for p in d['programs'])");
+    run(first, td_full(client.device, TD_F32, TD_SHAPE(ROWS, COLUMNS), 1));
+    wait_for(SESSION_MOST, 1, 1);
+    TENSORCTL("programs", "--json");
+    json_holds("[p['label'] for p in d['programs']] == ['first'] + ['later'] * 31");
+    TENSORCTL("programs");
+    cr_assert(strstr(command.out, "\nand 8 more\n"), "%s", command.out);
+}
+
+/* Of runs that take less than some microseconds one in thirteen is timed, and counts for the others. */
+Test(programs_listed, timed_runs_count_for_those_that_are_not) {
+    td_program *program = NULL;
+    ok(td_record_begin(client.device));
+    td_tensor *x = td_parameter_consumed(TD_F32, TD_SHAPE(4)), *y = td_exp(x);
+    ok(td_record_end(client.device, 1, &y, &program));
+    td_tensor *state = td_full(client.device, TD_F32, TD_SHAPE(4), 0);
+    for (int i = 0; i < 14; i++)
+        state = run(program, state);
+    ok(td_sync(client.device));
+    wait_for(1, 14, 14);
+    TENSORCTL("programs", "--json");
+    json_holds("d['programs'][0]['runs_timed'] == 14 and 0 < d['programs'][0]['mean_run_s'] < 1");
+    run(program, state);
+    ok(td_sync(client.device));
+    wait_for(1, 15, 15);
+    TENSORCTL("programs", "--json");
+    json_holds("d['programs'][0]['runs_timed'] == 14");
+}
+
+/* ---- plans ---- */
+
+/* The plan that the log has of a program or loop; its next line that begins without a blank ends it. */
+static char *plan_of(const char *head) {
+    cr_assert(daemon_log_has(&tensord, head, 20000), "%s", daemon_log(&tensord));
+    char *log = daemon_log(&tensord), *plan = strstr(log, head), *end = plan;
+    while ((end = strchr(end, '\n')) && end[1] == ' ')
+        end++;
+    plan = end ? strndup(plan, (size_t)(end - plan) + 1) : strdup(plan);
+    free(log);
+    return plan;
+}
+
+static void expect_lines(const char *head, const char *const lines[]) {
+    char *plan = plan_of(head);
+    for (; *lines; lines++)
+        cr_assert(strstr(plan, *lines), "%s: not in the plan:\n%s", *lines, plan);
+    free(plan);
+}
+
+Test(programs_listed, plan_is_printed_with_its_steps_and_the_arena) {
+    three_programs();
+    expect_lines(
+        "program 1 of session ",
+        (const char *const[]){
+            ": 6 operations, 4 needed; 1 parameters, 1 captured tensors, 1 results\n",
+            "  operation 2, multiply, is the same as operation 1\n", "  operation 3, negative, is not needed\n",
+            "  1 in each run:\n", "  fused, 4 on 64 x 64 elements, ",
+            "    multiply [net]: parameter 0 f32 (64, 64) = parameter 0 f32 (64, 64), captured 0 f32 (64, 64)\n",
+            "    exp: slot 0 f32 (4096) = parameter 0 f32 (4096)\n", "  result 0 is in the memory of parameter 0\n",
+            "  arena: 0 bytes, at most 0 in use at one time\n", NULL});
+    char *loop = plan_of("loop ");
+    cr_assert(strstr(loop, "  result 0 is carried to parameter 0\n"), "%s", loop);
+    free(loop);
+}
+
+Test(programs_listed, plan_shows_single_launches_flat_ones_and_the_arena) {
+    td_program *program = NULL;
+    ok(td_record_begin(client.device));
+    td_tensor *a = td_parameter(TD_F32, TD_SHAPE(ROWS, COLUMNS));
+    td_label("\x1b[31mred");
+    td_tensor *product = td_matmul(td_matmul(a, a), a), *sum = td_sum(product, TD_ALL_AXES, 0);
+    td_tensor *results[] = {td_exp(sum)};
+    ok(td_record_end(client.device, 1, results, &program));
+    run(program, td_full(client.device, TD_F32, TD_SHAPE(ROWS, COLUMNS), 0));
+    ok(td_sync(client.device));
+    expect_lines("program 1 of session ",
+                 (const char *const[]){"  launch matmul [\\x1b[31mred]: arena +",
+                                       " = parameter 0 f32 (64, 64), parameter 0 f32 (64, 64)\n",
+                                       ": 16384 bytes, in launches ", "\n    +0: ", NULL});
+    char *log = daemon_log(&tensord);
+    cr_assert(!strchr(log, '\x1b'), "%s", log);
+    free(log);
+}
