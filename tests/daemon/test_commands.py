@@ -16,7 +16,7 @@ FAILED, USAGE = 1, 2
 
 # What each command takes to do its work, and the least role for that.
 WORK = {
-    "status": ([], "observe"), "devices": (["cpu:0"], "observe"), "sessions": ([], "observe"), "ops": ([], "observe"),
+    "status": ([], "observe"), "devices": (["cpu:0"], "observe"), "sessions": ([], "observe"), "programs": ([], "observe"), "ops": ([], "observe"),
     "top": (["--batch", "--count", "1"], "observe"), "ping": (["--count", "2"], "observe"),
     "trace": (["--seconds", "0.05", "-o", "-", "cpu:0"], "run"), "kill": (["--user", "nobody-at-all"], "observe"),
     "names": (["cpu:0"], "run"), "save": (["cpu:0", "FOLDER/s"], "run"), "load": (["cpu:0", "FOLDER/none"], "run"),

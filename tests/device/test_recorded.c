@@ -3,6 +3,7 @@
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "engine/program/recorded.h"
 #include "tests/device/recorded_steps.h"
@@ -377,4 +378,67 @@ Test(recorded, plans_are_made_in_turns, .timeout = 120) {
     run_in_turns(&suite, &run, 20 * 1000, 3, &ran);
     cr_assert_not(ran);
     suite_close(&suite);
+}
+
+/* ---- what operators see ---- */
+
+/* Enqueues a run and waits for its result. */
+static void run_long(struct suite *suite, uint64_t id, int64_t times, const uint64_t *inputs) {
+    struct op_request run = {.opcode = OP_PROGRAM,
+                             .n_inputs = 2,
+                             .inputs = inputs,
+                             .ints = (const int64_t[]){(int64_t)id, times},
+                             .n_ints = 2};
+    struct suite_fetch fetch;
+    uint64_t output;
+    suite_submit(suite, &run, &output);
+    suite_fetch_start(suite, output, &fetch);
+    suite_fetch_wait(suite, &fetch);
+    cr_assert_not(fetch.failed, "%s", fetch.failure.message);
+    fetch_release(&fetch.fetch);
+}
+
+static uint64_t now_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* All these runs are long, so that each is timed: one after the other, so their times together are no longer than it took. */
+Test(recorded, runs_are_counted_and_timed, .timeout = 120) {
+    struct suite suite;
+    suite_open(&suite, 505);
+    const int64_t shape[2] = {LONG_ROWS, LONG_COLUMNS};
+    const struct tensor_type type = {DTYPE_F32, 2, {LONG_ROWS, LONG_COLUMNS}};
+    struct recorded_figures figures[3];
+    struct fault fault;
+    uint64_t ids[2];
+    for (unsigned i = 0; i < 2; i++)
+        ids[i] = suite_sample(&suite, DTYPE_F32, 2, shape, FILL_ORDINARY).id;
+    cr_assert_eq(session_programs(suite.session), 0);
+    uint64_t id = define_long(&suite, &type), loop = ++programs;
+    const struct recorded_loop carried = {.id = loop, .body = id, .carried = (const uint32_t[]){0, 0}, .n_carried = 2};
+    cr_assert_eq(session_program_loop(suite.session, &carried, &fault), STATUS_OK);
+    cr_assert_eq(session_programs_figures(suite.session, figures, 3), 2);
+    for (unsigned i = 0; i < 2; i++)
+        cr_assert(!figures[i].planned && !figures[i].runs && figures[i].operations == LONG && figures[i].kept == LONG);
+    uint64_t began_ns = now_ns();
+    run_long(&suite, loop, 4, ids);
+    for (int i = 0; i < 5; i++)
+        run_long(&suite, id, 1, ids);
+    uint64_t took_ns = now_ns() - began_ns;
+    cr_assert_eq(session_programs_figures(suite.session, figures, 3), 2);
+    cr_assert(figures[0].id == id && figures[1].id == loop && figures[1].loops);
+    cr_assert(figures[0].runs == 5 && figures[0].iterations == 5 && figures[0].timed == 5 && !figures[0].queued);
+    cr_assert(figures[1].runs == 1 && figures[1].iterations == 4 && figures[1].timed == 1 && !figures[1].queued);
+    cr_assert(figures[0].run_ns > 0 && figures[0].last_ns > 0 && figures[1].run_ns == figures[1].last_ns);
+    cr_assert(5 * figures[0].run_ns + figures[1].run_ns <= took_ns, "%lu and %lu ns of %lu", figures[0].run_ns,
+              figures[1].run_ns, took_ns);
+    for (unsigned i = 0; i < 2; i++) {
+        unsigned parts = figures[i].launches - figures[i].groups + figures[i].grouped;
+        cr_assert(figures[i].planned && figures[i].arena >= figures[i].arena_least);
+        cr_assert(parts == LONG || parts == LONG + 1, "%u", parts); /* the result may be copied out */
+    }
+    suite_close(&suite);
+    programs = 0;
 }

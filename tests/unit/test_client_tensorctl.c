@@ -12,6 +12,7 @@ enum { DEVICES = 64, SESSIONS = 200 };
 
 static Tensord__Device about[DEVICES];
 static Tensord__DeviceStatus devices[DEVICES], *device_list[DEVICES];
+static Tensord__ProgramStatus programs[5], *program_list[5];
 static Tensord__SessionStatus sessions[SESSIONS], *session_list[SESSIONS];
 static Tensord__FailureCount failures[3], *failure_list[3];
 static Tensord__PrincipalStatus principals[5], *principal_list[5];
@@ -94,6 +95,18 @@ static void fill_principal(unsigned i, char *text) {
     principal->devices = &share_list[i];
 }
 
+static void fill_program(Tensord__ProgramStatus *program, unsigned i, char *text) {
+    *program = (Tensord__ProgramStatus)TENSORD__PROGRAM_STATUS__INIT;
+    program->session = program->id = UINT64_MAX;
+    program->principal = program->device = program->label = program->cause = program->graph_reason = text;
+    program->loops = program->planned = i % 2;
+    program->operations = program->operations_kept = program->launches = program->fused = UINT32_MAX;
+    program->fused_launches = UINT32_MAX;
+    program->arena = program->arena_least = program->runs = program->iterations = program->runs_timed = UINT64_MAX;
+    program->mean_run_s = 1e300;
+    program->last_run_s = i % 2 ? NAN : INFINITY;
+}
+
 static void fill_limits_met(char *key) {
     for (unsigned i = 0; i < sizeof met / sizeof *met; i++) {
         met[i] = (Tensord__LimitCount)TENSORD__LIMIT_COUNT__INIT;
@@ -120,6 +133,10 @@ static Tensord__Status status_of(size_t n_devices, size_t n_sessions) {
     fill_limits_met(n_sessions ? TEXT_LONG : TEXT_MEAN);
     for (unsigned i = 0; n_sessions && i < sizeof principals / sizeof *principals; i++)
         fill_principal(i, texts[i]);
+    for (unsigned i = 0; i < sizeof programs / sizeof *programs; i++)
+        fill_program(program_list[i] = &programs[i], i, texts[i]);
+    status.n_programs = n_sessions ? sizeof programs / sizeof *programs : 0;
+    status.programs = program_list;
     status.n_principals = n_sessions ? sizeof principals / sizeof *principals : 0;
     status.principals = principal_list;
     status.n_limits_met = sizeof met / sizeof *met;
@@ -157,10 +174,10 @@ Test(client_tensorctl, long_names_and_huge_numbers_fit_any_width) {
     for (size_t i = 0; i < sizeof widths / sizeof *widths; i++) {
         text_columns_set(widths[i]);
         Tensord__Status status = status_of(DEVICES, SESSIONS);
-        for (enum tensorctl_view view = TENSORCTL_STATUS; view <= TENSORCTL_SESSIONS; view++)
+        for (enum tensorctl_view view = TENSORCTL_STATUS; view <= TENSORCTL_PROGRAMS; view++)
             every_line_fits(shown(&status, view));
         status = status_of(0, 0);
-        for (enum tensorctl_view view = TENSORCTL_STATUS; view <= TENSORCTL_SESSIONS; view++)
+        for (enum tensorctl_view view = TENSORCTL_STATUS; view <= TENSORCTL_PROGRAMS; view++)
             every_line_fits(shown(&status, view));
     }
 }
@@ -215,6 +232,40 @@ Test(client_tensorctl, narrow_table_keeps_what_matters_most) {
         cr_expect(!rows[i].left_out || !strstr(text, rows[i].left_out), "%u columns: %s", rows[i].columns, text);
         free(text);
     }
+}
+
+Test(client_tensorctl, programs_show_what_is_known) {
+    Tensord__Status status = status_of(1, 1);
+    Tensord__ProgramStatus *program = &programs[0];
+    tensord__program_status__init(program);
+    status.n_programs = 1;
+    sessions[0].programs = 4;
+    program->session = 12;
+    program->id = 3;
+    program->principal = "alice";
+    program->device = "cpu:0";
+    program->label = "net\x1b[31m";
+    program->operations = 40;
+    program->operations_kept = 36;
+    text_columns_set(200);
+    char *text = shown(&status, TENSORCTL_PROGRAMS);
+    cr_expect(strstr(text, "40 (36)") && strstr(text, "\nand 3 more\n") && !strchr(text, '\x1b'), "%s", text);
+    cr_expect(!strstr(text, " B") && !strstr(text, " s "), "%s", text);
+    free(text);
+    program->planned = program->loops = true;
+    program->launches = 9;
+    program->fused = 2;
+    program->fused_launches = 14;
+    program->arena = 3 << 20;
+    program->arena_least = 2 << 20;
+    program->runs = program->runs_timed = 1500;
+    program->iterations = 3000;
+    program->mean_run_s = 0.0021;
+    program->last_run_s = 0.0035;
+    text = shown(&status, TENSORCTL_PROGRAMS);
+    cr_expect(strstr(text, "3 loop") && strstr(text, "2 (14)") && strstr(text, "3.00 MiB  2.00 MiB"), "%s", text);
+    cr_expect(strstr(text, "1.50k") && strstr(text, "3.00k") && strstr(text, "2.1 ms  3.5 ms"), "%s", text);
+    free(text);
 }
 
 /* Bucket i is up to 2^i us. */

@@ -108,6 +108,15 @@ Test(stats_page, a_page_with_nonsense_stays_within_bounds) {
     cr_assert(stats_page_read_principals(page, principals, STATS_PRINCIPALS_MAX) == STATS_PRINCIPALS_MAX);
     cr_assert(strlen(principals[STATS_PRINCIPALS_MAX - 1].name) == sizeof principals->name - 1);
     free(principals);
+    struct stats_program *listed = calloc(STATS_PROGRAMS_MAX, sizeof *listed);
+    page->n_programs = UINT32_MAX;
+    cr_assert(stats_page_read_programs(page, listed, STATS_PROGRAMS_MAX) == STATS_PROGRAMS_MAX);
+    const struct stats_program *last = &listed[STATS_PROGRAMS_MAX - 1];
+    cr_assert(strlen(last->figures.label) == sizeof last->figures.label - 1);
+    cr_assert(strlen(last->figures.cause) == sizeof last->figures.cause - 1);
+    cr_assert(strlen(last->figures.graph_reason) == sizeof last->figures.graph_reason - 1);
+    cr_assert(strlen(last->principal.name) == sizeof last->principal.name - 1);
+    free(listed);
     free(sessions);
     free(page);
 }
