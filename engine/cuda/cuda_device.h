@@ -40,7 +40,8 @@ struct cuda_device {
     struct cuda_memory memory;
     struct cuda_workspaces workspaces;
     bool graphs_off;                 /* by the environment */
-    _Atomic uint64_t graph_launches; /* in all graphs */
+    _Atomic uint64_t graph_launches; /* in all graphs, */
+    _Atomic uint64_t graph_bytes;    /* and scratch memory of theirs */
     pthread_mutex_t events_lock;
     struct device_event *events, *events_timed; /* unused ones */
 };

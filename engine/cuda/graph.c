@@ -161,7 +161,8 @@ static int capture_once(struct taking *taking, struct cuda_capture *capture, cud
 
 /* ---- scratch memory ---- */
 
-/* A larger block for graphs to come. False, and the launch that wants it is refused: there is none. */
+/* A larger block for graphs to come. Half of the room stays with launches that are made by themselves, which give way to one another, while graphs keep
+ * what they have. False, and the launch that wants it is refused: there is none. */
 static bool memory_grow(struct cuda_device *device, struct device_graph_memory *memory, size_t wanted) {
     struct cuda_workspaces *workspaces = &device->workspaces;
     struct graph_block *block = malloc(sizeof *block);
@@ -169,13 +170,15 @@ static bool memory_grow(struct cuda_device *device, struct device_graph_memory *
     size_t bytes = room_smallest;
     while (bytes < wanted)
         bytes *= 2;
-    if (!block || atomic_load(&workspaces->bytes) + bytes > workspaces->limit ||
+    uint64_t graphs = atomic_load(&device->graph_bytes) + bytes, all = atomic_load(&workspaces->bytes) + bytes;
+    if (!block || graphs > workspaces->limit / 2 || all > workspaces->limit ||
         cuda_memory_reserve(&device->memory, bytes, &block->memory, &fault) != STATUS_OK) {
         cudaGetLastError();
         free(block);
         return false;
     }
     atomic_fetch_add(&workspaces->bytes, bytes);
+    atomic_fetch_add(&device->graph_bytes, bytes);
     block->bytes = bytes;
     block->next = memory->blocks;
     memory->blocks = block;
@@ -399,6 +402,7 @@ void cuda_graph_memory_release(struct device *base, struct device_graph_memory *
         next = block->next;
         cuda_memory_release(&device->memory, block->memory, block->bytes);
         atomic_fetch_sub(&device->workspaces.bytes, block->bytes);
+        atomic_fetch_sub(&device->graph_bytes, block->bytes);
         free(block);
     }
     free(memory);

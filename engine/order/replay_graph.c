@@ -275,6 +275,18 @@ static void graphs_note(struct replay_graphs *graphs, const struct replay *repla
     pthread_mutex_unlock(&graphs->lock);
 }
 
+/* To give so many launches other addresses costs more than to make them. */
+static void stretch_rest(struct replay_graphs *graphs, struct stretch *stretch) {
+    struct replay_graph_figures *figures = &graphs->figures;
+    stretch->changes = 0;
+    stretch->rest = GRAPH_REST;
+    pthread_mutex_lock(&graphs->lock);
+    figures->rested++;
+    if (!*figures->reason)
+        snprintf(figures->reason, sizeof figures->reason, "each run has other addresses");
+    pthread_mutex_unlock(&graphs->lock);
+}
+
 static int stretch_launch(struct replay_graphs *graphs, struct replay_run *run, unsigned number,
                           struct device_stream *stream, unsigned *steps, struct fault *fault) {
     const struct replay *replay = run->replay;
@@ -285,10 +297,7 @@ static int stretch_launch(struct replay_graphs *graphs, struct replay_run *run, 
     struct kept_graph *kept = stretch_choose(graphs, stretch, bases, &changed);
     stretch->changes = changed * 2 > stretch->n ? stretch->changes + 1 : 0;
     if (stretch->changes == GRAPH_CHANGES_MOST) {
-        stretch->changes = 0;
-        stretch->rest = GRAPH_REST;
-        snprintf(outcome.refusal, sizeof outcome.refusal, "each run has other addresses");
-        graphs_note(graphs, replay, stretch, &outcome);
+        stretch_rest(graphs, stretch);
         return STATUS_OK;
     }
     int code = graphs->device->vtable->async->graph_launch(graphs->device, stream, &graphs->memory, &kept->graph,

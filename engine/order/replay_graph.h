@@ -25,8 +25,9 @@ struct replay_graph_figures {
     uint64_t launched;  /* so often has a graph been put on the device */
     uint64_t captured;  /* so often have all launches of a stretch been taken down for it */
     uint64_t exchanged; /* so many launches have been given other addresses */
-    uint64_t refused;   /* so often has the device refused */
-    char reason[176];   /* the last time, with the operation's name if one was to blame; "": never */
+    uint64_t refused;   /* so often has the device refused, */
+    uint64_t rested;    /* and so often was a stretch left alone for a while, since each run had other addresses */
+    char reason[176];   /* of the last refusal, with the operation's name if one was to blame; or why a stretch rests */
 };
 
 /* The run's next step is about to be launched: *steps of them have been as one graph; 0: it is to be launched by itself. An error is a failure of

@@ -316,7 +316,7 @@ static bool submitter_replay_graph(struct order *order, struct stream *stream, s
     struct device_stream *device_stream = NULL;
     struct fault fault;
     unsigned steps = 0;
-    if (!order->device->vtable->async || turn->brief || submitter_traces(order, stream) ||
+    if (!order->device->vtable->async || submitter_traces(order, stream) ||
         !submitter_may_launch(order, stream, &device_stream))
         return false;
     if (replay_graph_launch(run, order->device, device_stream, &steps, &fault) != STATUS_OK)

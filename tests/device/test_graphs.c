@@ -60,14 +60,18 @@ static void result(struct graphs_program *program, uint64_t value) {
     program->results[program->n_results++] = value;
 }
 
-/* Kernels, a product by a library, copies, memory that is set, an operation of several launches, one that may report, and a reduction by CUB. */
-static void program_make(struct graphs_program *program, struct suite *suite) {
-    const struct op_packed none = {.n_ints = 0};
+static void program_begin(struct graphs_program *program, struct suite *suite) {
     *program = (struct graphs_program){.suite = suite, .id = 1};
     for (unsigned i = 0; i < GIVEN; i++) {
         program->types[i] = (struct tensor_type){.dtype = given_types[i].dtype, .rank = given_types[i].rank};
         memcpy(program->types[i].shape, given_types[i].shape, sizeof given_types[i].shape);
     }
+}
+
+/* Kernels, a product by a library, copies, memory that is set, an operation of several launches, one that may report, and a reduction by CUB. */
+static void program_make(struct graphs_program *program, struct suite *suite) {
+    const struct op_packed none = {.n_ints = 0};
+    program_begin(program, suite);
     uint64_t twice = add(program, OP_ADD, 1, 1, none);
     uint64_t product = add(program, OP_MATMUL, twice, 2, none);
     uint64_t one =
@@ -256,5 +260,43 @@ Test(graphs, loops_have_the_bits_of_their_iterations_one_by_one, .timeout = 300)
     if (replayed_graphs(suite.session, 2, &figures))
         cr_assert(figures.launched && figures.exchanged, "launched %lu times: %s", (unsigned long)figures.launched,
                   figures.reason);
+    suite_close(&suite);
+}
+
+/* A convolution, which a library may compute. */
+Test(graphs, what_is_in_no_graph_stands_between_graphs, .timeout = 300) {
+    struct suite suite;
+    struct graphs_program program;
+    struct replay_graph_figures figures;
+    const struct op_packed none = {.n_ints = 0};
+    suite_open(&suite, 604);
+    program_begin(&program, &suite);
+    uint64_t x = 1;
+    for (int i = 0; i < 6; i++)
+        x = add(&program, i % 2 ? OP_ADD : OP_MAXIMUM, x, x, none);
+    uint64_t images =
+        add(&program, OP_RESHAPE, x, 0, SUITE_ATTRIBUTES(reshape, .shape = SUITE_LIST(1, 1, ROWS, DEPTH)));
+    uint64_t weight =
+        add(&program, OP_RESHAPE, 3, 0, SUITE_ATTRIBUTES(reshape, .shape = SUITE_LIST(1, 1, ROWS, COLUMNS)));
+    x = add(&program, OP_CONV, images, weight, SUITE_ATTRIBUTES(conv, .groups = 1));
+    result(&program, x);
+    for (int i = 0; i < 6; i++)
+        x = add(&program, i % 2 ? OP_ADD : OP_MAXIMUM, x, x, none);
+    result(&program, x);
+    program_define(&program);
+    for (int run = 0; run < RUNS; run++) {
+        uint64_t inputs[GIVEN], ids[GIVEN + OPERATIONS];
+        given(&suite, inputs);
+        uint64_t output = run_recorded(&program, program.id, 1, inputs);
+        run_eagerly(&program, inputs, ids);
+        for (unsigned r = 0; r < program.n_results; r++)
+            same_bits(&suite, ids[program.results[r] - 1], output + r, result_bytes(&program, r), 0, "result", r);
+        for (unsigned r = 0; r < program.n_results; r++) /* the next run's results may have their memory */
+            suite_release(&suite, output + r);
+    }
+    if (replayed_graphs(suite.session, program.id, &figures)) {
+        cr_assert(figures.graphs && figures.launched, "%s", figures.reason);
+        cr_assert(!figures.refused || strstr(figures.reason, "conv"), "%s", figures.reason);
+    }
     suite_close(&suite);
 }
