@@ -196,6 +196,16 @@ class Cnn(unittest.TestCase):
         self.assertEqual(sum(map(sum, table)), 1000)
         self.assertAlmostEqual(sum(table[i][i] for i in range(10)) / 10, accuracy)
 
+    def test_programs_train_it(self):
+        text = run("cnn_program.py", "--images", "3840", "--epochs", "3")
+        self.assertRegex(text, r"step by step: \d+ images a second\n2 epochs enqueued in \d+ ms: \d+ images a second")
+        losses = [float(one) for one in re.findall(r"(\d\.\d{4}) \(step", text)]
+        self.assertLess(losses[-1], losses[0] / 2)
+        accuracy = float(re.search(r"accuracy (\S+) % after 3 epochs", text).group(1))
+        table = [list(map(int, re.findall(r"\b\d+\b", line))) for line in text.splitlines()[-10:]]
+        self.assertGreater(accuracy, 60)
+        self.assertAlmostEqual(100 * sum(table[i][i] for i in range(10)) / 3840, accuracy, delta=0.01)
+
     @unittest.skipUnless(installed("torch", "safetensors"), "PyTorch and safetensors are not installed")
     def test_weights_of_pytorch_give_its_accuracy(self):
         text = run("cnn_torch.py", "--steps", "40", "--weights", self.weights, "--images", "1000")
@@ -241,6 +251,7 @@ class Notebooks(unittest.TestCase):
                 program = "\n\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
                 # A notebook has no options, and its network trains for a while.
                 program = program.replace("train=300", "train=5").replace("steps=300, batch", "steps=5, batch")
+                program = program.replace("epochs=3, images=60000", "epochs=2, images=512")
                 program = program.replace('weights="cnn.safetensors"', f"weights={os.path.join(self.folder.name, 'w')!r}")
                 self.assertTrue(run("-c", program, MPLBACKEND="Agg"))
 

@@ -24,7 +24,7 @@ import time
 
 import tensord as td
 from tensord import nn
-from show import picture
+from show import matrix
 from start import HERE, connect, options
 
 CLASSES = ("T-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "boot")
@@ -142,19 +142,4 @@ if __name__ == "__main__":
     right = sum(confusion[i][i] for i in range(10))
     print(f"{images.shape[0]} images on {images.device.name} in {seconds:.2f} s, {images.shape[0] / seconds:.0f} a second")
     print(f"accuracy {100 * right / images.shape[0]:.2f} %; a row for each label, a column for each guess:")
-    print(f"{'':9}" + "".join(f"{name[:7]:>8}" for name in CLASSES))
-    for name, row in zip(CLASSES, confusion):
-        print(f"{name:9}" + "".join(f"{count:8}" for count in row))
-
-
-# %%
-if __name__ == "__main__":
-
-    def draw(axes):
-        axes.imshow(confusion, cmap="Blues")
-        axes.set_xticks(range(10), CLASSES, rotation=45)
-        axes.set_yticks(range(10), CLASSES)
-        axes.set_xlabel("guess")
-        axes.set_ylabel("label")
-
-    picture(draw, given.plot)
+    matrix(confusion, CLASSES, given.plot)

@@ -106,3 +106,19 @@ def curve(values, name, file):
     if not picture(draw, file):
         steps = range(0, len(values), max(1, len(values) // 10))
         print(f"{name}: " + ", ".join(f"{values[step]:.4f} (step {step})" for step in steps))
+
+
+def matrix(table, names, file):
+    """A confusion matrix as text, and as a picture."""
+    print(f"{'':9}" + "".join(f"{name[:7]:>8}" for name in names))
+    for name, row in zip(names, table):
+        print(f"{name:9}" + "".join(f"{count:8}" for count in row))
+
+    def draw(axes):
+        axes.imshow(table, cmap="Blues")
+        axes.set_xticks(range(len(names)), names, rotation=45)
+        axes.set_yticks(range(len(names)), names)
+        axes.set_xlabel("guess")
+        axes.set_ylabel("label")
+
+    picture(draw, file)
