@@ -145,6 +145,15 @@ class Examples(unittest.TestCase):
         self.assertEqual(len(re.findall("% right", text)), 6)
         self.assertEqual(len(set(re.findall(r"process (\d+)", text))), 6)
 
+    def test_hyperband(self):
+        text = run("hyperband.py", "--processes", "2", "--epochs", "9")
+        rungs = [tuple(map(int, one)) for one in re.findall(r"(\d+) configurations, +(\d+) epochs", text)]
+        self.assertEqual(rungs, [(9, 1), (3, 3), (1, 9), (5, 3), (1, 9), (3, 9)])
+        self.assertRegex(text, "22 trials by [12] processes")  # one of them may be slow to start
+        best, median = map(float, re.search(r"the best loss is (\S+) after \d+ epochs, the median (\S+);", text).groups())
+        self.assertLess(best, median / 1.5)
+        self.assertEqual([one["name"] for one in td.device().names() if one["name"].startswith("hyperband")], [])
+
     def test_text(self):
         for name in ("text_lstm.py", "text_transformer.py"):
             with self.subTest(name):
@@ -237,7 +246,7 @@ class Notebooks(unittest.TestCase):
 
     def test_each_theme_has_one(self):
         names = {path.stem for path in pathlib.Path(self.folder.name).glob("*.ipynb")}
-        parts = {"hello", "start", "show", "trial", "notebooks", "cnn_torch", "text"}  # not cells, but what they use, or a program of PyTorch alone
+        parts = {"hello", "start", "show", "trial", "notebooks", "cnn_torch", "text", "hyperband_trial"}  # not cells, but what they use, or a program of PyTorch alone
         self.assertEqual(names, {path.stem for path in EXAMPLES.glob("*.py")} - parts)
 
     def test_cells_run_one_after_another(self):
@@ -251,7 +260,7 @@ class Notebooks(unittest.TestCase):
                 program = "\n\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
                 # A notebook has no options, and its network trains for a while.
                 program = program.replace("train=300", "train=5").replace("steps=300, batch", "steps=5, batch")
-                program = program.replace("epochs=3, images=60000", "epochs=2, images=512")
+                program = program.replace("epochs=3, images=60000", "epochs=2, images=512").replace("epochs=27", "epochs=3")
                 program = program.replace('weights="cnn.safetensors"', f"weights={os.path.join(self.folder.name, 'w')!r}")
                 self.assertTrue(run("-c", program, MPLBACKEND="Agg"))
 
