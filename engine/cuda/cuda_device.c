@@ -229,9 +229,10 @@ static void cuda_close(struct device *base) {
         cudnn_finish(&device->cuda);
         cufft_finish(&device->cuda);
         cusolver_finish(&device->cuda);
-        cuda_events_destroy(device);
     }
     cuda_memory_finish(&device->memory);
+    if (cuda_enter(&device->cuda, &fault) == STATUS_OK)
+        cuda_events_destroy(device);
     monitor_stop(device->monitor);
     pthread_mutex_destroy(&device->events_lock);
     free(device);

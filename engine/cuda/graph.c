@@ -16,6 +16,7 @@ struct device_graph {
     unsigned n;
     cudaGraph_t graph; /* of which `exec` was made: its nodes name those of `exec` */
     cudaGraphExec_t exec;
+    struct device_event *last; /* when it is given back before it may have run: comes after its last launch */
     cudaGraphNode_t nodes[]; /* of each launch; NULL: it made none or several, or the node does not tell what it says */
 };
 
@@ -210,6 +211,31 @@ static void graph_free(struct device_graph *graph) {
     free(graph);
 }
 
+/* By a thread that may wait: CUDA does not say that an executable graph may be destroyed while it runs. */
+static void graph_drop(void *dropped) {
+    struct device_graph *graph = dropped;
+    struct device *base = &graph->device->base;
+    if (graph->last) {
+        cudaEventSynchronize(graph->last->event);
+        cudaGetLastError();
+        base->vtable->async->event_release(base, graph->last);
+    }
+    graph_free(graph);
+}
+
+/* Gives back a graph that was perhaps launched on the stream before. */
+static int graph_retire(struct device_graph *graph, struct device_stream *stream, struct fault *fault) {
+    struct device *base = &graph->device->base;
+    struct fault ignored;
+    int code = base->vtable->async->event_record(base, stream, &graph->last, &ignored);
+    if (code != STATUS_OK)
+        graph->last = NULL;
+    if (code == STATUS_DEVICE_LOST)
+        *fault = ignored;
+    cuda_memory_drop(&graph->device->memory, graph_drop, graph);
+    return code == STATUS_DEVICE_LOST ? code : STATUS_OK;
+}
+
 static int graph_instantiate(struct device_graph *graph, struct device_graph_outcome *outcome, struct fault *fault) {
     unsigned n = graph->n;
     GRAPH_TRY(cudaGraphInstantiate(&graph->exec, graph->graph, 0));
@@ -242,6 +268,22 @@ static int graph_make(struct taking *taking, struct device_graph_memory *memory,
     return STATUS_OK;
 }
 
+/* Makes the graph anew, of what was captured, which it takes over. */
+static int graph_replace(struct device_graph *graph, struct device_stream *stream, cudaGraph_t captured,
+                         const cudaGraphNode_t *nodes, struct device_graph_outcome *outcome, struct fault *fault) {
+    struct device_graph *old = calloc(1, sizeof *old);
+    if (!old) {
+        captured_destroy(captured);
+        return refuse(outcome, graph->n, "no host memory for a graph");
+    }
+    *old = (struct device_graph){.device = graph->device, .graph = graph->graph, .exec = graph->exec};
+    graph->exec = NULL;
+    graph->graph = captured;
+    memcpy(graph->nodes, nodes, graph->n * sizeof *nodes);
+    int code = graph_retire(old, stream, fault);
+    return code == STATUS_OK ? graph_instantiate(graph, outcome, fault) : code;
+}
+
 /* Another capture of the same launches. If CUDA finds that more than what nodes say is different, the graph is made of it anew. */
 static int graph_update_all(struct device_graph *graph, struct taking *taking, struct device_graph_memory *memory,
                             struct device_graph_outcome *outcome, struct fault *fault) {
@@ -265,12 +307,7 @@ static int graph_update_all(struct device_graph *graph, struct taking *taking, s
         captured_destroy(captured);
         code = STATUS_DEVICE_LOST;
     } else {
-        cudaGraphExecDestroy(graph->exec);
-        captured_destroy(graph->graph);
-        graph->exec = NULL;
-        graph->graph = captured;
-        memcpy(graph->nodes, nodes, graph->n * sizeof *nodes);
-        code = graph_instantiate(graph, outcome, fault);
+        code = graph_replace(graph, taking->stream, captured, nodes, outcome, fault);
     }
     free(nodes);
     return code;
@@ -381,14 +418,12 @@ int cuda_graph_launch(struct device *base, struct device_stream *stream, struct 
     }
     if (*graph && (code != STATUS_OK ||
                    *outcome->refusal)) { /* some of its nodes may have other addresses than the caller notes */
-        cuda_graph_release(base, *graph);
+        struct fault other;
+        int retired = graph_retire(*graph, stream, code == STATUS_OK ? fault : &other);
+        code = code == STATUS_OK ? retired : code;
         *graph = NULL;
     }
     return code;
-}
-
-static void graph_drop(void *graph) {
-    graph_free(graph);
 }
 
 /* Making a graph takes milliseconds; so may this. */

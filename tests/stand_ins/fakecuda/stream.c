@@ -270,6 +270,16 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
     return fakecuda_call(__func__);
 }
 
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+    if (fakecuda_captures())
+        return fakecuda_spoil();
+    pthread_mutex_lock(&lock);
+    while (event->reached < event->recorded && !fakecuda_lost())
+        pthread_cond_wait(&moved, &lock);
+    pthread_mutex_unlock(&lock);
+    return fakecuda_call(__func__);
+}
+
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
     cudaError_t error = fakecuda_call(__func__);
     if (error != cudaSuccess)

@@ -403,6 +403,7 @@ static void sweep_functions(void) {
         "cudaGraphExecMemsetNodeSetParams",
         "cudaGraphDestroy",
         "cudaGraphExecDestroy",
+        "cudaEventSynchronize",
     };
     for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
         sweep_function(functions[i]);
