@@ -111,21 +111,30 @@ static char *read_whole(const char *path) {
     return text;
 }
 
-Test(header, readme_shows_the_example_as_it_is) {
-    char readme_path[1000], example_path[1000];
-    snprintf(readme_path, sizeof readme_path, "%s/README.md", daemon_program("TENSORD_SOURCE"));
-    snprintf(example_path, sizeof example_path, "%s/client/examples/hello.c", daemon_program("TENSORD_SOURCE"));
-    char *readme = read_whole(readme_path), *example = read_whole(example_path);
-    cr_assert(readme && example);
-    char *block = strstr(readme, "```c\n");
-    cr_assert_not_null(block, "README.md has no C block");
+/* The block of C at *readme, behind which that is put. */
+static void shows(char **readme, const char *name) {
+    char path[1000];
+    snprintf(path, sizeof path, "%s/client/examples/%s", daemon_program("TENSORD_SOURCE"), name);
+    char *example = read_whole(path), *block = strstr(*readme, "```c\n");
+    cr_assert_not_null(example, "%s", path);
+    cr_assert_not_null(block, "README.md has no block of C for %s", name);
     block += strlen("```c\n");
     char *end = strstr(block, "```");
     cr_assert_not_null(end);
     *end = 0;
     cr_assert_str_eq(block, example);
-    free(readme);
+    *readme = end + 1;
     free(example);
+}
+
+Test(header, readme_shows_the_examples_as_they_are) {
+    char path[1000];
+    snprintf(path, sizeof path, "%s/README.md", daemon_program("TENSORD_SOURCE"));
+    char *readme = read_whole(path), *at = readme;
+    cr_assert_not_null(readme);
+    shows(&at, "hello.c");
+    shows(&at, "train.c");
+    free(readme);
 }
 
 Test(header, example_runs) {
@@ -136,4 +145,20 @@ Test(header, example_runs) {
                 (const char *const[]){variable, NULL}, COMPILE_MS);
     cr_assert_eq(command.code, 0, "%d: %s", command.code, command.err);
     cr_assert(command.out_bytes > 0, "it printed nothing");
+}
+
+Test(header, example_trains) {
+    char variable[140];
+    double first, last, weights[3];
+    daemon_start(&tensord, NULL);
+    snprintf(variable, sizeof variable, "TENSORD_URL=%s", tensord.url);
+    command_run(&command, (const char *const[]){daemon_program("TRAIN_EXE"), NULL},
+                (const char *const[]){variable, NULL}, COMPILE_MS);
+    cr_assert_eq(command.code, 0, "%d: %s", command.code, command.err);
+    cr_assert_eq(sscanf(command.out, "loss %lf at first, %lf at the end; weights %lf %lf %lf", &first, &last,
+                        &weights[0], &weights[1], &weights[2]),
+                 5, "%s", command.out);
+    cr_assert(first > 1 && last < 0.01, "%s", command.out);
+    for (int i = 0; i < 3; i++)
+        cr_assert_float_eq(weights[i], ((const double[]){1, -2, 3})[i], 0.01, "%s", command.out);
 }

@@ -54,9 +54,15 @@ class Examples(unittest.TestCase):
     def test_hello(self):
         self.assertRegex(run("hello.py"), r"^cpu:0 \[\[-?0\.\d+, -?0\.\d+\], \[-?0\.\d+, -?0\.\d+\]\]\n$")
 
-    def test_readme_shows_hello_as_it_is(self):
+    def test_readme_shows_examples_as_they_are(self):
         readme = (EXAMPLES.parents[2] / "README.md").read_text(encoding="utf-8")
-        self.assertEqual(re.search(r"```python\n(.*?)```", readme, re.DOTALL)[1], (EXAMPLES / "hello.py").read_text(encoding="utf-8"))
+        blocks = re.findall(r"```python\n(.*?)```", readme, re.DOTALL)
+        self.assertEqual(blocks[:2], [(EXAMPLES / name).read_text(encoding="utf-8") for name in ("hello.py", "train.py")])
+
+    def test_train(self):
+        first, last = map(float, re.search(r"loss (\S+) at first, (\S+) at the end", run("train.py")).groups())
+        self.assertGreater(first, 1)
+        self.assertLess(last, 0.01)
 
     def test_the_readme_of_the_package_trains(self):
         readme = (EXAMPLES.parent / "README.md").read_text(encoding="utf-8")
@@ -246,7 +252,7 @@ class Notebooks(unittest.TestCase):
 
     def test_each_theme_has_one(self):
         names = {path.stem for path in pathlib.Path(self.folder.name).glob("*.ipynb")}
-        parts = {"hello", "start", "show", "trial", "notebooks", "cnn_torch", "text", "hyperband_trial"}  # not cells, but what they use, or a program of PyTorch alone
+        parts = {"hello", "train", "start", "show", "trial", "notebooks", "cnn_torch", "text", "hyperband_trial"}  # not cells, but what they use, or a program of PyTorch alone
         self.assertEqual(names, {path.stem for path in EXAMPLES.glob("*.py")} - parts)
 
     def test_cells_run_one_after_another(self):
