@@ -11,8 +11,8 @@
 /* ---- life ---- */
 
 static void engine_session_ended(struct session *session) {
+    recorded_session_ended(session); /* its programs let kernels go */
     kernel_session_ended(session);
-    recorded_session_ended(session);
 }
 
 static int engine_init(struct engine *engine, struct device *device, const struct engine_options *options) {

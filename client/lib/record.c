@@ -67,10 +67,6 @@ static td_tensor *refuse_input(const struct batch_entry *call, unsigned i) {
 }
 
 static int recording_admits(const struct batch_entry *call, unsigned n_consumed, td_tensor *const *consumed) {
-    if (call->opcode == OP_KERNEL) {
-        call_refuse(call->opcode, STATUS_UNSUPPORTED, "cannot be recorded: run it before or after the program");
-        return STATUS_UNSUPPORTED;
-    }
     for (unsigned i = 0; i < n_consumed; i++) {
         if (tensor_is_recorded(consumed[i]))
             continue;

@@ -21,6 +21,7 @@ enum replay_kind {
     REPLAY_LAUNCH, /* a struct launch */
     REPLAY_FLAT,   /* `n` struct flat_launch, which follow one another */
     REPLAY_FUSED,  /* a struct fused_launch */
+    REPLAY_KERNEL, /* a struct kernel_launch */
 };
 
 struct replay_step {

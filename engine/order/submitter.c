@@ -239,8 +239,11 @@ static bool submitter_traces(struct order *order, const struct stream *stream) {
 }
 
 static void submitter_replay_launch(struct order *order, struct stream *stream, const struct record *record,
-                                    const struct launch *launch, const struct fused_launch *fused, struct turn *turn) {
-    if (order->device->vtable->launch_part)
+                                    const struct launch *launch, const struct fused_launch *fused,
+                                    const struct kernel_launch *kernel, struct turn *turn) {
+    if (kernel)
+        submitter_launch_kernel(order, stream, kernel);
+    else if (order->device->vtable->launch_part)
         turn->left = submitter_launch_part(order, stream, record, launch, fused, turn);
     else
         submitter_launch(order, stream, launch);
@@ -252,15 +255,16 @@ static void submitter_replay_one(struct order *order, struct stream *stream, con
     const struct replay *replay = record->replay.replay;
     const void *at = replay->launches + step->at;
     const struct launch *launch = step->kind == REPLAY_LAUNCH ? at : NULL;
-    const struct fused_launch *fused = launch ? NULL : at;
-    const char *label = replay->names[step->name].label, *name = fused ? "fused" : NULL;
+    const struct fused_launch *fused = step->kind == REPLAY_FUSED ? at : NULL;
+    const struct kernel_launch *kernel = step->kind == REPLAY_KERNEL ? at : NULL;
+    const char *label = replay->names[step->name].label, *name = fused ? "fused" : kernel ? kernel->name : NULL;
     unsigned opcode = launch ? launch->opcode : 0;
     struct device_stream *device_stream = NULL;
     if (!stream->submit.begun)
         history_note(&order->history, &stream->completed, stream->submit.executed + 1, stream->session,
                      record->sequence, opcode, name, *label ? label : NULL);
     if (__builtin_expect(!submitter_traces(order, stream), 1)) {
-        submitter_replay_launch(order, stream, record, launch, fused, turn);
+        submitter_replay_launch(order, stream, record, launch, fused, kernel, turn);
     } else if (submitter_may_launch(order, stream, &device_stream)) {
         const struct trace_launch trace = {.session = stream->session,
                                            .sequence = record->sequence,
@@ -273,7 +277,7 @@ static void submitter_replay_one(struct order *order, struct stream *stream, con
                                            .label = *label ? label : NULL};
         struct trace_mark mark;
         trace_before(&order->trace, device_stream, stream->submit.begun, &mark);
-        submitter_replay_launch(order, stream, record, launch, fused, turn);
+        submitter_replay_launch(order, stream, record, launch, fused, kernel, turn);
         trace_after(&order->trace, &stream->trace, device_stream, &trace, &mark);
     }
 }

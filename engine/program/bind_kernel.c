@@ -60,7 +60,8 @@ int bind_kernel_find(struct step *step) {
     kernel_attributes_read(&step->request->attributes, &launch);
     if (step->request->kernels_denied)
         return kernel_refuse(step->request->kernels_denied, step->fault);
-    step->kernel = kernel_table_find(step->session->kernels, (uint64_t)launch.kernel);
+    if (!step->planned)
+        step->kernel = kernel_table_find(step->session->kernels, (uint64_t)launch.kernel);
     if (!step->kernel)
         return fault_set(step->fault, STATUS_INVALID_ARGUMENT, "no kernel has id %" PRIu64, (uint64_t)launch.kernel);
     return check_launch(&launch, step->kernel->device_kernel, step->fault);
@@ -157,7 +158,8 @@ static int launch_push(struct step *step, const struct kernel_attributes *launch
     if (code != STATUS_OK)
         return code;
     launch_fill(step, launch, views, &record->kernel);
-    kernel_use(step->kernel, step->stream, step->stream->enqueued);
+    if (!step->planned) /* else each run uses it */
+        kernel_use(step->kernel, step->stream, step->stream->enqueued);
     return STATUS_OK;
 }
 

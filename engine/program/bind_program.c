@@ -2,6 +2,7 @@
  * from which the addresses in its launches follow (order/replay.h). */
 #include <string.h>
 
+#include "engine/program/kernel_impl.h"
 #include "engine/program/recorded_impl.h"
 
 enum { BASE_ALIGNMENT = 64 }; /* as all storage has it; what a kernel chose for its plan may rely on it */
@@ -45,6 +46,8 @@ static int capture_settle(struct step *step, struct tensor *capture) {
 int bind_program_find(struct step *step) {
     struct recorded *recorded = step->recorded;
     int code = STATUS_OK;
+    if (step->request->kernels_denied && recorded->body->n_kernels)
+        return kernel_refuse(step->request->kernels_denied, step->fault);
     for (unsigned i = 0; i < recorded->body->n_captures && code == STATUS_OK; i++)
         code = capture_settle(step, recorded->body->captures[i]);
     if (code == STATUS_OK && !recorded->planned)
@@ -294,6 +297,9 @@ static int run_push(struct run *run) {
     memcpy(replay_bases(run->record), plan->bases, replay->n_bases * sizeof(uint8_t *));
     use_list_note(&run->recorded->uses, step->stream, step->stream->enqueued);
     recorded_ran(step->session, run->recorded);
+    for (unsigned k = 0; k < run->body->n_operations && run->body->n_kernels; k++)
+        if (run->body->operations[k].kernel)
+            kernel_use(run->body->operations[k].kernel, step->stream, step->stream->enqueued);
     return STATUS_OK;
 }
 

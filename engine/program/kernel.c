@@ -336,8 +336,20 @@ struct kernel *kernel_table_find(const struct kernel_table *table, uint64_t id) 
 
 /* What runs of it is the store's from here on: the session pays for it no more. */
 static void table_let_go(struct session *session, struct kernel *kernel) {
+    kernel->left = kernel->holders > 0;
+    if (kernel->left)
+        return;
     ledger_give_apart(&session->ledger, kernel->bytes);
     kernel_let_go(session->kernels->store, kernel);
+}
+
+void kernel_hold(struct kernel *kernel) {
+    kernel->holders++;
+}
+
+void kernel_unhold(struct session *session, struct kernel *kernel) {
+    if (--kernel->holders == 0 && kernel->left)
+        table_let_go(session, kernel);
 }
 
 void kernel_session_ended(struct session *session) {

@@ -22,6 +22,8 @@ struct kernel {
     char *name;
     struct kernel *next, **previous;
     struct use_list uses; /* its launches */
+    unsigned holders;     /* recorded programs of the session that launch it */
+    bool left;            /* the session has released it, and it has holders */
 };
 
 /* Of an engine. */
@@ -48,6 +50,9 @@ struct kernel_table {
 
 /* `table` NULL: empty. */
 struct kernel *kernel_table_find(const struct kernel_table *table, uint64_t id);
+/* A program of the session launches it: until the last one has let it go, it stays as it is, also after its release. */
+void kernel_hold(struct kernel *kernel);
+void kernel_unhold(struct session *session, struct kernel *kernel);
 /* For struct sessions. */
 void kernel_session_ended(struct session *session);
 

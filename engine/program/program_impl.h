@@ -20,6 +20,7 @@ struct step {
     unsigned n_outputs;
     uint16_t lends; /* bit i: nothing reads input i after this step, so that an output may take its memory */
     bool poisoned;  /* some inputs have a poison */
+    bool planned;   /* it is bound for a recorded program, and runs later */
     struct signature_facts facts;
     /* while it is bound */
     struct kernel *kernel;     /* of OP_FAMILY_KERNEL, once it is found */

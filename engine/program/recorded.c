@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/program/kernel_impl.h"
 #include "engine/program/recorded_impl.h"
 #include "engine/session/host.h"
 
@@ -74,6 +75,9 @@ static void body_lay_out(struct recorded_body *body, const struct recorded_defin
 static void body_unref(struct session *session, struct recorded_body *body) {
     if (!body || --body->references)
         return;
+    for (unsigned k = 0; k < body->n_operations && body->n_kernels; k++)
+        if (body->operations[k].kernel)
+            kernel_unhold(session, body->operations[k].kernel);
     for (unsigned i = 0; i < body->n_captures; i++)
         if (body->captures[i])
             tensor_unref(session, body->captures[i]);
@@ -155,14 +159,31 @@ static int operation_inputs(const struct recorded_body *body, struct recorded_op
     return STATUS_OK;
 }
 
-static int operation_check(struct recorded_store *store, struct recorded_body *body, unsigned k, const uint64_t *inputs,
+/* The launch's attributes have been checked. */
+static int operation_kernel(struct session *session, struct recorded_body *body, struct recorded_operation *operation,
+                            struct fault *fault) {
+    struct kernel_attributes launch;
+    if (operation->request.kernels_denied)
+        return kernel_refuse(operation->request.kernels_denied, fault);
+    kernel_attributes_read(&operation->request.attributes, &launch);
+    struct kernel *kernel = kernel_table_find(session->kernels, (uint64_t)launch.kernel);
+    if (!kernel)
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "no kernel has id %" PRIu64, (uint64_t)launch.kernel);
+    kernel_hold(kernel);
+    operation->kernel = kernel;
+    body->n_kernels++;
+    return STATUS_OK;
+}
+
+static int operation_check(struct session *session, struct recorded_body *body, unsigned k, const uint64_t *inputs,
                            uint32_t first_output, struct fault *fault) {
+    struct recorded_store *store = session->sessions->program->recorded;
     struct recorded_operation *operation = &body->operations[k];
     const struct op_request *request = &operation->request;
     const struct op_info *info = op_info(request->opcode);
     if (!info || request->opcode == OP_FREE)
         return fault_set(fault, STATUS_INVALID_ARGUMENT, "%u is no operation of a program", request->opcode);
-    if (op_is_clients(info))
+    if (info->family == OP_FAMILY_PROGRAM)
         return fault_set(fault, STATUS_UNSUPPORTED, "a program cannot have it among its operations");
     if (request->n_inputs > (unsigned)info->inputs_max)
         return fault_set(fault, STATUS_INVALID_ARGUMENT, "it takes no %u inputs", request->n_inputs);
@@ -175,9 +196,12 @@ static int operation_check(struct recorded_store *store, struct recorded_body *b
     if (code == STATUS_OK && !signature_make(store->signatures, request->opcode, types, request->n_inputs,
                                              &request->attributes, n_outputs, outputs, &signature, fault))
         code = (int)fault->code;
+    if (code == STATUS_OK && info->family == OP_FAMILY_KERNEL)
+        code = operation_kernel(session, body, operation, fault);
     for (unsigned i = 0; i < n_outputs && code == STATUS_OK; i++)
         body->values[first_output + i].type = outputs[i];
     operation->first_output = first_output;
+    operation->request.kernels_denied = NULL; /* it is the connection's */
     free(types);
     free(outputs);
     return code;
@@ -201,7 +225,6 @@ static int body_captures(struct session *session, struct recorded_body *body, co
 
 static int body_check(struct session *session, struct recorded_body *body, const struct recorded_definition *definition,
                       struct fault *fault) {
-    struct recorded_store *store = session->sessions->program->recorded;
     for (unsigned i = 0; i < body->n_parameters; i++) {
         body->values[i].type = definition->parameters[i];
         body->consumed[i] = definition->consumed[i];
@@ -209,7 +232,7 @@ static int body_check(struct session *session, struct recorded_body *body, const
     int code = body_captures(session, body, definition->captures, fault);
     uint32_t known = body->n_parameters + body->n_captures;
     for (unsigned k = 0; k < body->n_operations && code == STATUS_OK; k++) {
-        code = operation_check(store, body, k, definition->requests[k].inputs, known, fault);
+        code = operation_check(session, body, k, definition->requests[k].inputs, known, fault);
         if (code != STATUS_OK)
             return operation_wrong(body, k, fault);
         known += request_outputs(&body->operations[k].request);
@@ -235,11 +258,12 @@ static uint64_t operation_hash(const struct recorded_operation *operation) {
     return signature_hash(hash, hash >> 29);
 }
 
-/* The same inputs and attributes make the same results: also of random operations, which have their keys among these. */
+/* The same inputs and attributes make the same results: also of random operations, which have their keys among these. Of clients' kernels nobody
+ * knows. */
 static bool operation_same(const struct recorded_operation *a, const struct recorded_operation *b) {
     const struct op_request *x = &a->request, *y = &b->request;
-    return x->opcode == y->opcode && x->n_inputs == y->n_inputs && x->further == y->further && x->n_ints == y->n_ints &&
-           x->n_floats == y->n_floats &&
+    return !a->kernel && x->opcode == y->opcode && x->n_inputs == y->n_inputs && x->further == y->further &&
+           x->n_ints == y->n_ints && x->n_floats == y->n_floats &&
            (!x->n_inputs || !memcmp(a->inputs, b->inputs, x->n_inputs * sizeof *a->inputs)) &&
            (!x->n_ints || !memcmp(x->ints, y->ints, x->n_ints * sizeof *x->ints)) &&
            (!x->n_floats || !memcmp(x->floats, y->floats, x->n_floats * sizeof *x->floats));

@@ -115,7 +115,9 @@ static int planner_operation(struct planner *planner, unsigned k) {
                         .output = planner->outputs[0],
                         .n_outputs = n_outputs,
                         .lends = request.consume,
+                        .planned = true,
                         .facts = signature.facts,
+                        .kernel = operation->kernel,
                         .fault = planner->fault};
     planner->small[k] = signature.facts.small;
     stream_begin_operation(planner->stream, NULL, k + 1);
@@ -166,7 +168,7 @@ static int planner_result(struct planner *planner, unsigned r) {
 
 static bool operation_runs_once(const struct planner *planner, unsigned k) {
     const struct recorded_operation *operation = &planner->body->operations[k];
-    if (operation->dead || planner->reports[k]) /* a failure must be told to every run */
+    if (operation->dead || operation->kernel || planner->reports[k]) /* a failure must be told to every run */
         return false;
     for (unsigned i = 0; i < operation->request.n_inputs; i++)
         if (!planner->once_value[operation->inputs[i]])

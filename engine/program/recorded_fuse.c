@@ -184,6 +184,8 @@ static enum fused_way group_way(const struct group *group, const struct launch *
 
 /* Adds the launch to the group. False: it cannot be in it. */
 static bool group_add(struct group *group, const struct planned_launch *planned) {
+    if (planned->record->kind != RECORD_LAUNCH)
+        return false;
     const struct launch *launch = &planned->record->launch;
     struct touch touches[FUSE_OPERANDS];
     struct matrix matrix;
@@ -239,7 +241,8 @@ static int fuse_range(struct planner *planner, size_t begin, size_t end, bool in
                 before = n;
                 continue;
             }
-            if (n == FUSE_BETWEEN_MAX || group_meets(&group, &launches[at].record->launch))
+            if (n == FUSE_BETWEEN_MAX || launches[at].record->kind != RECORD_LAUNCH ||
+                group_meets(&group, &launches[at].record->launch))
                 break;
             between[n++] = launches[at];
         }
@@ -282,6 +285,12 @@ static void launch_uses(struct planner *planner, const struct launch *launch, ui
     piece_used(planner, launch->workspace, from, to);
 }
 
+/* A number that happens to be an address of the draft only lets a piece live longer. */
+static void kernel_uses(struct planner *planner, const struct kernel_launch *launch, uint64_t from, uint64_t to) {
+    for (unsigned i = 0; i < launch->n_arguments; i++)
+        piece_used(planner, (const void *)(uintptr_t)launch->arguments[i], from, to);
+}
+
 /* The pieces are in use from the first launch that touches them to the last one, in the order that launches have now. */
 int planner_time(struct planner *planner) {
     for (size_t i = 0; i < planner->draft.count; i++) {
@@ -289,8 +298,13 @@ int planner_time(struct planner *planner) {
         piece->from = piece->kept ? 0 : UINT64_MAX;
         piece->to = piece->kept ? UINT64_MAX : 0;
     }
-    for (size_t i = 0; i < planner->n_launches; i++)
-        launch_uses(planner, &planner->launches[i].record->launch, i, i + 1);
+    for (size_t i = 0; i < planner->n_launches; i++) {
+        const struct record *record = planner->launches[i].record;
+        if (record->kind == RECORD_KERNEL)
+            kernel_uses(planner, &record->kernel, i, i + 1);
+        else
+            launch_uses(planner, &record->launch, i, i + 1);
+    }
     for (size_t i = 0; i < planner->draft.count; i++) { /* nobody touches it */
         struct draft_piece *piece = planner->draft.pieces[i];
         if (piece->from == UINT64_MAX)

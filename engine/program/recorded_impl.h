@@ -15,6 +15,7 @@ struct recorded_operation {
     struct op_request request; /* with its attributes and label, but `inputs` as below; in memory of the program's */
     uint32_t *inputs;          /* values */
     uint32_t first_output;     /* value */
+    struct kernel *kernel;     /* of a launch of a client's kernel, held; else NULL */
     bool dead;                 /* nobody uses its results, or another operation has the same: */
     uint32_t same;             /* its number, from 1; 0: there is none */
 };
@@ -22,7 +23,7 @@ struct recorded_operation {
 /* The operations of a program, which loops over it share. */
 struct recorded_body {
     unsigned references;
-    unsigned n_parameters, n_captures, n_operations, n_values, n_results, n_live;
+    unsigned n_parameters, n_captures, n_operations, n_values, n_results, n_live, n_kernels;
     struct recorded_value *values;
     struct recorded_operation *operations;
     uint32_t *results;        /* values */

@@ -4,7 +4,9 @@
 #include <string.h>
 
 #include "engine/order/order_impl.h"
+#include "engine/program/kernel_impl.h"
 #include "engine/program/recorded_planner.h"
+#include "proto/ops/kernel.h"
 
 static bool array_grow(void *array, size_t *room, size_t used, size_t size) {
     if (used < *room)
@@ -144,6 +146,31 @@ static int take_launch(struct planner *planner, const struct planned_launch *pla
     return code;
 }
 
+/* The launch of a client's kernel: its arguments are addresses where the operation says so. */
+static int take_kernel(struct planner *planner, const struct planned_launch *planned, size_t at) {
+    const struct record *record = planned->record;
+    const struct kernel_launch *from = &record->kernel;
+    const struct op_request *request = &planner->body->operations[record->sequence - 1].request;
+    struct kernel_attributes attributes;
+    kernel_attributes_read(&request->attributes, &attributes);
+    memcpy(planner->plan->replay->launches + at, from, sizeof *from + from->n_arguments * sizeof *from->arguments);
+    planner->open = NULL;
+    if (!planner_step(planner, record, REPLAY_KERNEL, at))
+        return plan_no_memory(planner->fault);
+    int code = STATUS_OK;
+    for (unsigned i = 0; i < from->n_arguments && code == STATUS_OK; i++) {
+        size_t place = at + offsetof(struct kernel_launch, arguments) + i * sizeof *from->arguments;
+        const void *address = (const void *)(uintptr_t)from->arguments[i];
+        if (kernel_makes(attributes.arguments.values[i]))
+            code = planner_patch_output(planner, place, address);
+        else if (attributes.arguments.values[i] == KERNEL_INPUT)
+            code = planner_patch(planner, place, address);
+    }
+    if (code == STATUS_OK && from->report)
+        code = planner_patch_report(planner, at + offsetof(struct kernel_launch, report), planned->report);
+    return code;
+}
+
 /* Lists the launches and the guards. A guard's record comes behind its launches. Returns how many bytes the launches take at most. */
 static size_t records_list(struct planner *planner) {
     struct replay *replay = planner->plan->replay;
@@ -152,7 +179,7 @@ static size_t records_list(struct planner *planner) {
     size_t bytes = 0;
     for (uint64_t number = 1; number <= stream->enqueued; number++) {
         const struct record *record = stream_next_record(stream, &cursor, NULL);
-        if (record->kind == RECORD_LAUNCH) {
+        if (record->kind == RECORD_LAUNCH || record->kind == RECORD_KERNEL) {
             planner->n_once += number <= planner->once_end;
             planner->launches[planner->n_launches++] =
                 (struct planned_launch){.record = record, .report = replay->n_guards, .fused = 1};
@@ -184,7 +211,10 @@ int planner_take(struct planner *planner) {
             replay->figures.groups += planned->fused > 1;
             replay->figures.grouped += planned->fused > 1 ? planned->fused : 0;
         }
-        if (planned->fused > 1) {
+        if (planned->record->kind == RECORD_KERNEL) {
+            code = take_kernel(planner, planned, replay->bytes);
+            replay->bytes += (planned->record->bytes - offsetof(struct record, kernel) + 15) & ~(size_t)15;
+        } else if (planned->fused > 1) {
             planner->open = NULL;
             size_t bytes = planner_take_fused(planner, planned, replay->bytes);
             code = bytes ? STATUS_OK : (int)planner->fault->code;
@@ -231,7 +261,8 @@ static bool planner_names(struct planner *planner) {
     for (unsigned k = 0; replay->names && k < body->n_operations; k++) {
         const struct op_request *request = &body->operations[k].request;
         struct replay_name *name = &replay->names[k + 1];
-        strncpy(name->operation, op_info(request->opcode)->name, OPERATION_NAME_MAX);
+        const struct kernel *kernel = body->operations[k].kernel;
+        strncpy(name->operation, kernel ? kernel->name : op_info(request->opcode)->name, OPERATION_NAME_MAX);
         if (request->label)
             strncpy(name->label, request->label, OPERATION_LABEL_MAX);
     }

@@ -44,12 +44,14 @@ static int program_parameters(const Tensord__ProgramDefine *message, struct prog
 }
 
 /* The operations; STATUS_PROTOCOL if the batch is malformed. */
-static int program_operations(const Tensord__Batch *batch, struct program_parts *parts, struct fault *fault) {
+static int program_operations(const struct connection *connection, const Tensord__Batch *batch,
+                              struct program_parts *parts, struct fault *fault) {
+    const struct principal *principal = &connection->peer.principal;
     struct batch_cursor cursor;
     int more = 1;
     batch_cursor_init(&cursor, batch);
     while (more > 0) {
-        struct op_request request = {0};
+        struct op_request request = {.kernels_denied = principal->user_kernels ? NULL : principal->name};
         more = batch_cursor_next(&cursor, &request, fault);
         if (more > 0)
             parts->requests[parts->n_requests++] = request;
@@ -70,7 +72,7 @@ static int program_define(struct connection *connection, const Tensord__ProgramD
     parts->requests = malloc((batch->n_heads + 1) * sizeof *parts->requests);
     if (!parts->parameters || !parts->consumed || !parts->requests)
         return fault_set(wrong, STATUS_NO_HOST_MEMORY, "no host memory for a program");
-    if (program_operations(batch, parts, fault) != STATUS_OK)
+    if (program_operations(connection, batch, parts, fault) != STATUS_OK)
         return STATUS_PROTOCOL;
     int code = program_parameters(message, parts, wrong);
     if (code != STATUS_OK)

@@ -237,9 +237,17 @@ Test(kernels_allowed, leave_is_withdrawn_and_given_to_those_who_are_here) {
     td_kernel *kernel = compiled("saxpy");
     td_tensor *x = client_ramp(client.device, 2, 1), *before = saxpy(kernel, x, x, 2);
     cr_assert(!td_wait(before));
+    cr_assert(!td_record_begin(client.device));
+    td_tensor *recorded = saxpy(kernel, x, x, 2), *result;
+    td_program *program = NULL;
+    cr_assert(!td_record_end(client.device, 1, &recorded, &program), "%s", td_last_error()->message);
+    cr_assert(!td_program_run(program, 0, NULL, 1, &result));
+    client_expect(result, (float[]){3, 6}, 2);
     configure(path, "uid:99999");
     launches_until(kernel, x, TD_E_DENIED);
     cr_assert(strstr(td_last_error()->message, "user-kernels"), "%s", td_last_error()->message);
+    cr_assert(!td_program_run(program, 0, NULL, 1, &result));
+    client_expect_failure(result, TD_E_DENIED);
     cr_assert_eq(compile_code(client.device), TD_E_DENIED);
     client_expect(before, (float[]){3, 6}, 2);
     configure(path, "all");

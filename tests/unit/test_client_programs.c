@@ -266,14 +266,36 @@ Test(client_programs, what_cannot_be_recorded_says_what_to_do) {
     refused_null(td_open(device, "name"), TD_E_INVALID_ARGUMENT, "make it a parameter");
     refused_null(td_copy_to(far, device), TD_E_INVALID_ARGUMENT, "make it a parameter");
     refused(td_kernel_compile(device, "right", "f", &kernel), TD_E_INVALID_ARGUMENT, "before td_record_begin()");
-    refused(td_kernel_launch(kernel, TD_DIM(1), TD_DIM(1), 0, TD_ARGS(td_arg_out(&y, TD_F32, TD_SHAPE(1)))),
-            TD_E_UNSUPPORTED, "kernel: cannot be recorded");
-    cr_assert_null(y);
+    y = w;
+    refused(td_kernel_launch(kernel, TD_DIM(1), TD_DIM(1), 0, TD_ARGS(td_arg_consume(&y, w))), TD_E_INVALID_ARGUMENT,
+            "kernel: takes over a tensor that was there before the recording: make it a parameter");
+    cr_assert_eq(y, w);
     refused_null(td_add(td_parameter(TD_F32, TD_SHAPE(3)), far), TD_E_DEVICE_MISMATCH, "cpu:1");
     cr_assert_eq(td_wait(td_exp(far)), 0, "another device is concerned, too");
     end(td_exp(td_copy_to(w, device)));
     cr_assert_eq(td_sync(device), 0);
     saw("program 1 parameters 9:1:3 captures 1 outputs 4\ncopy(2)=3\nexp(3)=4\nend 1\n");
+}
+
+Test(client_programs, kernels_are_recorded) {
+    td_kernel *kernel;
+    td_tensor *y, *z;
+    cr_assert_eq(td_kernel_compile(device, "right", "f", &kernel), 0);
+    begin();
+    td_tensor *x = td_parameter(TD_F32, TD_SHAPE(3));
+    z = x;
+    cr_assert_eq(td_kernel_launch(kernel, TD_DIM(2), TD_DIM(32), 0,
+                                  TD_ARGS(td_arg_out(&y, TD_F32, TD_SHAPE(2)), td_arg_consume(&z, x), td_arg_i32(7))),
+                 0, "%s", td_last_error()->message);
+    td_tensor *results[] = {y, z};
+    td_program *program;
+    cr_assert_eq(td_record_end(device, 2, results, &program), 0, "%s", td_last_error()->message);
+    td_kernel_release(kernel);
+    cr_assert_eq(td_sync(device), 0);
+    saw("program 1 parameters 9:1:3 outputs 2,3\nkernel 1 (2,1,1)x(32,1,1)");
+    saw("end 1\nKERNEL_RELEASE\n");
+    refused(td_program_save(program, "/tmp/none"), TD_E_UNSUPPORTED,
+            "operation 1 of the program is a kernel of the client's own, which cannot be saved");
 }
 
 static void *other_thread(void *some) {
