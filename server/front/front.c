@@ -372,6 +372,11 @@ static void front_link_wanted(void *owner, struct worker_slot *slot, const struc
     supervisor_reply_link(&front->supervisor, slot, message);
 }
 
+static void front_link_room(void *owner, struct worker_slot *slot, const struct channel_message *message) {
+    struct front *front = owner;
+    supervisor_link_room(&front->supervisor, slot, message);
+}
+
 static void front_session_killed(void *owner, const struct worker_slot *slot, const struct channel_message *message) {
     struct front *front = owner;
     kill_replied(&front->supervisor, slot, message);
@@ -402,6 +407,7 @@ static const struct worker_slot_events front_worker_events = {
     .greeted = front_connection_greeted,
     .login = front_login,
     .link_wanted = front_link_wanted,
+    .link_room = front_link_room,
 };
 
 static void front_signalled(uv_signal_t *handle, int number) {

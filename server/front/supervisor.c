@@ -183,6 +183,20 @@ void supervisor_reply_link(struct supervisor *supervisor, struct worker_slot *fr
     worker_slot_send(from, &reply, fd);
 }
 
+void supervisor_link_room(struct supervisor *supervisor, const struct worker_slot *to,
+                          const struct channel_message *message) {
+    struct channel_message room;
+    char from[sizeof message->link.device];
+    snprintf(from, sizeof from, "%.*s", (int)sizeof from - 1, message->link.device);
+    struct worker_slot *slot = supervisor_find_device(supervisor, from);
+    if (!slot || slot->state != WORKER_READY)
+        return;
+    memset(&room, 0, sizeof room);
+    room.type = CHANNEL_LINK_ROOM;
+    snprintf(room.link.device, sizeof room.link.device, "%s", to->device.name);
+    worker_slot_send(slot, &room, -1); /* if it is lost, that worker asks after a while */
+}
+
 void supervisor_lost(struct supervisor *supervisor, const struct worker_slot *lost) {
     struct channel_message message;
     memset(&message, 0, sizeof message);

@@ -31,8 +31,8 @@ struct supervisor {
     void *owner;
 };
 
-/* `events` tell `owner` about all slots. The owner calls supervisor_lost() on `lost` and supervisor_reply_link() on
- * `link_wanted`. */
+/* `events` tell `owner` about all slots. The owner calls supervisor_lost() on `lost`, supervisor_reply_link() on
+ * `link_wanted`, and supervisor_link_room() on `link_room`. */
 int supervisor_init(struct supervisor *supervisor, uv_loop_t *loop, const struct config *config,
                     const struct worker_slot_events *events, void *owner, struct fault *fault);
 /* The caller then runs the loop until its handles are closed, and calls supervisor_free(). */
@@ -68,6 +68,9 @@ void supervisor_lost(struct supervisor *supervisor, const struct worker_slot *lo
 /* Makes the link that a worker wants, and sends it the link or the reason why there is none. */
 void supervisor_reply_link(struct supervisor *supervisor, struct worker_slot *from,
                            const struct channel_message *wanted);
+/* Tells the worker of message->link.device that `to` takes links again. */
+void supervisor_link_room(struct supervisor *supervisor, const struct worker_slot *to,
+                          const struct channel_message *message);
 /* Reads all stats pages now. */
 void supervisor_refresh(struct supervisor *supervisor);
 /* Client connections of all workers, now. */

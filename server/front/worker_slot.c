@@ -258,6 +258,9 @@ static void worker_slot_message(void *owner, const struct channel_message *messa
     case CHANNEL_LINK_WANTED:
         slot->events->link_wanted(slot->owner, slot, message);
         break;
+    case CHANNEL_LINK_ROOM:
+        slot->events->link_room(slot->owner, slot, message);
+        break;
     case CHANNEL_KILLED:
         slot->events->killed(slot->owner, slot, message);
         break;

@@ -47,6 +47,8 @@ struct worker_slot_events {
     void (*login)(void *owner, struct worker_slot *slot, const struct channel_message *message);
     /* The worker wants a link; the receiver replies with worker_slot_send(). */
     void (*link_wanted)(void *owner, struct worker_slot *slot, const struct channel_message *message);
+    /* The worker takes links from message->link.device again. */
+    void (*link_room)(void *owner, struct worker_slot *slot, const struct channel_message *message);
 };
 
 struct worker_slot {

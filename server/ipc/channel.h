@@ -28,11 +28,13 @@ enum channel_type {
     CHANNEL_LINK_IN,    /* fd: a link that brings a tensor for `link.ticket` */
     CHANNEL_LINK_OUT,   /* reply to CHANNEL_LINK_WANTED: fd, or no fd and `link_fault`; STATUS_LIMIT: ask again later */
     CHANNEL_PEER_LOST,  /* the epoch of `link.device` is over: links that are waited for will not come from it */
-    CHANNEL_KILL,       /* end this session; the reply is CHANNEL_KILLED */
-    CHANNEL_DRAIN,      /* take no new work, finish what is queued, then CHANNEL_DRAINED and exit 0 */
-    CHANNEL_GRANTED,    /* reply to CHANNEL_LOGIN: the client of `login.session` is `login.principal`, */
-    CHANNEL_DENIED,     /* or the login is denied: `login.fault` */
-    CHANNEL_REVOKED,    /* connections that logged in as `principal` with its credential must end */
+    CHANNEL_LINK_ROOM, /* both ways: the worker at one end of this channel has not taken links from `link.device`, and has
+                         * read a CopyIn since. To that device's worker: `link.device` is the worker that has */
+    CHANNEL_KILL,      /* end this session; the reply is CHANNEL_KILLED */
+    CHANNEL_DRAIN,     /* take no new work, finish what is queued, then CHANNEL_DRAINED and exit 0 */
+    CHANNEL_GRANTED,   /* reply to CHANNEL_LOGIN: the client of `login.session` is `login.principal`, */
+    CHANNEL_DENIED,    /* or the login is denied: `login.fault` */
+    CHANNEL_REVOKED,   /* connections that logged in as `principal` with its credential must end */
     CHANNEL_CREDENTIALS, /* fd: certificates and keys for TLS from now on (credentials_open()) */
     CHANNEL_USERS,       /* fd: the list of users (server/worker/names.h) */
     CHANNEL_LIMITS,      /* the new limits of `principal`; without a name: of all principals that are no users */

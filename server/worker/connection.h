@@ -71,7 +71,8 @@ struct throttle {
     bool room;           /* reading waits for operations of this session to finish, */
     bool principal;      /* for operations of the principal's sessions together, */
     bool output;         /* for replies to leave, */
-    bool staging;        /* or for staging memory for an upload */
+    bool staging;        /* for staging memory for an upload, */
+    bool copies;         /* or for copies to this session to come (link_in_full()) */
     bool rate;           /* neither reading nor writing until more bytes may pass */
     int64_t grant;       /* bytes that may pass until the next tick */
     uint64_t operations; /* in flight, as they were last added to the principal's sum */

@@ -159,10 +159,15 @@ static bool throttle_holds(struct connection *connection) {
         connection->hold.output = true;
         refusals[REFUSAL_SESSION_OUT_BYTES]++;
     }
+    if (!connection->hold.copies && link_in_full(connection)) {
+        connection->hold.copies = true;
+        refusals[REFUSAL_SESSION_OPERATIONS]++;
+    }
     worker_principal_count(principal, &connection->hold.operations, queued);
     if (principal->operations > limits->principal_operations || connection->hold.principal)
         worker_principal_hold_back(connection);
-    return connection->hold.principal || connection->hold.room || connection->hold.output || connection->hold.staging;
+    return connection->hold.principal || connection->hold.room || connection->hold.output || connection->hold.staging ||
+           connection->hold.copies;
 }
 
 static void throttle_hold_rate(struct connection *connection) {

@@ -1,7 +1,14 @@
 /* Copies between devices, from worker to worker. CopyOut at the source and CopyIn at the destination carry the same
  * ticket, and the front makes a socket pair and gives one end to each worker. Any of the three may come first: each
- * side waits for the others, for a bounded time and in bounded numbers. link_in.c is the destination's side, link_out.c
- * the source's. Loop thread only. */
+ * side waits for the others, for a bounded time and in bounded numbers.
+ *
+ * The source asks for a link when the value is there, and for the oldest copies of a session earlier. When the
+ * destination has link and CopyIn it sends LINK_GO, and the bytes follow. If it has no CopyIn yet, and keeps enough
+ * links that wait for theirs, it sends LINK_NOT_YET and closes its end: the source asks again when the destination has
+ * read a CopyIn from it. A session with many copies is not read until some have come. So nobody waits for a copy that
+ * was enqueued later: whatever is oldest in the order of its client has its CopyIn read and its link made.
+ *
+ * link_in.c is the destination's side, link_out.c the source's. Loop thread only. */
 #pragma once
 
 #include <stdbool.h>
@@ -14,18 +21,26 @@
 enum {
     LINK_TICKET_BYTES = 16,
     LINK_DEVICE_MAX = 31,
-    LINK_COPIES_MAX = 4096,  /* copies that one worker expects, */
+    /* Of copies that one worker expects; a session with more is not read until half of them have come. */
+    LINK_COPIES_MAX = 4096,  /* all together, */
     LINK_PRINCIPAL_PART = 2, /* a principal may have 1/2 of them, */
-    LINK_SESSION_PART = 4,   /* and a session 1/4 */
+    LINK_SESSION_PART = 4,   /* and a session 1/4; */
+    LINK_SESSION_LEAST = 64, /* so many a session may have whatever others have: those may wait for this one */
     LINK_IDLE_MAX = 256,  /* links that wait for their CopyIn; 1/LINK_PRINCIPAL_PART of them for a principal's copies */
+    LINK_EARLY_MAX = 64,  /* copies of a session to a device that ask for a link before their value is there */
     LINK_WANTED_MAX = 32, /* links that the front is asked for at one time; sessions take turns */
     LINK_DROP_STEPS = 8,  /* of the budget, for a copy that ends with its connection */
     LINK_DESTINATIONS_MAX = 64, /* destinations with an entry of their own: as many as there may be devices */
 };
 
+/* What the destination says first on a link. */
+enum { LINK_GO = 1, LINK_NOT_YET = 2 };
+
 struct connection;
 struct service;
 struct link_in;
+struct link_origin;
+struct link_refusal;
 struct link_out;
 struct copy_in;
 struct link_destination;
@@ -33,6 +48,8 @@ struct link_route;
 
 LIST_HEAD(link_copies, copy_in);
 LIST_HEAD(link_ins, link_in);
+LIST_HEAD(link_origins, link_origin);
+LIST_HEAD(link_refusals, link_refusal);
 LIST_HEAD(link_outs, link_out);
 LIST_HEAD(link_routes, link_route);
 LIST_HEAD(link_destinations, link_destination);
@@ -43,8 +60,9 @@ TAILQ_HEAD(link_turns, connection);
 struct link_table {
     struct link_copies copies;
     struct link_ins links;
-    struct link_out_queue wanted;          /* copies for which the front has been asked for a link */
-    struct link_turns turns;               /* connections with copies for which the front may be asked now */
+    struct link_refusals refusals; /* devices whose links were not taken, and that wait to be told of a CopyIn */
+    struct link_out_queue wanted;  /* copies for which the front has been asked for a link */
+    struct link_turns turns;       /* connections with copies for which the front may be asked now */
     struct link_destinations destinations; /* of copies without a link */
     unsigned n_copies, n_idle, n_wanted, n_destinations;
 };
@@ -53,8 +71,10 @@ struct link_table {
 struct link_ends {
     struct link_copies copies;
     unsigned n_copies;
+    struct link_origins origins; /* of `copies`, by source */
     struct link_outs outs;
-    struct link_routes routes;      /* by destination: the copies of `outs` without a link */
+    uint64_t n_sent;                /* CopyOuts so far */
+    struct link_routes routes;      /* of `outs`, by destination */
     struct link_route_queue asking; /* the routes for which the front may be asked now; */
     TAILQ_ENTRY(connection) turn;   /* the connection is in table->turns while there are some */
 };
@@ -63,6 +83,7 @@ static inline void link_table_init(struct link_table *table) {
     *table = (struct link_table){.n_copies = 0};
     LIST_INIT(&table->copies);
     LIST_INIT(&table->links);
+    LIST_INIT(&table->refusals);
     TAILQ_INIT(&table->wanted);
     TAILQ_INIT(&table->turns);
     LIST_INIT(&table->destinations);
@@ -102,6 +123,8 @@ void link_in_accept(struct service *service, const char *device, const char *pri
 void link_in_peer_lost(struct service *service, const char *device);
 /* The client has gone or come back: its copies get their whole time to begin again, and the time of a lease besides. */
 void link_in_extend(struct connection *connection);
+/* Whether the connection may not be read before some of its copies have come. */
+bool link_in_full(const struct connection *connection);
 /* Ends copies and links that have waited too long. */
 void link_in_tick(struct service *service, uint64_t now_ms);
 /* Ends the connection's copies, before its session ends. False: the budget has ended before all have. */
@@ -118,6 +141,10 @@ int link_out_send(struct connection *connection, uint64_t id, const char *device
 /* The front's reply. Takes over `fd`; -1: there is no link, and `fault` says why. */
 void link_out_granted(struct service *service, const uint8_t ticket[LINK_TICKET_BYTES], int fd,
                       const struct fault *fault);
+/* The worker of `device` has read a CopyIn after it had not taken links: it is asked again. */
+void link_out_room(struct service *service, const char *device);
+/* Asks the front for links of copies whose values have come in this turn. */
+void link_out_turn(struct service *service);
 /* Ends copies for which the front has sent no reply, and asks it again for links to workers that took none before. */
 void link_out_tick(struct service *service, uint64_t now_ms);
 /* As link_in_drop_connection(). */

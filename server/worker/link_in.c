@@ -28,8 +28,23 @@ struct copy_in {
     struct upload upload;
     int64_t received;
     uint64_t deadline_ms;
-    char source[LINK_DEVICE_MAX + 1]; /* "": the client did not say */
+    struct link_origin *origin;
     uint8_t ticket[LINK_TICKET_BYTES];
+};
+
+/* A device from which copies of a connection come. The source takes the copies of a session in the order of their
+ * CopyOuts, so as long as it sends some, the later ones are only not computed yet. */
+struct link_origin {
+    LIST_ENTRY(link_origin) own;      /* in the connection's list */
+    unsigned copies, linked;          /* copies, and those that have a link */
+    uint64_t heard_ms;                /* when a link came or ended last */
+    char device[LINK_DEVICE_MAX + 1]; /* "": the client did not say */
+};
+
+/* A device whose link was not taken, because its CopyIn had not come. */
+struct link_refusal {
+    LIST_ENTRY(link_refusal) entry;
+    char device[LINK_DEVICE_MAX + 1];
 };
 
 /* The destination's end of a link. */
@@ -54,20 +69,110 @@ static uint64_t link_in_deadline(const struct service *service, uint64_t lease_m
     return clock_now_ms() + service->limits.transfer_timeout_ms + lease_ms;
 }
 
+/* ---- where copies come from ---- */
+
+/* Finds or creates the connection's entry. NULL without memory. */
+static struct link_origin *link_origin_find(struct connection *connection, const char *device) {
+    struct link_origin *origin;
+    LIST_FOREACH(origin, &connection->links.origins, own)
+        if (!strcmp(origin->device, device))
+            return origin;
+    origin = calloc(1, sizeof *origin);
+    if (!origin)
+        return NULL;
+    snprintf(origin->device, sizeof origin->device, "%s", device);
+    LIST_INSERT_HEAD(&connection->links.origins, origin, own);
+    return origin;
+}
+
+static void link_origin_let_go(struct link_origin *origin) {
+    if (origin->copies)
+        return;
+    LIST_REMOVE(origin, own);
+    free(origin);
+}
+
+static void link_origin_linked(struct link_origin *origin, bool linked) {
+    origin->linked += linked ? 1 : -1U;
+    origin->heard_ms = clock_now_ms();
+}
+
+static struct link_refusal *link_refusal_find(const struct link_table *table, const char *device) {
+    struct link_refusal *refusal;
+    LIST_FOREACH(refusal, &table->refusals, entry)
+        if (!strcmp(refusal->device, device))
+            return refusal;
+    return NULL;
+}
+
+/* Without memory the source asks again after a while. */
+static void link_refusal_note(struct link_table *table, const char *device) {
+    struct link_refusal *refusal = link_refusal_find(table, device) ? NULL : calloc(1, sizeof *refusal);
+    if (!refusal)
+        return;
+    snprintf(refusal->device, sizeof refusal->device, "%s", device);
+    LIST_INSERT_HEAD(&table->refusals, refusal, entry);
+}
+
+/* A CopyIn has come, and no link: the source may have asked too early. */
+static void link_refusal_end(struct service *service, const char *device) {
+    struct link_refusal *refusal = link_refusal_find(&service->links, device);
+    if (!refusal)
+        return;
+    if (service->options.link_room)
+        service->options.link_room(service->options.owner, device);
+    LIST_REMOVE(refusal, entry);
+    free(refusal);
+}
+
+/* ---- links and copies ---- */
+
 static void link_in_closed(uv_handle_t *handle) {
     free(handle->data);
 }
 
 static void link_in_destroy(struct link_in *link) {
     struct link_table *table = &link->service->links;
-    if (!link->copy)
+    if (!link->copy) {
         table->n_idle--;
-    else
+    } else {
+        link_origin_linked(link->copy->origin, false);
         link->copy->link = NULL;
+    }
     LIST_REMOVE(link, all);
     frame_reader_finish(&link->reader);
     uv_close((uv_handle_t *)&link->poll, link_in_closed);
     close(link->fd);
+}
+
+/* Whether the connection has 1/part of the copies, or more, at which it is not read. */
+static bool link_in_fills(const struct connection *connection, unsigned part) {
+    unsigned own = connection->links.n_copies;
+    return own >= LINK_COPIES_MAX / LINK_SESSION_PART / part ||
+           (own >= LINK_SESSION_LEAST / part &&
+            (connection->principal->copies >= LINK_COPIES_MAX / LINK_PRINCIPAL_PART / part ||
+             connection->service->links.n_copies >= LINK_COPIES_MAX / part));
+}
+
+bool link_in_full(const struct connection *connection) {
+    return link_in_fills(connection, 1);
+}
+
+static void link_in_let_read(struct connection *connection) {
+    if (!connection->hold.copies || link_in_fills(connection, 2))
+        return;
+    connection->hold.copies = false;
+    service_mark_more(connection->service, connection);
+}
+
+/* A copy is over. Others are read again when half of what they share is free. */
+static void link_in_drained(struct connection *connection) {
+    const struct service *service = connection->service;
+    link_in_let_read(connection);
+    if (connection->principal->copies == LINK_COPIES_MAX / LINK_PRINCIPAL_PART / 2 - 1 ||
+        service->links.n_copies == LINK_COPIES_MAX / 2 - 1)
+        for (struct connection *at = service->connections; at; at = at->next)
+            link_in_let_read(at);
 }
 
 /* The copy is over, complete or with a cause; its link goes with it. */
@@ -81,7 +186,10 @@ static void copy_in_finish(struct copy_in *copy, const struct failure *cause) {
     host_give(copy->connection->session, sizeof *copy);
     copy->connection->links.n_copies--;
     copy->connection->principal->copies--;
+    copy->origin->copies--;
+    link_origin_let_go(copy->origin);
     upload_finish(&copy->upload, cause);
+    link_in_drained(copy->connection);
     free(copy);
 }
 
@@ -226,10 +334,13 @@ static void copy_in_room(struct upload *upload) {
 }
 
 static void link_in_match(struct link_in *link, struct copy_in *copy) {
+    const uint8_t go = LINK_GO;
     struct fault fault;
     link->service->links.n_idle--;
     link->copy = copy;
     copy->link = link;
+    link_origin_linked(copy->origin, true);
+    send(link->fd, &go, sizeof go, MSG_DONTWAIT | MSG_NOSIGNAL); /* if the source has gone, the next read says so */
     /* From here on the source is known to be alive: if it dies, the link ends. */
     if (uv_poll_start(&link->poll, UV_READABLE, link_in_on_poll) == 0)
         return;
@@ -270,6 +381,14 @@ static bool link_in_has_room(const struct link_table *table, const char *princip
     return table->n_idle < LINK_IDLE_MAX && own < LINK_IDLE_MAX / LINK_PRINCIPAL_PART;
 }
 
+/* The source keeps its copy, and asks again. */
+static void link_in_put_off(struct link_table *table, const char *device, int fd) {
+    const uint8_t not_yet = LINK_NOT_YET;
+    link_refusal_note(table, device);
+    send(fd, &not_yet, sizeof not_yet, MSG_DONTWAIT | MSG_NOSIGNAL);
+    close(fd);
+}
+
 void link_in_accept(struct service *service, const char *device, const char *principal,
                     const uint8_t ticket[LINK_TICKET_BYTES], int fd) {
     struct link_table *table = &service->links;
@@ -278,7 +397,11 @@ void link_in_accept(struct service *service, const char *device, const char *pri
     struct fault fault;
     while (copy && (copy->link || !link_ticket_equal(copy->ticket, ticket)))
         copy = LIST_NEXT(copy, all);
-    if (fd >= 0 && (copy || link_in_has_room(table, principal)))
+    if (fd >= 0 && !copy && !link_in_has_room(table, principal)) {
+        link_in_put_off(table, device, fd);
+        return;
+    }
+    if (fd >= 0)
         link = link_in_create(service, device, principal, ticket, fd);
     if (link && copy)
         link_in_match(link, copy);
@@ -300,25 +423,16 @@ void link_in_peer_lost(struct service *service, const char *device) {
     fault_set(&fault, STATUS_DEVICE_LOST, "%s was lost before it had sent its tensor", device);
     for (struct copy_in *copy = LIST_FIRST(&service->links.copies); copy; copy = next) {
         next = LIST_NEXT(copy, all);
-        if (!copy->link && !strcmp(copy->source, device))
+        if (!copy->link && !strcmp(copy->origin->device, device))
             copy_in_fail(copy, &fault);
     }
 }
 
-/* Checks the limits of a new CopyIn. */
 static int copy_in_check(const struct connection *connection, const uint8_t *ticket, const struct copy_in *copy,
                          struct fault *fault) {
     const struct link_table *table = &connection->service->links;
-    if (!copy)
+    if (!copy || !copy->origin)
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory to receive a copy");
-    if (connection->links.n_copies >= LINK_COPIES_MAX / LINK_SESSION_PART)
-        return fault_set(fault, STATUS_LIMIT, "%d copies to this session are under way already",
-                         LINK_COPIES_MAX / LINK_SESSION_PART);
-    if (connection->principal->copies >= LINK_COPIES_MAX / LINK_PRINCIPAL_PART)
-        return fault_set(fault, STATUS_LIMIT, "%d copies to this device are under way already for %s",
-                         LINK_COPIES_MAX / LINK_PRINCIPAL_PART, connection->principal->name);
-    if (table->n_copies >= LINK_COPIES_MAX)
-        return fault_set(fault, STATUS_LIMIT, "%d copies to this device are under way already", LINK_COPIES_MAX);
     for (const struct copy_in *other = LIST_FIRST(&table->copies); other; other = LIST_NEXT(other, all))
         if (link_ticket_equal(other->ticket, ticket))
             return fault_set(fault, STATUS_INVALID_ARGUMENT, "the ticket of this copy is in use");
@@ -332,6 +446,7 @@ static void copy_in_list(struct link_table *table, struct copy_in *copy) {
     LIST_INSERT_HEAD(&copy->connection->links.copies, copy, own);
     copy->connection->links.n_copies++;
     copy->connection->principal->copies++;
+    copy->origin->copies++;
 }
 
 int link_in_expect(struct connection *connection, const struct upload_request *request, const char *source,
@@ -342,6 +457,8 @@ int link_in_expect(struct connection *connection, const struct upload_request *r
     struct upload stillborn, *upload = copy ? &copy->upload : &stillborn;
     struct failure cause;
     struct fault fault;
+    if (copy)
+        copy->origin = link_origin_find(connection, source);
     if (!refused && copy_in_check(connection, ticket, copy, &fault))
         refused = &fault;
     int error = session_upload(connection->session, request, upload);
@@ -350,12 +467,13 @@ int link_in_expect(struct connection *connection, const struct upload_request *r
         upload_finish(upload, &cause);
     }
     if (error != STATUS_OK || refused) {
+        if (copy && copy->origin)
+            link_origin_let_go(copy->origin);
         free(copy);
         return error == STATUS_AGAIN ? STATUS_AGAIN : STATUS_OK;
     }
     copy->connection = connection;
     copy->upload.ready = copy_in_room;
-    snprintf(copy->source, sizeof copy->source, "%s", source);
     copy->deadline_ms =
         link_in_deadline(service, connection->lease.granted ? connection->principal->limits.session_lease : 0);
     memcpy(copy->ticket, ticket, LINK_TICKET_BYTES);
@@ -363,8 +481,9 @@ int link_in_expect(struct connection *connection, const struct upload_request *r
     for (struct link_in *link = LIST_FIRST(&table->links); link; link = LIST_NEXT(link, all))
         if (!link->copy && link_ticket_equal(link->ticket, ticket)) {
             link_in_match(link, copy);
-            break;
+            return STATUS_OK;
         }
+    link_refusal_end(service, source);
     return STATUS_OK;
 }
 
@@ -377,6 +496,13 @@ static bool link_in_may_return(const struct service *service, const char *princi
             !strcmp(at->principal->name, principal))
             return true;
     return false;
+}
+
+/* Whether the source will not send this copy any more. */
+static bool copy_in_over(const struct service *service, const struct copy_in *copy, uint64_t now_ms) {
+    const struct link_origin *origin = copy->origin;
+    return !copy->link && now_ms >= copy->deadline_ms && !origin->linked &&
+           now_ms >= origin->heard_ms + service->limits.transfer_timeout_ms;
 }
 
 /* Whether nobody will ask for the link any more. A waiting link holds a descriptor, so links of clients that were
@@ -395,8 +521,8 @@ void link_in_tick(struct service *service, uint64_t now_ms) {
     struct fault fault;
     for (struct copy_in *copy = LIST_FIRST(&service->links.copies); copy; copy = next_copy) {
         next_copy = LIST_NEXT(copy, all);
-        if (copy->link || now_ms < copy->deadline_ms)
-            continue; /* the copy has begun, or its client may still ask the source: see link_in_extend() */
+        if (!copy_in_over(service, copy, now_ms))
+            continue; /* its client may still ask the source: see link_in_extend() */
         fault_set(&fault, STATUS_TIMED_OUT, "the source of this copy did not come within %u ms%s",
                   service->limits.transfer_timeout_ms,
                   copy->connection->lease.granted ? " and the session's lease" : "");
@@ -427,6 +553,11 @@ bool link_in_drop_connection(struct connection *connection) {
 }
 
 void link_in_finish(struct service *service) {
+    struct link_refusal *refusal;
     while (!LIST_EMPTY(&service->links.links))
         link_in_destroy(LIST_FIRST(&service->links.links));
+    while ((refusal = LIST_FIRST(&service->links.refusals))) {
+        LIST_REMOVE(refusal, entry);
+        free(refusal);
+    }
 }

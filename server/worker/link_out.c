@@ -3,12 +3,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "server/process/log.h"
 #include "server/worker/connection.h"
 
-enum { LINK_WANTED_MS = 10000 }; /* for the front to reply: the reply is lost if the channel is full */
+enum {
+    LINK_WANTED_MS = 10000, /* for the front to reply: the reply is lost if the channel is full */
+    LINK_AGAIN_MORE = 2,    /* copies of a route that ask again when one of them may go: so their number grows fast */
+};
 
 /* A device to which copies go. It exists while it has routes, or is crowded. */
 struct link_destination {
@@ -16,34 +20,50 @@ struct link_destination {
     unsigned routes;
     bool crowded; /* its worker took no link: until the next tick the front is not asked for links to it */
     struct link_route_queue parked;   /* routes that wait for that tick */
+    struct link_routes refusing;      /* routes with copies that were refused */
     char device[LINK_DEVICE_MAX + 1]; /* "": all destinations beyond LINK_DESTINATIONS_MAX */
 };
 
-/* A connection's copies to one destination that have no link yet. */
+/* A connection's copies to one destination. The destination's session reads its CopyIns in the same order, so if it does
+ * not expect one of these copies, it does not expect later ones, either. */
 struct link_route {
     LIST_ENTRY(link_route) own; /* of the connection's */
     /* In links.asking of the connection, or destination->parked, while `copies` is not empty. */
     TAILQ_ENTRY(link_route) turn;
     struct connection *connection;
     struct link_destination *destination;
-    struct link_out_queue copies; /* copies in the state NEW */
-    unsigned outs;                /* copies in the states NEW and WANTED */
+    struct link_out_queue unready;   /* copies in the state UNREADY, */
+    struct link_out_queue copies;    /* NEW, */
+    struct link_out_queue refused;   /* and REFUSED; while there are some */
+    LIST_ENTRY(link_route) refusing; /* the route is in destination->refusing */
+    uint64_t unexpected;             /* number of the first copy that was refused; copies after it are not asked for */
+    unsigned outs;                   /* copies in all states, */
+    unsigned early;                  /* and those that have asked early and have no value yet */
     bool parked;
 };
 
 /* A CopyOut, and the source's end of its link. */
 struct link_out {
     LIST_ENTRY(link_out) own;   /* of the connection's */
-    TAILQ_ENTRY(link_out) turn; /* in route->copies while NEW, in service->links.wanted while WANTED */
+    TAILQ_ENTRY(link_out) turn; /* in the route's queue for its state, or in service->links.wanted while WANTED */
     struct connection *connection;
-    struct link_route *route; /* NULL while OPEN */
+    struct link_route *route;
+    uint64_t number; /* in the order of the connection's CopyOuts */
     struct feed feed;
     struct reply reply;
     struct reply_queue queue;
     bool begun;  /* the first frame has been made */
     bool hungry; /* nothing can be sent before the next part has come */
-    enum { LINK_OUT_NEW, LINK_OUT_WANTED, LINK_OUT_OPEN } state;
-    uv_poll_t poll; /* in use while OPEN */
+    bool early;  /* it counts in route->early */
+    bool go;     /* the destination takes the bytes */
+    enum {
+        LINK_OUT_UNREADY, /* its value has not come, and others ask before it */
+        LINK_OUT_NEW,     /* the front may be asked for its link */
+        LINK_OUT_REFUSED, /* the destination did not expect it, or one before it */
+        LINK_OUT_WANTED,  /* the front has been asked */
+        LINK_OUT_OPEN,
+    } state;
+    uv_poll_t *poll; /* while OPEN */
     int fd;
     uint64_t cost;
     uint64_t deadline_ms; /* while WANTED */
@@ -52,7 +72,7 @@ struct link_out {
 };
 
 static void link_out_free(uv_handle_t *handle) {
-    free(handle->data);
+    free(handle);
 }
 
 /* ---- destinations, and routes to them ---- */
@@ -78,6 +98,7 @@ static struct link_destination *link_destination_find(struct link_table *table, 
     if (!destination)
         return NULL;
     TAILQ_INIT(&destination->parked);
+    LIST_INIT(&destination->refusing);
     snprintf(destination->device, sizeof destination->device, "%s", device);
     LIST_INSERT_HEAD(&table->destinations, destination, entry);
     table->n_destinations++;
@@ -102,7 +123,10 @@ static struct link_route *link_route_find(struct connection *connection, const c
     route->connection = connection;
     route->destination = destination;
     destination->routes++;
+    route->unexpected = UINT64_MAX;
+    TAILQ_INIT(&route->unready);
     TAILQ_INIT(&route->copies);
+    TAILQ_INIT(&route->refused);
     LIST_INSERT_HEAD(&connection->links.routes, route, own);
     return route;
 }
@@ -151,26 +175,87 @@ static void link_out_queue(struct link_out *out, bool again) {
 /* Takes the copy out of the list for its state. */
 static void link_out_unqueue(struct link_out *out) {
     struct link_table *table = &out->connection->service->links;
-    if (out->state == LINK_OUT_NEW) {
-        TAILQ_REMOVE(&out->route->copies, out, turn);
-        if (TAILQ_EMPTY(&out->route->copies))
-            link_route_unqueue(out->route);
+    struct link_route *route = out->route;
+    if (out->state == LINK_OUT_UNREADY) {
+        TAILQ_REMOVE(&route->unready, out, turn);
+    } else if (out->state == LINK_OUT_NEW) {
+        TAILQ_REMOVE(&route->copies, out, turn);
+        if (TAILQ_EMPTY(&route->copies))
+            link_route_unqueue(route);
+    } else if (out->state == LINK_OUT_REFUSED) {
+        TAILQ_REMOVE(&route->refused, out, turn);
+        if (TAILQ_EMPTY(&route->refused))
+            LIST_REMOVE(route, refusing);
     } else if (out->state == LINK_OUT_WANTED) {
         TAILQ_REMOVE(&table->wanted, out, turn);
         table->n_wanted--;
     }
 }
 
-/* The copy does not need a link any more. */
+/* The copy waits until the destination has read more CopyIns. It is in no queue. */
+static void link_out_refuse(struct link_out *out) {
+    struct link_route *route = out->route;
+    if (TAILQ_EMPTY(&route->refused))
+        LIST_INSERT_HEAD(&route->destination->refusing, route, refusing);
+    out->state = LINK_OUT_REFUSED;
+    TAILQ_INSERT_TAIL(&route->refused, out, turn);
+}
+
+/* The first `n` copies that were refused may ask again. */
+static void link_route_again(struct link_route *route, unsigned n) {
+    struct link_out *out;
+    route->unexpected = UINT64_MAX;
+    for (; n && (out = TAILQ_FIRST(&route->refused)); n--) {
+        link_out_unqueue(out);
+        link_out_queue(out, false);
+    }
+}
+
+static void link_destination_again(struct link_destination *destination) {
+    struct link_route *next;
+    for (struct link_route *route = LIST_FIRST(&destination->refusing); route; route = next) {
+        next = LIST_NEXT(route, refusing);
+        link_route_again(route, LINK_WANTED_MAX);
+    }
+}
+
+/* Lets the oldest copies without a value ask for their links. */
+static void link_route_promote(struct link_route *route) {
+    struct link_out *out;
+    while (route->early < LINK_EARLY_MAX && (out = TAILQ_FIRST(&route->unready))) {
+        link_out_unqueue(out);
+        out->early = true;
+        route->early++;
+        link_out_queue(out, false);
+    }
+}
+
+static void link_out_no_longer_early(struct link_out *out) {
+    if (!out->early)
+        return;
+    out->early = false;
+    out->route->early--;
+    link_route_promote(out->route);
+}
+
 static void link_out_leave_route(struct link_out *out) {
     struct link_route *route = out->route;
-    out->route = NULL;
-    if (!route || --route->outs)
+    link_out_no_longer_early(out);
+    if (--route->outs)
         return;
     LIST_REMOVE(route, own);
     route->destination->routes--;
     link_destination_let_go(&out->connection->service->links, route->destination);
     free(route);
+}
+
+static void link_out_close(struct link_out *out) {
+    if (out->state != LINK_OUT_OPEN)
+        return;
+    uv_close((uv_handle_t *)out->poll, link_out_free);
+    close(out->fd);
+    out->poll = NULL;
+    out->fd = -1;
 }
 
 static void link_out_destroy(struct link_out *out) {
@@ -179,33 +264,57 @@ static void link_out_destroy(struct link_out *out) {
     LIST_REMOVE(out, own);
     feed_finish(&out->feed);
     pending_reply_discharge(out->connection, out->cost);
-    if (out->state == LINK_OUT_OPEN) {
-        uv_close((uv_handle_t *)&out->poll, link_out_free);
-        close(out->fd);
-    } else {
-        free(out);
-    }
+    link_out_close(out);
+    free(out);
 }
 
 static void link_out_on_poll(uv_poll_t *poll, int status, int events);
 
 static bool link_out_ready(const struct link_out *out) {
-    return out->begun && !out->hungry;
+    return out->go && out->begun && !out->hungry;
+}
+
+/* What the link is watched for, besides its end. */
+static int link_out_watch(struct link_out *out) {
+    int events = !out->go ? UV_READABLE : link_out_ready(out) ? UV_WRITABLE : 0;
+    return uv_poll_start(out->poll, events | UV_DISCONNECT, link_out_on_poll);
 }
 
 /* Writes what the socket takes, and ends the copy when all is sent or nobody wants it any more. */
 static void link_out_write(struct link_out *out) {
     struct transport transport = {.fd = out->fd}; /* between processes of one daemon: in the clear */
     int left = reply_queue_write(&out->queue, &transport, CONNECTION_WRITE_BYTES, &out->connection->service->bytes_out);
-    int events = out->hungry ? UV_DISCONNECT : UV_WRITABLE | UV_DISCONNECT;
-    if (left < 0 || (left == 0 && !out->hungry) || uv_poll_start(&out->poll, events, link_out_on_poll) < 0)
+    if (left < 0 || (left == 0 && !out->hungry) || link_out_watch(out) < 0)
         link_out_destroy(out);
+}
+
+/* The destination says whether it takes the bytes. If not, its end is closed. */
+static void link_out_hear(struct link_out *out) {
+    struct link_route *route = out->route;
+    uint8_t word = 0;
+    ssize_t got = recv(out->fd, &word, sizeof word, MSG_DONTWAIT);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (got == 1 && word == LINK_NOT_YET) {
+        link_out_close(out);
+        link_out_refuse(out);
+        route->unexpected = out->number < route->unexpected ? out->number : route->unexpected;
+    } else if (got == 1 && word == LINK_GO) {
+        out->go = true;
+        link_route_again(route, LINK_AGAIN_MORE);
+        if (link_out_watch(out) < 0)
+            link_out_destroy(out);
+    } else {
+        link_out_destroy(out);
+    }
 }
 
 static void link_out_on_poll(uv_poll_t *poll, int status, int events) {
     struct link_out *out = poll->data;
     service_busy(out->connection->service);
-    if (status < 0 || events & UV_DISCONNECT)
+    if (status >= 0 && !out->go)
+        link_out_hear(out);
+    else if (status < 0 || events & UV_DISCONNECT)
         link_out_destroy(out);
     else if (link_out_ready(out))
         link_out_write(out);
@@ -239,9 +348,15 @@ static void link_out_came(struct feed *feed, const struct failure *failure) {
     out->begun = true;
     out->hungry = false;
     reply_queue_add(&out->queue, &out->reply);
-    /* The first write comes from the poll handle: this is a callback of the engine, and may not finish the feed. */
-    if (out->state == LINK_OUT_OPEN)
-        uv_poll_start(&out->poll, UV_WRITABLE | UV_DISCONNECT, link_out_on_poll);
+    /* The first write comes from the poll handle, and the front is asked at the end of the turn: this is a callback of
+     * the engine, and may not finish the feed. */
+    if (out->state == LINK_OUT_OPEN) {
+        link_out_watch(out);
+    } else if (out->state == LINK_OUT_UNREADY) {
+        link_out_unqueue(out);
+        link_out_queue(out, false);
+    }
+    link_out_no_longer_early(out);
 }
 
 /* Asks the front for the link of this copy. False: ask again later. */
@@ -277,13 +392,23 @@ static void link_out_ask(struct service *service) {
             link_route_park(route);
             continue;
         }
+        struct link_out *out = TAILQ_FIRST(&route->copies);
+        if (out->number > route->unexpected) {
+            link_out_unqueue(out);
+            link_out_refuse(out);
+            continue;
+        }
         TAILQ_REMOVE(&table->turns, connection, links.turn);
         TAILQ_INSERT_TAIL(&table->turns, connection, links.turn);
         TAILQ_REMOVE(&connection->links.asking, route, turn);
         TAILQ_INSERT_TAIL(&connection->links.asking, route, turn);
-        if (!link_out_ask_for(service, TAILQ_FIRST(&route->copies)))
+        if (!link_out_ask_for(service, out))
             return;
     }
+}
+
+void link_out_turn(struct service *service) {
+    link_out_ask(service);
 }
 
 int link_out_send(struct connection *connection, uint64_t id, const char *device,
@@ -307,14 +432,17 @@ int link_out_send(struct connection *connection, uint64_t id, const char *device
     reply_queue_init(&out->queue);
     snprintf(out->device, sizeof out->device, "%s", device);
     memcpy(out->ticket, ticket, LINK_TICKET_BYTES);
+    out->number = ends->n_sent++;
     out->route = route;
     route->outs++;
-    link_out_queue(out, false);
+    out->state = LINK_OUT_UNREADY;
+    TAILQ_INSERT_TAIL(&route->unready, out, turn);
     LIST_INSERT_HEAD(&ends->outs, out, own);
     if (feed_start(&out->feed, connection->session, id) == STATUS_AGAIN) {
         link_out_destroy(out);
         return STATUS_AGAIN;
     }
+    link_route_promote(route);
     link_out_ask(connection->service);
     return STATUS_OK;
 }
@@ -324,6 +452,23 @@ static void link_out_put_back(struct link_out *out) {
     link_out_unqueue(out);
     link_out_queue(out, true);
     out->route->destination->crowded = true;
+}
+
+static void link_out_open(struct service *service, struct link_out *out, int fd) {
+    uv_poll_t *poll = malloc(sizeof *poll);
+    if (!poll || uv_poll_init(service->loop, poll, fd) < 0) {
+        free(poll);
+        close(fd);
+        link_out_destroy(out);
+        return;
+    }
+    link_out_unqueue(out);
+    out->state = LINK_OUT_OPEN;
+    out->poll = poll;
+    out->poll->data = out;
+    out->fd = fd;
+    if (link_out_watch(out) < 0)
+        link_out_destroy(out);
 }
 
 void link_out_granted(struct service *service, const uint8_t ticket[LINK_TICKET_BYTES], int fd,
@@ -341,16 +486,8 @@ void link_out_granted(struct service *service, const uint8_t ticket[LINK_TICKET_
         log_event_from(LOG_LEVEL_WARNING, out->device, "link_failed", "device", out->device, "cause", fault->message,
                        NULL);
         link_out_destroy(out);
-    } else if (uv_poll_init(service->loop, &out->poll, fd) < 0) {
-        close(fd);
-        link_out_destroy(out);
     } else {
-        link_out_unqueue(out);
-        link_out_leave_route(out);
-        out->state = LINK_OUT_OPEN;
-        out->poll.data = out;
-        out->fd = fd;
-        uv_poll_start(&out->poll, link_out_ready(out) ? UV_WRITABLE | UV_DISCONNECT : UV_DISCONNECT, link_out_on_poll);
+        link_out_open(service, out, fd);
     }
     link_out_ask(service);
 }
@@ -371,8 +508,17 @@ void link_out_tick(struct service *service, uint64_t now_ms) {
             link_route_unqueue(route);
             link_route_queue(route);
         }
+        link_destination_again(destination);
         link_destination_let_go(&service->links, destination);
     }
+    link_out_ask(service);
+}
+
+void link_out_room(struct service *service, const char *device) {
+    struct link_destination *destination;
+    LIST_FOREACH(destination, &service->links.destinations, entry)
+        if (!strcmp(destination->device, device))
+            link_destination_again(destination);
     link_out_ask(service);
 }
 

@@ -284,6 +284,8 @@ static void service_on_check(uv_check_t *check) {
         atomic_exchange(&service->awake, false);
         budget_go_on(budget, SERVICE_TURN_NS);
         engine_poll(service->engine);
+        if (!TAILQ_EMPTY(&service->links.turns))
+            link_out_turn(service);
         if (service->compiles.turns) /* before the first compilation there is no code to unload */
             compile_release_unused(service);
         service_check_device(service);

@@ -78,6 +78,8 @@ struct service_options {
     /* All may be NULL. */
     /* A copy of `principal` needs a link to `device`. 0; -EAGAIN: ask again later. NULL: CopyOut does nothing. */
     int (*want_link)(void *owner, const char *device, const char *principal, const uint8_t ticket[LINK_TICKET_BYTES]);
+    /* The worker of `device` may ask again for links that were not taken. If the message is lost it asks after a while. */
+    void (*link_room)(void *owner, const char *device);
     void (*left)(void *owner, uint64_t session);    /* the connection of this session number has ended, */
     void (*greeted)(void *owner, uint64_t session); /* or has said Hello */
     /* Which principal is the client with this token ("": none)? The reply comes by connection_granted() or

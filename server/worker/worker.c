@@ -248,6 +248,9 @@ static void worker_message(struct worker *worker, const struct channel_message *
     case CHANNEL_LINK_OUT:
         link_out_granted(&worker->service, message->link.ticket, fd, &message->link_fault);
         return;
+    case CHANNEL_LINK_ROOM:
+        link_out_room(&worker->service, message->link.device);
+        break;
     case CHANNEL_PEER_LOST:
         link_in_peer_lost(&worker->service, message->link.device);
         break;
@@ -317,6 +320,13 @@ static int worker_want_link(void *owner, const char *device, const char *princip
     snprintf(message.link.principal, sizeof message.link.principal, "%s", principal);
     memcpy(message.link.ticket, ticket, sizeof message.link.ticket);
     return channel_send(worker->channel, &message, -1);
+}
+
+static void worker_link_room(void *owner, const char *device) {
+    struct worker *worker = owner;
+    struct channel_message message = {.type = CHANNEL_LINK_ROOM};
+    snprintf(message.link.device, sizeof message.link.device, "%s", device);
+    channel_send(worker->channel, &message, -1);
 }
 
 static int worker_login(void *owner, const struct connection *connection, const char *token) {
@@ -510,6 +520,7 @@ static int worker_init(struct worker *worker, const struct channel_start *start,
         .epoch = start->epoch,
         .limits = start->limits,
         .want_link = worker_want_link,
+        .link_room = worker_link_room,
         .left = worker_on_left,
         .greeted = worker_on_greeted,
         .login = worker_login,
