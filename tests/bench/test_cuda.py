@@ -40,7 +40,7 @@ def names(rows):
 
 def every_row_runs(folder):
     rows = bench(folder + "/cuda.json")
-    expect(len(rows) == 72, f"{len(rows)} rows")
+    expect(len(rows) == 73, f"{len(rows)} rows")
     expect(len(set(names(rows))) == len(rows), "rows have names of their own")
     for row in rows:
         # A build without FP8 says so.

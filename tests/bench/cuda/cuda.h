@@ -33,8 +33,8 @@ struct cuda_bench {
     int what, size; /* as `run` understands them */
     struct cuda_row rows[CUDA_ROWS];
 };
-cuda_run cuda_chain, cuda_product, cuda_ten, cuda_bandwidth, cuda_sum, cuda_transfer, cuda_clients, cuda_start,
-    cuda_allocate, cuda_convolution;
+cuda_run cuda_chain, cuda_replay, cuda_product, cuda_ten, cuda_bandwidth, cuda_sum, cuda_transfer, cuda_clients,
+    cuda_start, cuda_allocate, cuda_convolution;
 
 /* Adds the bench's row of this index to the report. */
 void cuda_report(const struct cuda_bench *bench, int row, double value, double limit, double ratio);

@@ -48,6 +48,7 @@ static const struct cuda_bench benches[] = {
       {"memory beyond the context, idle", "MiB", BENCH_LOWER, 1},
       {"memory beyond the context, in use", "MiB", BENCH_LOWER, 1}}},
     {"chain", cuda_chain, 0, 0, {{"chain of 10,000 adds of 16 floats", "op/s", BENCH_HIGHER, 0.8}}},
+    {"replay", cuda_replay, 0, 0, {{"program of 1,000 adds of 16 floats, 100 runs", "op/s", BENCH_HIGHER, 0.91}}},
     PRODUCTS("f32", RAW_F32),
     PRODUCTS("tf32", RAW_TF32),
     PRODUCTS("bf16", RAW_BF16),
@@ -223,7 +224,7 @@ static int run_all(struct run *run, const char *json, char **groups) {
 
 static int usage(void) {
     fprintf(stderr, "usage: bench-cuda [OPTION…] [GROUP…]\n"
-                    "groups: start chain product bandwidth transfer allocate ten clients; without one, all of them;\n"
+                    "groups: start chain replay product bandwidth transfer allocate ten clients; without one, all of them;\n"
                     "first: the three rows that tell most\n"
                     "  --device NAME    cuda:0\n"
                     "  --json FILE      the rows as JSON\n"

@@ -15,6 +15,7 @@ struct raw {
 enum raw_kind {
     RAW_CONTEXT,      /* makes the context, and says how much memory is free on the GPU */
     RAW_LAUNCHES,     /* `count` launches of a kernel that adds 16 floats, one after another, and a synchronisation */
+    RAW_GRAPH,        /* `count` launches of a graph of n of these, and a synchronisation */
     RAW_COPY_OPEN,    /* memory for copies of `bytes` on the device */
     RAW_COPY,         /* `count` of these, and a synchronisation */
     RAW_SUM,          /* `count` sums of what is copied, as floats, by CUB, and a synchronisation */

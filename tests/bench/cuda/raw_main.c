@@ -13,6 +13,8 @@ struct state {
     int ordinal;
     cudaStream_t stream;
     float *x, *b; /* of small adds; NULL: not yet */
+    cudaGraphExec_t graph;
+    int64_t graph_adds; /* in the graph; 0: there is none */
     void *from, *to;
     uint64_t copy_bytes;
     struct raw_product product;
@@ -39,14 +41,51 @@ static const char *do_context(struct state *state, const struct raw_request *req
     return NULL;
 }
 
+static const char *open_small(struct state *state) {
+    if (state->x)
+        return NULL;
+    TRY(cudaMalloc((void **)&state->x, SMALL_BYTES));
+    TRY(cudaMalloc((void **)&state->b, SMALL_BYTES));
+    TRY(cudaMemsetAsync(state->x, 0, SMALL_BYTES, state->stream));
+    TRY(cudaMemsetAsync(state->b, 0, SMALL_BYTES, state->stream));
+    TRY(cudaStreamSynchronize(state->stream));
+    return NULL;
+}
+
+static const char *open_graph(struct state *state, int64_t adds) {
+    cudaGraph_t graph;
+    if (state->graph_adds == adds)
+        return NULL;
+    if (state->graph_adds)
+        TRY(cudaGraphExecDestroy(state->graph));
+    state->graph_adds = 0;
+    TRY(cudaStreamBeginCapture(state->stream, cudaStreamCaptureModeThreadLocal));
+    TRY(raw_adds(state->x, state->b, adds, state->stream));
+    TRY(cudaStreamEndCapture(state->stream, &graph));
+    TRY(cudaGraphInstantiate(&state->graph, graph, 0));
+    TRY(cudaGraphDestroy(graph));
+    state->graph_adds = adds;
+    return NULL;
+}
+
+static const char *do_graph(struct state *state, const struct raw_request *request, struct raw_reply *reply) {
+    const char *error = open_small(state);
+    if (!error)
+        error = open_graph(state, request->n);
+    if (error)
+        return error;
+    double begin = bench_now();
+    for (int64_t i = 0; i < request->count; i++)
+        TRY(cudaGraphLaunch(state->graph, state->stream));
+    TRY(cudaStreamSynchronize(state->stream));
+    reply->seconds = bench_now() - begin;
+    return NULL;
+}
+
 static const char *do_launches(struct state *state, const struct raw_request *request, struct raw_reply *reply) {
-    if (!state->x) {
-        TRY(cudaMalloc((void **)&state->x, SMALL_BYTES));
-        TRY(cudaMalloc((void **)&state->b, SMALL_BYTES));
-        TRY(cudaMemsetAsync(state->x, 0, SMALL_BYTES, state->stream));
-        TRY(cudaMemsetAsync(state->b, 0, SMALL_BYTES, state->stream));
-        TRY(cudaStreamSynchronize(state->stream));
-    }
+    const char *error = open_small(state);
+    if (error)
+        return error;
     double begin = bench_now();
     TRY(raw_adds(state->x, state->b, request->count, state->stream));
     TRY(cudaStreamSynchronize(state->stream));
@@ -135,16 +174,10 @@ static const char *do_allocate(struct state *state, const struct raw_request *re
 
 typedef const char *raw_do(struct state *state, const struct raw_request *request, struct raw_reply *reply);
 static raw_do *const does[RAW_KINDS] = {
-    [RAW_CONTEXT] = do_context,
-    [RAW_LAUNCHES] = do_launches,
-    [RAW_COPY_OPEN] = do_copy_open,
-    [RAW_COPY] = do_copy,
-    [RAW_PRODUCT_OPEN] = do_product_open,
-    [RAW_PRODUCT] = do_product,
-    [RAW_SUM] = do_sum,
-    [RAW_CHAIN] = do_product,
-    [RAW_ALLOCATE] = do_allocate,
-    [RAW_CLOSE] = do_close,
+    [RAW_CONTEXT] = do_context,     [RAW_LAUNCHES] = do_launches, [RAW_GRAPH] = do_graph,
+    [RAW_COPY_OPEN] = do_copy_open, [RAW_COPY] = do_copy,         [RAW_PRODUCT_OPEN] = do_product_open,
+    [RAW_PRODUCT] = do_product,     [RAW_SUM] = do_sum,           [RAW_CHAIN] = do_product,
+    [RAW_ALLOCATE] = do_allocate,   [RAW_CLOSE] = do_close,
 };
 
 static const char *state_init(struct state *state, int ordinal) {
