@@ -88,6 +88,12 @@ static void print_launch(FILE *out, const struct planner *planner, const struct 
 static size_t print_step(FILE *out, const struct planner *planner, const struct replay_step *step,
                          const struct planned_launch *first) {
     const struct replay *replay = planner->plan->replay;
+    if (step->kind == REPLAY_KERNEL) {
+        fprintf(out, "  kernel of a client, %s", replay->names[step->name].operation);
+        print_label(out, replay->names[step->name].label[0] ? replay->names[step->name].label : NULL);
+        fputc('\n', out);
+        return 1;
+    }
     if (step->kind == REPLAY_LAUNCH) {
         fputs("  launch ", out);
         print_launch(out, planner, first);
