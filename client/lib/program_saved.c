@@ -25,26 +25,14 @@ static int refuse(const char *about, const struct fault *fault) {
     return error_set(fault->code, "%.120s: %s", about, fault->message);
 }
 
-static int refuse_kernels(const Tensord__ProgramDefine *definition, struct fault *fault) {
-    struct batch_cursor cursor;
-    struct op_request op;
-    batch_cursor_init(&cursor, definition->operations);
-    while (batch_cursor_next(&cursor, &op, fault) > 0)
-        if (op.opcode == OP_KERNEL)
-            return fault_set(fault, STATUS_UNSUPPORTED,
-                             "operation %zu of the program is a kernel of the client's own, which cannot be saved",
-                             cursor.op);
-    return STATUS_OK;
-}
-
 /* The head of a program as a file or a name has it. */
 static int pack(const td_program *program, enum saved_program_place place, uint64_t publication, uint8_t **head,
                 size_t *bytes, struct fault *fault) {
     Tensord__ProgramDefine *definition =
         tensord__program_define__unpack(NULL, program->definition_bytes, program->definition);
     CLEANUP(free) const struct tensor_type **captured = malloc((program->n_captured + 1) * sizeof *captured);
-    int code = definition && captured ? refuse_kernels(definition, fault)
-                                      : fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for the program");
+    int code =
+        definition && captured ? STATUS_OK : fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for the program");
     for (unsigned i = 0; i < program->n_captured && !code; i++)
         captured[i] = &program->captured[i]->type;
     if (!code)

@@ -9,6 +9,7 @@
 #include "proto/files/crc64.h"
 #include "proto/files/file.h"
 #include "proto/ops/cleanup.h"
+#include "proto/wire/batch.h"
 #include "proto/wire/check.h"
 
 static const char magic[8] = {'T', 'S', 'D', 'P', 'R', 'O', 'G', '\n'};
@@ -27,6 +28,19 @@ static uint32_t get32(const uint8_t *at) {
     uint32_t value;
     memcpy(&value, at, sizeof value);
     return value;
+}
+
+/* A kernel has a number in its session alone. */
+static int refuse_kernels(const Tensord__ProgramDefine *definition, struct fault *fault) {
+    struct batch_cursor cursor;
+    struct op_request op;
+    batch_cursor_init(&cursor, definition->operations);
+    while (batch_cursor_next(&cursor, &op, fault) > 0)
+        if (op.opcode == OP_KERNEL)
+            return fault_set(fault, STATUS_UNSUPPORTED,
+                             "operation %zu of the program is a kernel of the client's own, which cannot be saved",
+                             cursor.op);
+    return STATUS_OK;
 }
 
 /* ---- writing ---- */
@@ -66,6 +80,9 @@ int saved_program_pack(Tensord__ProgramDefine *definition, unsigned n_captured,
                        const struct tensor_type *const captured[], enum saved_program_place place, uint64_t publication,
                        uint8_t **head, size_t *head_bytes, struct fault *fault) {
     Tensord__SavedProgram message = TENSORD__SAVED_PROGRAM__INIT;
+    int code = refuse_kernels(definition, fault);
+    if (code != STATUS_OK)
+        return code;
     CLEANUP(free) int64_t *types = malloc((size_t)n_captured * (2 + SHAPE_RANK_MAX) * sizeof *types + 1);
     if (!types)
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a program of %u captured tensors", n_captured);
@@ -138,7 +155,8 @@ static int check(struct saved_program *program, uint64_t file_bytes, struct faul
     }
     if (bytes != file_bytes)
         return WRONG(fault, "does not have the bytes of its %u captured tensors behind its head", program->n_captured);
-    return program_types_init(&program->types, message->definition, captured, fault);
+    code = refuse_kernels(message->definition, fault);
+    return code == STATUS_OK ? program_types_init(&program->types, message->definition, captured, fault) : code;
 }
 
 int saved_program_parse(struct saved_program *program, const uint8_t *head, size_t bytes, uint64_t file_bytes,

@@ -46,7 +46,8 @@ static inline const struct tensor_type *saved_program_captured(const struct save
     return &program->types.types[program->types.n_parameters + i];
 }
 
-/* Makes *head, malloc'ed, of a definition and the types of what it captures. The ids in the definition become 0. STATUS_NO_HOST_MEMORY, STATUS_LIMIT. */
+/* Makes *head, malloc'ed, of a definition and the types of what it captures. The ids in the definition become 0. STATUS_UNSUPPORTED: a program with
+ * kernels of the client's own; STATUS_NO_HOST_MEMORY, STATUS_LIMIT. */
 int saved_program_pack(Tensord__ProgramDefine *definition, unsigned n_captured,
                        const struct tensor_type *const captured[], enum saved_program_place place, uint64_t publication,
                        uint8_t **head, size_t *head_bytes, struct fault *fault);

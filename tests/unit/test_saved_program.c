@@ -181,3 +181,20 @@ Test(saved_program, definition_is_checked) {
     operations.first_output = 4;
     refused_definition(STATUS_INVALID_ARGUMENT, "the first output has number 4, and 4 tensors are before it");
 }
+
+/* A file that launches kernels would launch whatever the session has under that number. */
+Test(saved_program, kernels_are_neither_written_nor_read) {
+    size_t bytes;
+    heads[1] = batch_head(OP_SQRT, 1, 0, 0, 0, 0);
+    const uint64_t written = heads[1], kernel = batch_head(OP_KERNEL, 1, 0, 0, 0, 0);
+    uint8_t *head = pack(SAVED_PROGRAM_UNDER_NAMES, &bytes), *at = memmem(head, bytes, &written, sizeof written);
+    cr_assert_not_null(at);
+    memcpy(at, &kernel, sizeof kernel);
+    const uint64_t sum = crc64(0, head, bytes - 8);
+    memcpy(head + bytes - 8, &sum, 8);
+    refused(head, bytes, bytes, STATUS_UNSUPPORTED, "operation 2 of the program is a kernel of the client's own");
+    free(head);
+    heads[1] = kernel;
+    cr_assert_eq(saved_program_pack(&definition, 2, captured, SAVED_PROGRAM_IN_FILE, 0, &head, &bytes, &fault),
+                 STATUS_UNSUPPORTED);
+}
