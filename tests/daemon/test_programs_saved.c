@@ -1,6 +1,8 @@
 /* Programs in files and under names: they compute the same, survive what files and names survive, and what is wrong is refused. */
 #include <criterion/criterion.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -385,6 +387,53 @@ Test(programs_saved, new_program_takes_the_place_of_the_old_one) {
     cr_assert_eq(names(), 1, "captured tensors of the old program stay");
     ok(td_program_open(client.device, "model", &opened));
     cr_assert_eq(td_program_results(opened), 1);
+}
+
+/* Publishes one program after the other, whose two captured tensors have the same number. */
+static void *publisher(void *ended) {
+    struct client own;
+    int code = 0;
+    client_open(&own, tensord.url, NULL);
+    for (int i = 0; i < 80 && !code; i++) {
+        td_tensor *a = td_full(own.device, TD_F32, TD_SHAPE(2), i), *b = td_full(own.device, TD_F32, TD_SHAPE(2), i);
+        code = td_record_begin(own.device);
+        td_tensor *result = td_subtract(a, b);
+        td_program *program = NULL;
+        if (!code)
+            code = td_record_end(own.device, 1, &result, &program);
+        if (!code)
+            code = td_program_publish(program, "model");
+        td_program_release(program);
+        td_release(a);
+        td_release(b);
+    }
+    client_close(&own);
+    atomic_store((atomic_bool *)ended, true);
+    return (void *)(intptr_t)code;
+}
+
+Test(programs_saved, opened_program_is_one_of_those_that_were_published) {
+    atomic_bool ended = false;
+    pthread_t thread;
+    void *code;
+    unsigned opened = 0;
+    td_program *program;
+    cr_assert_eq(pthread_create(&thread, NULL, publisher, &ended), 0);
+    for (bool last = false; !last;) {
+        last = atomic_load(&ended);
+        int found = td_program_open(client.device, "model", &program);
+        if (found == TD_E_UNKNOWN_ID && !opened && !last) /* it is not there yet */
+            continue;
+        ok(found);
+        td_tensor *result;
+        ok(td_program_run(program, 0, NULL, 1, &result));
+        client_expect(result, (float[]){0, 0}, 2);
+        td_release(result);
+        td_program_release(program);
+        opened++;
+    }
+    pthread_join(thread, &code);
+    cr_assert_eq((intptr_t)code, 0);
 }
 
 Test(programs_saved, what_is_no_program_is_refused) {
