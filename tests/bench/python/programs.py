@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures recorded programs from Python beside JAX's jit, PyTorch eager and the C program: programs.py [--json FILE] [--quick] [--cnn PROGRAM] [ROW…]
+"""Measures recorded programs from Python beside JAX's jit, PyTorch eager and the C program: programs.py [--json FILE] [--quick] [--cnn PROGRAM] [--tensorctl PROGRAM] [ROW…]
 
 Rows: call written small cnn gradient. $TENSORD_EXE is the daemon, and `tensord` can be imported. What is not installed has an empty column. Each figure is the median
 of several rounds, in which the libraries take turns; all have as many threads as the device. A ratio is tensord's speed to the other one's: more is better.
@@ -32,13 +32,15 @@ except ImportError:
 EXAMPLES = pathlib.Path(__file__).resolve().parents[3] / "client" / "python" / "examples"
 
 
-def medians(rounds, works):
-    """The median seconds of each work, which returns its own. Each is done twice in its turn, and the second time counts: threads of the library before still
+def medians(rounds, works, alone=None):
+    """The median seconds of each work, which returns its own. Each but those of `alone` is done twice in its turn, and the second time counts: threads of the library before still
     look for work for a while, and take a processor meanwhile."""
-    times = {name: [] for name in works}
+    times = {name: [] for name in (*works, *(alone or {}))}
     for _ in range(rounds):
         for name, work in works.items():
             work()
+            times[name].append(work())
+        for name, work in (alone or {}).items():
             times[name].append(work())
     return {name: statistics.median(each) for name, each in times.items()}
 
@@ -277,8 +279,25 @@ def jax_step(forward, update, parameters, state):
     return run
 
 
-def steps(given, title, make, torch_make, jax_forward, shape, batch, optimisers, goals, more=None):
-    """Trains the same network on the same images in all libraries."""
+def told_arenas(given):
+    """The memory of the programs that there are, beside what is in use at one time at most, which no plan can go below."""
+    if not given.tensorctl:
+        return {}
+    said = subprocess.run([given.tensorctl, "--url", td.default_connection().url, "programs", "--json"], stdout=subprocess.PIPE, check=True)
+    found = {}
+    for program in json.loads(said.stdout)["programs"]:
+        if program["planned"] and program["arena_least"]:
+            name, ratio = "a loop" if program["loops"] else "a step", program["arena"] / program["arena_least"]
+            found[name] = ratio
+            print(
+                f"  arena of {name}: {program['arena'] / 2**20:.2f} MiB, {ratio:.3f} of what is in use at one time (<= 1.1: {'met' if ratio <= 1.1 else 'MISSED'});"
+                f" {program['operations']} operations, {program['operations_kept']} kept, {program['launches']} launches"
+            )
+    return found
+
+
+def steps(given, title, make, torch_make, jax_forward, shape, batch, optimisers, goals, alone=None):
+    """Trains the same network on the same images in all libraries. `alone`: works that need not be warmed up."""
     count, rounds = (2, 1) if given.quick else (40, 7)
     td.random.seed(2)
     images = td.astype(td.random.integers(256, size=(count, batch, *shape)), td.uint8)
@@ -325,11 +344,12 @@ def steps(given, title, make, torch_make, jax_forward, shape, batch, optimisers,
         parameters = {name: jax.numpy.array(x.numpy()) for name, x in first.items()}
         update, state = optimisers["jax"](parameters)
         training("jax.jit", jax_step(jax_forward, update, parameters, state), [(jax.numpy.asarray(x.numpy()), jax.numpy.asarray(y.numpy().astype("int32"))) for x, y in mine])
-    found = medians(rounds, works)
+    found = medians(rounds, works, alone or {})
     if max(last.values()) - min(last.values()) > 0.1:
         raise SystemExit(f"{title}: the last losses differ: {last}")
     results = told(title, found, goals=goals)
     print("  images/s: " + ", ".join(f"{name} {batch / seconds:,.0f}" for name, seconds in found.items()))
+    results["arena"] = told_arenas(given)
     return results
 
 
@@ -358,11 +378,15 @@ def row_small(given):
 BATCH = 128
 
 
-def c_rate(program, url, quick):
-    """Images per second of the same network trained by the C program: of its third epoch."""
-    command = [program, "--url", url, "--made-up", "--batch", str(BATCH), "--epochs", "1" if quick else "3"]
-    said = subprocess.run(command, stdout=subprocess.PIPE, universal_newlines=True, check=True)
-    return float([line for line in said.stdout.splitlines() if line.startswith("epoch")][-1].split()[-2])
+def of_c(program, url, quick):
+    """A work: the same network trained by the C program, of which the last epoch counts."""
+    command = [program, "--url", url, "--made-up", "--batch", str(BATCH), "--epochs", "1" if quick else "2"]
+
+    def work():
+        said = subprocess.run(command, stdout=subprocess.PIPE, universal_newlines=True, check=True)
+        return BATCH / float([line for line in said.stdout.splitlines() if line.startswith("epoch")][-1].split()[-2])
+
+    return work
 
 
 def row_cnn(given):
@@ -371,8 +395,7 @@ def row_cnn(given):
 
     if torch:
         import cnn_torch
-    of_c = [c_rate(given.cnn, td.default_connection().url, given.quick)] if given.cnn else []
-    results = steps(
+    return steps(
         given,
         f"a step of the convolutional network, batches of {BATCH}, with Adam",
         cnn.Net,
@@ -385,15 +408,9 @@ def row_cnn(given):
             "torch": lambda p: torch.optim.Adam(p),
             "jax": lambda p: (jax_adam, (jax.numpy.zeros(()), zeros(p), zeros(p))),
         },
-        {"PyTorch eager": 1.0, "jax.jit": 1.0},
+        {"PyTorch eager": 1.0, "jax.jit": 1.0, "C program": 0.98},
+        {"C program": of_c(given.cnn, td.default_connection().url, given.quick)} if given.cnn else {},
     )
-    if given.cnn:
-        of_c.append(c_rate(given.cnn, td.default_connection().url, given.quick))
-        results["c"] = BATCH / statistics.mean(of_c) * 1e6
-        for name in "program", "tensord eager":
-            ratio = results["c"] / results[name]
-            print(f"  the C program, before and after: {', '.join(f'{rate:,.0f}' for rate in of_c)} images/s; {name} {ratio:.2f} of that (>= 0.98: {'met' if ratio >= 0.98 else 'MISSED'})")
-    return results
 
 
 # ---- the gradient of the convolutional network ----
@@ -426,6 +443,7 @@ def main():
     parser.add_argument("--json")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--cnn", metavar="PROGRAM", help="client/examples/cnn.c")
+    parser.add_argument("--tensorctl", metavar="PROGRAM")
     parser.add_argument("rows", nargs="*")
     given = parser.parse_intermixed_args()
     daemon = td.serve()
