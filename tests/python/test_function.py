@@ -268,6 +268,49 @@ class State(unittest.TestCase):
         eager(self.x[1], self.y[1])
         self.same(mine, own)
 
+    def test_what_is_not_in_the_state_cannot_change(self):
+        model, _ = networks()
+        optimiser = td.optim.Adam(model.parameters())
+        before = [one.tolist() for one in model.state_dict().values()]
+        kept = td.asarray([1.0, 2.0])
+
+        def assign(x):
+            kept[0] = x
+
+        for wrong in (lambda x: kept.__iadd__(x), assign, lambda x: kept._exchange(x + kept), lambda x: x.__iadd__(kept._exchange(td.asarray([3.0, 4.0])) or kept)):
+            with self.assertRaises(td.InvalidArgumentError):
+                td.function(lambda x: (wrong(x), x)[1])(td.asarray(1.0))
+        for state in None, [optimiser], [model]:
+            with self.assertRaises(td.InvalidArgumentError):
+                td.function(self.step(model, optimiser), state=state)(self.x[0], self.y[0])
+            self.assertEqual([one.tolist() for one in model.state_dict().values()], before)
+        self.assertEqual(kept.tolist(), [1, 2])
+        for make in td.optim.Adam, td.optim.SGD:
+            fresh = make(model.parameters())
+            with self.assertRaisesRegex(td.InvalidArgumentError, "not among its state"):
+                td.function(self.step(model, fresh), state=[model])(self.x[0], self.y[0])
+
+    def test_an_optimiser_that_is_made_inside(self):
+        calls = []
+
+        def step(parameters, gradients, state):
+            calls.append(1)
+            optimiser = td.optim.Adam(parameters, lr=0.1, betas=(0.0, 0.999))
+            if state:
+                optimiser.load_state_dict(state)
+            optimiser.step(gradients)
+            return parameters, optimiser.state_dict()["state"]
+
+        own, gradient = td.asarray([1.0, 2.0]), td.asarray([0.5, -3.0])
+        eager, mine, state = td.optim.Adam([own], lr=0.1, betas=(0.0, 0.999)), [td.asarray([1.0, 2.0])], {}
+        recorded = td.function(lambda p, g, s: step(p, g, {"state": s, "param_groups": [{"params": [0], "betas": (0.0, 0.999)}]} if s else None))
+        for _ in range(4):
+            eager.step([gradient])
+            mine, state = recorded(mine, [gradient], state)
+        self.assertEqual((float(state[0]["step"]), len(calls)), (4, 2))
+        for a, b in zip(mine[0].tolist(), own.tolist()):
+            self.assertAlmostEqual(a, b, delta=1e-6)
+
     def test_a_function_that_cannot_be_recorded_leaves_the_state_as_it_is(self):
         x = td.asarray([1.0, 2.0])
 

@@ -31,6 +31,7 @@ PyObject *array_wrap(struct device *device, td_tensor *tensor) {
     array->weak = NULL;
     array->graph = NULL;
     array->pins = 0;
+    array->recorded = program_records(device);
     Py_INCREF(device);
     return (PyObject *)array;
 }
@@ -138,6 +139,16 @@ bool array_pinned(const struct array *array) {
     return array->pins;
 }
 
+/* Outside of the function such an array would have no value. */
+static bool array_stays(const struct array *a, const struct array *b) {
+    bool outside = a->recorded != b->recorded;
+    if (outside)
+        (void)error_set(TD_E_INVALID_ARGUMENT,
+                        "an array from outside of a recorded function changes in it: the function's `state` names "
+                        "what it may change, modules and optimisers, too (td.function(state=[model, optimiser]))");
+    return outside;
+}
+
 static int exchange(struct array *a, struct array *b) {
     if (a->graph || b->graph) {
         if (!graph_may_take(a, b) || graph_exchange(a, b))
@@ -152,6 +163,8 @@ static int exchange(struct array *a, struct array *b) {
     a->device = b->device;
     b->tensor = was.tensor;
     b->device = was.device;
+    a->recorded = b->recorded;
+    b->recorded = was.recorded;
     return 0;
 }
 
@@ -162,7 +175,7 @@ PyObject *array_replace(PyObject *self, PyObject *result) {
     const td_tensor *old = array_tensor(x), *new = array_tensor(y);
     int rank = td_tensor_rank(old);
     bool done = false;
-    if (!old || !new || array_pinned(x))
+    if (!old || !new || array_pinned(x) || array_stays(x, y))
         ;
     else if (td_tensor_dtype(old) != td_tensor_dtype(new))
         (void)error_set(TD_E_DTYPE, "the result is %s and does not fit into an array of %s",
@@ -178,20 +191,29 @@ PyObject *array_replace(PyObject *self, PyObject *result) {
     return done ? self : NULL;
 }
 
-static PyObject *method_exchange(PyObject *self, PyObject *other) {
+static PyObject *exchange_with(PyObject *self, PyObject *other, bool lent) {
     if (!array_check(other))
         return PyErr_Format(PyExc_TypeError, "an array was expected, not %R", (PyObject *)Py_TYPE(other));
     struct array *x = (struct array *)self, *y = (struct array *)other;
-    if (array_pinned(x) || array_pinned(y))
+    if (array_pinned(x) || array_pinned(y) || (!lent && array_stays(x, y)))
         return NULL;
     if (exchange(x, y))
         return NULL;
     Py_RETURN_NONE;
 }
 
+static PyObject *method_exchange(PyObject *self, PyObject *other) {
+    return exchange_with(self, other, false);
+}
+
+static PyObject *method_lend(PyObject *self, PyObject *other) {
+    return exchange_with(self, other, true);
+}
+
 /* ---- the type ---- */
 
 static PyMethodDef own_methods[] = {
+    {"_lend", method_lend, METH_O, "The same as _exchange(), of an array and one of a recording, for its time."},
     {"_exchange", method_exchange, METH_O, "The two arrays exchange their values, dtypes, shapes and devices."},
     {0},
 };

@@ -116,6 +116,7 @@ struct array {
     PyObject *weak;
     struct graph_part *graph; /* NULL: none */
     unsigned pins;            /* threads that use the handle without the GIL: it must not be released or exchanged */
+    bool recorded;            /* the handle is of a recording */
 };
 
 extern PyTypeObject *array_type;

@@ -58,6 +58,7 @@ class Optimizer:
         self.defaults = defaults
         self.param_groups: list[dict[str, Any]] = []
         self.state: dict[int, dict[str, Any]] = {}  # by the parameter's place among all parameters
+        self._inside = _core._records()  # made by a function that is recorded
         for group in _as_groups(params):
             self.add_param_group(group)
 
@@ -118,9 +119,14 @@ class Optimizer:
         return list(values)
 
     def _state_of(self, place: int, parameter: Array, group: dict[str, Any]) -> dict[str, Any]:
+        if _core._records() and not self._inside and not isinstance(self.state.get(place, {}).get("step"), Array):
+            raise _core.InvalidArgumentError("a recorded function steps an optimiser that is not among its state: td.function(state=[model, optimiser])")
         if place not in self.state:
             self.state[place] = self._first_state(parameter, group)
-        return self.state[place]
+        state = self.state[place]
+        if self._inside and not isinstance(state["step"], Array) and _core._records():  # a number would be the same in each run
+            state["step"] = _core.full((), float(state["step"]), _core.float32, parameter.device)
+        return state
 
     def _first_state(self, parameter: Array, group: dict[str, Any]) -> dict[str, Any]:
         return {"step": 0, **{name: _zeros(parameter) for name in self._state_names}}
@@ -215,6 +221,11 @@ def _next(states: list[dict[str, Any]]) -> Any:
     return states[0]["step"]
 
 
+def _correction(beta: float, step: Array) -> Array:
+    """1 - beta ** step; the difference would lose digits at the first steps."""
+    return -_core.expm1(step * (math.log(beta) if beta else -math.inf))
+
+
 def _column(states: list[dict[str, Any]], name: str) -> list[Array]:
     return [state[name] for state in states]
 
@@ -304,8 +315,8 @@ class Adam(Optimizer):
         first += gradient * (1 - beta1)
         second *= beta2
         second += _core.square(gradient) * (1 - beta2)
-        size = _core.cast(rate / (1 - beta1**step), dtype)
-        root = _core.cast(_core.sqrt(1 - beta2**step), dtype)
+        size = _core.cast(rate / _correction(beta1, step), dtype)
+        root = _core.cast(_core.sqrt(_correction(beta2, step)), dtype)
         parameter -= first * size / (_core.sqrt(second) / root + group["eps"])
 
 

@@ -81,7 +81,7 @@ class _Body:
             try:
                 parameters = [_core._record_parameter(one.dtype, one.shape, i in given) for i, one in enumerate(arrays)]
                 values = [_core._record_parameter(one.dtype, one.shape, True) for one in state]
-                _exchange(state, values)
+                _lend(state, values)
                 args, kwargs = _replaced((args, kwargs), parameters)
                 self.result = function(*args, **kwargs)
                 results = [leaf for leaf in _trees.leaves(self.result) if isinstance(leaf, Array)]
@@ -93,7 +93,7 @@ class _Body:
                 raise
             finally:
                 _thread.on = False
-                _exchange(state, values)
+                _lend(state, values)
         self.only = type(self.result) is Array
         # The recorded arrays have no value: only the structure and what is no array is kept.
         self.result = None if self.only else _replaced(self.result, [_PLACE] * len(results))
@@ -110,9 +110,9 @@ class _Body:
 _PLACE = object()
 
 
-def _exchange(arrays, values):
+def _lend(arrays, values):
     for array, value in zip(arrays, values):
-        array._exchange(value)
+        array._lend(value)
 
 
 class function:
@@ -124,7 +124,7 @@ class function:
 
     While it is recorded nothing runs: what looks at a value (print, float(x), bool(x), x.numpy(), `if x > 0`), uploads (td.asarray of host data) and copies to
     other devices raise InvalidArgumentError. Arrays that the function takes from elsewhere are captured: every run sees the value that
-    they had then. What else the function does in Python happens only while it is recorded. Results have the bits of the same operations one by one.
+    they had then, and cannot change. What else the function does in Python happens only while it is recorded. Results have the bits of the same operations one by one.
     td.grad() works inside; gradients do not go through a call. A recorded function that another one calls is a part of that.
 
     `state` names what the function may change: modules, optimisers and arrays, in any tree. Each run begins with their values of then, and leaves the new ones
