@@ -1,5 +1,6 @@
 /* What operators see of recorded programs: tensorctl programs, and plans with TENSORD_DEBUG=program. */
 #include <criterion/criterion.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,6 +9,7 @@
 #include "tests/daemon/daemon.h"
 #include "tests/daemon/json.h"
 #include "tests/daemon/status.h"
+#include "tests/daemon/users.h"
 
 enum { RUN_MS = 20000, ROWS = 64, COLUMNS = 64, SESSION_MOST = 32 };
 
@@ -231,4 +233,48 @@ Test(programs_listed, plan_shows_single_launches_flat_ones_and_the_arena) {
     char *log = daemon_log(&tensord);
     cr_assert(!strchr(log, '\x1b'), "%s", log);
     free(log);
+}
+
+/* ---- who sees what ---- */
+
+/* What tensorctl shows of all programs to the user with this token. */
+static void list_as(const struct daemon *daemon, const char *token) {
+    char variable[USERS_TOKEN_BYTES + 16];
+    snprintf(variable, sizeof variable, "TENSORD_TOKEN=%s", token);
+    command_run(
+        &command,
+        (const char *const[]){daemon_program("TENSORCTL_EXE"), "--url", daemon->tcp, "programs", "--json", NULL},
+        (const char *const[]){variable, NULL}, RUN_MS);
+    cr_assert_eq(command.code, 0, "%s", command.err);
+}
+
+Test(programs_of_users, labels_are_shown_to_their_owner_and_admins, .timeout = 60) {
+    static const char *const names[] = {"alice", "bob", "root"}, *const roles[] = {"run", "run", "admin"};
+    char tokens[3][USERS_TOKEN_BYTES];
+    struct users_file file;
+    struct daemon daemon;
+    users_file_make(&file);
+    for (int i = 0; i < 3; i++)
+        users_file_add(&file, names[i], roles[i], tokens[i]);
+    daemon_start(&daemon, &(struct daemon_options){.tcp = "tcp://127.0.0.1:0",
+                                                   .flags = (const char *const[]){"--users", file.path, NULL}});
+    const td_options options = {.token = tokens[0]};
+    ok(td_connect(daemon.tcp, &options, &client.connection));
+    ok(td_device_open(client.connection, NULL, &client.device));
+    td_program *program = record("secret", td_full(client.device, TD_F32, TD_SHAPE(COLUMNS), 0.5));
+    td_tensor *result = run(program, td_full(client.device, TD_F32, TD_SHAPE(ROWS, COLUMNS), 1));
+    ok(td_wait(result));
+    do /* the figures are written down a few times a second */
+        list_as(&daemon, tokens[0]);
+    while (!strstr(command.out, "\"runs\": 1,"));
+    json_holds("[(p['principal'], p['label']) for p in d['programs']] == [('alice', 'secret')]");
+    list_as(&daemon, tokens[2]);
+    json_holds("[(p['principal'], p['label'], p['runs']) for p in d['programs']] == [('alice', 'secret', 1)]");
+    list_as(&daemon, tokens[1]);
+    json_holds("[(p['principal'], p['label'], p['runs']) for p in d['programs']] == [('alice', None, 1)]");
+    cr_assert(!strstr(command.out, "secret"), "%s", command.out);
+    command_finish(&command);
+    client_close(&client);
+    daemon_stop(&daemon);
+    users_file_remove(&file);
 }

@@ -442,3 +442,19 @@ Test(recorded, runs_are_counted_and_timed, .timeout = 120) {
     suite_close(&suite);
     programs = 0;
 }
+
+Test(recorded, wrong_definitions_are_shown_with_their_causes) {
+    struct suite suite;
+    struct recorded_figures figures[2];
+    struct fault fault, why;
+    suite_open(&suite, 506);
+    fault_set(&why, STATUS_INVALID_ARGUMENT, "nobody can read it");
+    cr_assert_eq(session_program_refuse(suite.session, 1, &why, &fault), STATUS_OK);
+    const struct recorded_loop loop = {.id = 2, .body = 7};
+    cr_assert_eq(session_program_loop(suite.session, &loop, &fault), STATUS_OK);
+    cr_assert_eq(session_programs_figures(suite.session, figures, 2), 2);
+    cr_assert_str_eq(figures[0].cause, "no program has id 7, over which it could loop");
+    cr_assert_str_eq(figures[1].cause, "nobody can read it");
+    cr_assert(figures[0].loops && !figures[0].planned && !figures[0].runs && !figures[0].operations);
+    suite_close(&suite);
+}
