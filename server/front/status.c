@@ -530,25 +530,42 @@ static void status_fill_program(const struct worker_slot *slot, const struct sta
     program->graph_reason = visible ? (char *)figures->graph_reason : (char *)"";
 }
 
+enum { STATUS_PROGRAMS_MAX = 256 }; /* in a message, which may have 1 MiB in all */
+
 /* All that the rows point to. */
 struct status_programs {
     Tensord__ProgramStatus *rows, **pointers;
     size_t n;
 };
 
+/* How many programs of each device are shown: all, if there are no more than a message should have. Else devices with few programs show all of
+ * them, and the others equally many. */
+static size_t status_share_programs(const struct supervisor *supervisor, unsigned shown[CONFIG_DEVICES_MAX]) {
+    size_t total = 0, before;
+    memset(shown, 0, CONFIG_DEVICES_MAX * sizeof *shown);
+    do {
+        before = total;
+        for (unsigned i = 0; i < supervisor->n_slots && total < STATUS_PROGRAMS_MAX; i++) {
+            bool more = shown[i] < supervisor->slots[i].snapshot.n_programs;
+            shown[i] += more;
+            total += more;
+        }
+    } while (total > before);
+    return total;
+}
+
 /* STATUS_NO_HOST_MEMORY: call status_programs_finish() all the same. */
 static int status_fill_programs(const struct supervisor *supervisor, const struct principal *viewer,
                                 struct status_programs *programs) {
-    size_t count = 0;
-    for (unsigned i = 0; i < supervisor->n_slots; i++)
-        count += supervisor->slots[i].snapshot.n_programs;
+    unsigned shown[CONFIG_DEVICES_MAX];
+    size_t count = status_share_programs(supervisor, shown);
     *programs = (struct status_programs){.rows = calloc(count + 1, sizeof *programs->rows),
                                          .pointers = calloc(count + 1, sizeof(Tensord__ProgramStatus *))};
     if (!programs->rows || !programs->pointers)
         return STATUS_NO_HOST_MEMORY;
     for (unsigned i = 0; i < supervisor->n_slots; i++) {
         const struct worker_slot *slot = &supervisor->slots[i];
-        for (unsigned p = 0; p < slot->snapshot.n_programs; p++) {
+        for (unsigned p = 0; p < shown[i]; p++) {
             const struct stats_program *from = &slot->snapshot.programs[p];
             Tensord__ProgramStatus *row = programs->pointers[programs->n] = &programs->rows[programs->n];
             status_fill_program(slot, from, status_may_see(viewer, &from->principal), row);

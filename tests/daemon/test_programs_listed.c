@@ -31,10 +31,15 @@ static void stop(void) {
 
 TestSuite(programs_listed, .init = start, .fini = stop, .timeout = 60);
 
+/* Replaces what the last command has printed. */
+static void run_command(const char *const arguments[], const char *const environment[]) {
+    command_finish(&command);
+    command_run(&command, arguments, environment, RUN_MS);
+    cr_assert_eq(command.code, 0, "%s", command.err);
+}
+
 #define TENSORCTL(...)                                                                                                 \
-    command_run(&command,                                                                                              \
-                (const char *const[]){daemon_program("TENSORCTL_EXE"), "--url", tensord.url, __VA_ARGS__, NULL}, NULL, \
-                RUN_MS)
+    run_command((const char *const[]){daemon_program("TENSORCTL_EXE"), "--url", tensord.url, __VA_ARGS__, NULL}, NULL)
 
 static void json_holds(const char *expression) {
     json_expect(command.out, command.out_bytes, expression);
@@ -101,7 +106,6 @@ Test(programs_listed, json_has_operations_memory_runs_and_times) {
     three_programs();
     wait_for(3, 4, 53);
     TENSORCTL("programs", "--json");
-    cr_assert_eq(command.code, 0, "%s", command.err);
     json_holds("list(d) == ['programs'] and len(d['programs']) == 3");
     json_holds("[(p['loops'], p['planned'], p['runs'], p['iterations']) for p in d['programs']] == "
                "[(True, True, 1, 50), (False, True, 3, 3), (False, False, 0, 0)]");
@@ -120,7 +124,6 @@ Test(programs_listed, table_has_a_line_for_each_and_status_counts_them) {
     three_programs();
     wait_for(3, 4, 53);
     TENSORCTL("programs");
-    cr_assert_eq(command.code, 0, "%s", command.err);
     cr_assert(strstr(command.out, "OPERATIONS (KEPT)") && strstr(command.out, "FUSED (OF)"), "%s", command.out);
     cr_assert(strstr(command.out, " loop ") && strstr(command.out, "net") && strstr(command.out, "other"), "%s",
               command.out);
@@ -235,17 +238,49 @@ Test(programs_listed, plan_shows_single_launches_flat_ones_and_the_arena) {
     free(log);
 }
 
+/* ---- many ---- */
+
+enum { MANY = 9, FEW = 5, ALL_MOST = 256 };
+
+/* Of the crowded device as many as fit, and of the other one all. */
+static bool many_are_listed(const Tensord__Status *status, const void *none) {
+    size_t few = 0;
+    (void)none;
+    for (size_t i = 0; i < status->n_programs; i++)
+        few += !strcmp(status->programs[i]->device, "cpu:1");
+    return status->n_programs == ALL_MOST && few == FEW;
+}
+
+Test(programs_of_many, device_with_few_programs_shows_all_of_them, .timeout = 120) {
+    struct client clients[MANY + 1];
+    struct daemon daemon;
+    daemon_start(&daemon, &(struct daemon_options){.devices = "cpu:0,cpu:1"});
+    for (int i = 0; i <= MANY; i++) {
+        client_open(&clients[i], daemon.url, i < MANY ? "cpu:0" : "cpu:1");
+        client = clients[i];
+        td_tensor *w = td_full(client.device, TD_F32, TD_SHAPE(COLUMNS), 0.5);
+        for (int k = 0; k < (i < MANY ? SESSION_MOST : FEW); k++)
+            record("many", w);
+        ok(td_sync(client.device));
+    }
+    status_until(daemon.url, many_are_listed, NULL, 30000);
+    run_command((const char *const[]){daemon_program("TENSORCTL_EXE"), "--url", daemon.url, "programs", NULL}, NULL);
+    cr_assert(strstr(command.out, "\nand 37 more\n"), "%s", command.out);
+    command_finish(&command);
+    for (int i = 0; i <= MANY; i++)
+        client_close(&clients[i]);
+    daemon_stop(&daemon);
+}
+
 /* ---- who sees what ---- */
 
 /* What tensorctl shows of all programs to the user with this token. */
 static void list_as(const struct daemon *daemon, const char *token) {
     char variable[USERS_TOKEN_BYTES + 16];
     snprintf(variable, sizeof variable, "TENSORD_TOKEN=%s", token);
-    command_run(
-        &command,
+    run_command(
         (const char *const[]){daemon_program("TENSORCTL_EXE"), "--url", daemon->tcp, "programs", "--json", NULL},
-        (const char *const[]){variable, NULL}, RUN_MS);
-    cr_assert_eq(command.code, 0, "%s", command.err);
+        (const char *const[]){variable, NULL});
 }
 
 Test(programs_of_users, labels_are_shown_to_their_owner_and_admins, .timeout = 60) {
