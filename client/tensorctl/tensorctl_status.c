@@ -9,10 +9,11 @@
 
 void tensorctl_head(char *text, size_t size, const Tensord__Status *status) {
     char up[TEXT_UNIT_MAX];
+    size_t sessions = status->n_sessions + status->sessions_left_out;
     snprintf(text, size, "%s%s, up %s, %zu device%s, %zu session%s%s",
              strncmp(status->version, "tensord", 7) ? "tensord " : "", status->version,
-             text_duration(up, status->uptime_s), status->n_devices, status->n_devices == 1 ? "" : "s",
-             status->n_sessions, status->n_sessions == 1 ? "" : "s", status->draining ? ", draining" : "");
+             text_duration(up, status->uptime_s), status->n_devices, status->n_devices == 1 ? "" : "s", sessions,
+             sessions == 1 ? "" : "s", status->draining ? ", draining" : "");
 }
 
 /* ---- sessions ---- */
@@ -149,6 +150,8 @@ static void tensorctl_sessions(FILE *out, const Tensord__Status *status) {
         tensorctl_session_label(out, status->sessions[i]);
         tensorctl_session_failures(out, status->sessions[i]);
     }
+    if (status->sessions_left_out)
+        text_line(out, "and %" PRIu32 " sessions with less memory", status->sessions_left_out);
     table_finish(&table);
 }
 

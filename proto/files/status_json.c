@@ -384,6 +384,7 @@ void status_json_write(FILE *out, const Tensord__Status *status, enum status_jso
         json_text(&json, "version", status->version);
         json_real(&json, "uptime_s", status->uptime_s);
         json_bool(&json, "draining", status->draining);
+        json_integer(&json, "sessions_left_out", status->sessions_left_out);
         status_json_logins(&json, status->logins);
         json_integer(&json, "connections", status->connections);
         json_integer(&json, "connections_accepted", status->connections_accepted);

@@ -9,6 +9,7 @@
 #include "proto/wire/tensord.pb-c.h"
 #include "server/front/config.h"
 #include "server/front/front.h"
+#include "server/front/status_fit.h"
 #include "server/front/worker_slot.h"
 #include "server/process/packet.h"
 
@@ -652,7 +653,9 @@ struct status_packet {
 
 static int status_pack(void *owner, const Tensord__Status *status) {
     const struct status_packet *packet = owner;
-    return packet_append(packet->bytes, packet->size, FRAME_STATUS, packet->sequence, &status->base);
+    Tensord__Status shown = *status;
+    status_fit(&shown, FRAME_MESSAGE_MAX);
+    return packet_append(packet->bytes, packet->size, FRAME_STATUS, packet->sequence, &shown.base);
 }
 
 int status_append(struct front *front, uint64_t sequence, const struct principal *viewer, uint8_t **bytes,
