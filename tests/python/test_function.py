@@ -369,6 +369,27 @@ class Loops(unittest.TestCase):
         self.assertEqual(len(losses), 20)
         self.assertLess(losses[-1], losses[0] / 4)
 
+    def test_a_loop_becomes_a_part_of_a_recorded_function(self):
+        xs, w = td.asarray([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]), td.asarray([0.5, 2.0])
+
+        def loop(w, xs):
+            carry, ys = td.scan(lambda c, x: (c * w + x, {"y": td.sum(c), "n": None}), td.zeros((2,)), xs)
+            return td.sum(carry * carry), ys["y"]
+
+        eager, recorded = loop(w, xs), td.function(loop)(w, xs)
+        self.assertEqual(recorded[0].tolist(), eager[0].tolist())
+        self.assertEqual(recorded[1].tolist(), eager[1].tolist())
+
+        @td.function
+        def slope(w):
+            return td.grad(lambda w: loop(w, xs)[0])(w)
+
+        # carry = x0 w² + x1 w + x2; the gradient is 2 carry (2 x0 w + x1)
+        expected = [2 * (a * v * v + b * v + c) * (2 * a * v + b) for v, (a, b, c) in zip([0.5, 2.0], [(1, 3, 5), (2, 4, 6)])]
+        self.assertEqual(slope(w).tolist(), expected)
+        kept = td.function(lambda c, x: (c + x, c))
+        self.assertEqual(td.function(lambda xs: td.scan(kept, td.zeros((2,)), xs)[0])(xs).tolist(), [9, 12])
+
     def test_errors(self):
         x = td.asarray([1.0, 2.0])
         for message, call in {
@@ -376,7 +397,6 @@ class Loops(unittest.TestCase):
             "another structure": lambda: td.scan(lambda c, i: ((c, c), None), x, length=2),
             "where init has": lambda: td.scan(lambda c, i: (td.sum(c), None), x, length=2),
             "neither init nor xs": lambda: td.scan(lambda c, i: (c, None), None, length=2),
-            "inside|loop": lambda: td.function(lambda x: td.scan(lambda c, i: (c, None), x, length=2))(x),
         }.items():
             with self.assertRaisesRegex(TypeError, message):
                 call()

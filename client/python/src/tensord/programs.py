@@ -210,14 +210,14 @@ def scan(
 
     init, xs and y are arrays or trees of arrays; xs may be None with a `length`, and y None. The carry that f returns has the structure, shapes and dtypes of init; it
     may be None, too, if f is a td.function with a `state`, which goes from one iteration to the next. f is recorded as by td.function(), each time that scan() is
-    called, unless it is a td.function, which keeps what it has recorded; with 0 in its donate_argnums, init is given away. At least one iteration. If an iteration fails, all results have its failure, which tells its number. Does not block. The same as jax.lax.scan."""
-    if _recording():
-        raise TypeError("scan(): a recorded function cannot have a loop: write it in Python, or call scan() outside")
+    called, unless it is a td.function, which keeps what it has recorded; with 0 in its donate_argnums, init is given away. At least one iteration. If an iteration fails, all results have its failure, which tells its number. In a
+    function that is recorded the operations of all iterations become a part of that. Does not block. The same as jax.lax.scan."""
     owner = f if isinstance(f, function) else function(f)
     carry: list[Array] = []
     slices: list[Array] = []
     key = ("scan", _split(init, carry), _split(xs, slices))
-    state = () if owner._state is None else owner._state_now()
+    recording = _recording()
+    state = () if owner._state is None or recording else owner._state_now()
     if not carry and not slices and not state:
         raise TypeError("scan(): neither init nor xs has an array")
     lengths = {one.shape[0] if one.ndim else None for one in slices}
@@ -228,6 +228,8 @@ def scan(
     (times,) = lengths
     if times < 1:
         raise ValueError("scan(): a loop has at least one iteration")
+    if recording:
+        return _unrolled(_checked(owner._function, init), init, xs, times)
     key += tuple([(one.dtype, one.shape) for one in carry]) + tuple([(one.dtype, one.shape[1:]) for one in slices])
     device = (carry or slices or state)[0].device
     body = owner._bodies.get((device, key))
@@ -242,6 +244,14 @@ def scan(
         range(len(carry), _count(body.result)),
     )
     return body.given(results)
+
+
+def _unrolled(step, carry, xs, times):
+    ys = []
+    for i in range(times):
+        carry, y = step(carry, _trees.map(lambda one: one[i], xs))
+        ys.append(y)
+    return carry, _trees.map(lambda *ones: _core.stack(list(ones), 0) if type(ones[0]) is Array else ones[-1], *ys)
 
 
 def _count(tree):
