@@ -477,7 +477,8 @@ static void worker_slot_refresh_programs(struct worker_slot *slot) {
     int programs = stats_page_read_programs(slot->process->page, scratch, STATS_PROGRAMS_MAX);
     if (programs < 0)
         return;
-    memcpy(slot->snapshot.programs, scratch, (size_t)programs * sizeof *scratch);
+    if (programs)
+        memcpy(slot->snapshot.programs, scratch, (size_t)programs * sizeof *scratch);
     slot->snapshot.n_programs = (unsigned)programs;
 }
 
