@@ -77,8 +77,12 @@ static void run_settle(struct engine *engine, bool sticky) {
     if (run->figures.properties != 1)
         run_wrong("the device's properties have been read %lu times", run->figures.properties);
     run->broken = engine_fault(engine, &fault) != STATUS_OK;
-    if (*run->figures.failed && sticky && !run->broken)
-        run_wrong("the device is lost, and the engine does not know");
+    if (*run->figures.failed && sticky && !run->broken) { /* the last call gave something back: the next one tells */
+        job_run(&again, engine);
+        run->broken = engine_fault(engine, &fault) != STATUS_OK;
+        if (!run->broken)
+            run_wrong("the device is lost, and the engine does not know");
+    }
     if (unharmed && (!*run->figures.failed || run->broken || run->failed))
         run_wrong("what a library refused has failed: %u failures%s", run->failed,
                   run->broken ? ", and the device" : "");
