@@ -295,7 +295,9 @@ static void link_in_on_poll(uv_poll_t *poll, int status, int events) {
     size_t read = 0;
     (void)events;
     service_busy(link->service);
-    if (status < 0) {
+    /* A socket whose other end was closed with unread bytes has an error, and may still have the source's last words:
+     * they are read first, then the error shows. */
+    if (status < 0 && uv_poll_start(&link->poll, UV_READABLE, link_in_on_poll)) {
         fault_set(&fault, STATUS_DEVICE_LOST, "%s was lost while copying", link->device);
         copy_in_fail(link->copy, &fault);
         return;

@@ -454,12 +454,23 @@ static void link_out_put_back(struct link_out *out) {
     out->route->destination->crowded = true;
 }
 
+/* The copy cannot use its link: the destination is told why, since an end without a word would look like the end of this
+ * worker. Allocates nothing. */
+static void link_out_give_up(struct link_out *out, int fd) {
+    const struct failure failure = {.code = STATUS_NO_HOST_MEMORY,
+                                    .message = "the source had no memory for the link of this copy"};
+    struct reply reply;
+    reply_failure(&reply, FRAME_LINK_DATA, 0, &failure);
+    send(fd, reply.head, reply.head_bytes, MSG_DONTWAIT | MSG_NOSIGNAL); /* the first bytes of the socket: they fit */
+    close(fd);
+    link_out_destroy(out);
+}
+
 static void link_out_open(struct service *service, struct link_out *out, int fd) {
     uv_poll_t *poll = malloc(sizeof *poll);
     if (!poll || uv_poll_init(service->loop, poll, fd) < 0) {
         free(poll);
-        close(fd);
-        link_out_destroy(out);
+        link_out_give_up(out, fd);
         return;
     }
     link_out_unqueue(out);

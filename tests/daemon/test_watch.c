@@ -42,6 +42,7 @@ static void watch_start(int out) {
     cr_assert(watch.pid >= 0);
     if (!watch.pid) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
+        signal(SIGINT, SIG_DFL); /* a shell's background jobs ignore it */
         dup2(out, STDOUT_FILENO);
         execl(daemon_program("TENSORCTL_EXE"), "tensorctl", "--url", tensord.url, "status", "--watch", "0.05", NULL);
         _exit(127);

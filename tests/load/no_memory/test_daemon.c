@@ -132,8 +132,7 @@ static void job_is_told(job_function *job) {
         TD_E_LIMIT,            /* "no descriptor or no memory left for another connection", or a link */
         TD_E_UNKNOWN_ID,       /* of a tensor that not even a failure could be noted for */
         TD_E_INVALID_ARGUMENT, /* a stream that could not be opened */
-        TD_E_TIMED_OUT,        /* a copy whose source could not be noted, */
-        TD_E_DEVICE_LOST,      /* or whose link the source could not keep; the callers see that no worker has ended */
+        TD_E_TIMED_OUT,        /* a copy whose source could not be noted */
     };
     bool told = false;
     alarm(HANGS_S);
