@@ -99,19 +99,6 @@ static void worker_process_listen(struct worker_process *process) {
     uv_poll_start(&process->poll, UV_READABLE | (process->first ? UV_WRITABLE : 0), worker_process_polled);
 }
 
-static void worker_process_flush(struct worker_process *process) {
-    int error = 0;
-    while (process->first && !error) {
-        error = channel_send(process->channel, &process->first->message, process->first->fd);
-        if (!error)
-            worker_process_pop(process);
-    }
-    if (error && error != -EAGAIN)
-        worker_process_hang_up(process);
-    else
-        worker_process_listen(process);
-}
-
 int worker_process_send(struct worker_process *process, const struct channel_message *message, int fd) {
     int error = process->channel < 0 ? -EPIPE : process->first ? -EAGAIN : 0;
     if (!error)
@@ -142,10 +129,29 @@ static void worker_process_receive(struct worker_process *process, int most) {
         worker_process_hang_up(process);
 }
 
+/* The channel has an end or an error: first what the worker has said before, at most so many. */
+static void worker_process_hear_out(struct worker_process *process) {
+    worker_process_receive(process, WORKER_QUEUE_MAX);
+    worker_process_hang_up(process);
+}
+
+static void worker_process_flush(struct worker_process *process) {
+    int error = 0;
+    while (process->first && !error) {
+        error = channel_send(process->channel, &process->first->message, process->first->fd);
+        if (!error)
+            worker_process_pop(process);
+    }
+    if (error && error != -EAGAIN)
+        worker_process_hear_out(process);
+    else
+        worker_process_listen(process);
+}
+
 static void worker_process_polled(uv_poll_t *poll, int status, int events) {
     struct worker_process *process = poll->data;
     if (status < 0) {
-        worker_process_hang_up(process);
+        worker_process_hear_out(process);
         return;
     }
     if (events & UV_READABLE)

@@ -60,9 +60,10 @@ int channel_receive(int channel, struct channel_message *message, int *fd) {
     struct msghdr packet = {
         .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof control.bytes};
     ssize_t received;
+    /* ECONNRESET is said once, ahead of what the other end had sent, if that was closed with unread packets. */
     do
         received = recvmsg(channel, &packet, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-    while (received < 0 && errno == EINTR);
+    while (received < 0 && (errno == EINTR || errno == ECONNRESET));
     if (received < 0)
         return channel_error();
     int passed = channel_take_fd(&packet);

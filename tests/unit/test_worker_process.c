@@ -14,15 +14,19 @@ static uv_loop_t loop;
 static struct worker_process *process;
 static int worker; /* its end of the channel */
 
-static void ignored(void *owner, const struct channel_message *message, int fd) {
+static unsigned n_heard, n_hung_up;
+
+static void heard(void *owner, const struct channel_message *message, int fd) {
     (void)owner, (void)message, (void)fd;
+    n_heard++;
 }
 
 static void hung_up(void *owner) {
     (void)owner;
+    n_hung_up++;
 }
 
-static const struct worker_process_events events = {.message = ignored, .hung_up = hung_up};
+static const struct worker_process_events events = {.message = heard, .hung_up = hung_up};
 
 static void start(void) {
     int ends[2];
@@ -120,4 +124,19 @@ Test(worker_process, descriptor_of_a_refused_message_is_closed) {
     cr_expect_eq(send_type(CHANNEL_CONNECTION, ends[1]), STATUS_LIMIT);
     cr_expect_eq(read(ends[0], &byte, 1), 0, "nobody has its other end");
     close(ends[0]);
+}
+
+Test(worker_process, last_words_of_a_worker_that_has_not_read_everything_are_heard) {
+    enum { WORDS = 5 };
+    struct channel_message word;
+    memset(&word, 0, sizeof word);
+    word.type = CHANNEL_LINK_WANTED;
+    (void)fill();
+    for (int i = 0; i < WORDS; i++)
+        cr_assert(!channel_send(worker, &word, -1));
+    close(worker);
+    worker = -1;
+    uv_run(&loop, UV_RUN_DEFAULT);
+    cr_expect_eq(n_heard, WORDS);
+    cr_expect_eq(n_hung_up, 1);
 }
