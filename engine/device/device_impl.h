@@ -137,6 +137,8 @@ struct device_vtable {
     /* What the device wants to know again when the launch, which is elementwise or a reduction, has become an operation of a fused one. NULL: it cannot, or
      * there is no such operation. Owner thread; only with launch_fused(). */
     const void *(*fused_kernel)(const struct device *device, const struct launch *launch);
+    /* A linear operation with an activation has the bits of that operation without one, and then the activation. */
+    bool exact_activations;
     /* Forgets a launch that has begun; its output is unspecified. */
     void (*abandon)(struct device *device, struct device_begun *begun);
 

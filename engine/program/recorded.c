@@ -1,4 +1,4 @@
-/* Definitions of recorded programs: how they are checked and kept, and which of their operations are not needed. */
+/* Definitions of recorded programs: how they are checked and kept. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -246,87 +246,6 @@ static int body_check(struct session *session, struct recorded_body *body, const
     return code;
 }
 
-/* ---- what is not needed ---- */
-
-static uint64_t operation_hash(const struct recorded_operation *operation) {
-    const struct op_request *request = &operation->request;
-    uint64_t hash = request->opcode;
-    for (unsigned i = 0; i < request->n_inputs; i++)
-        hash = signature_hash(hash, operation->inputs[i]);
-    for (unsigned i = 0; i < request->n_ints; i++)
-        hash = signature_hash(hash, (uint64_t)request->ints[i]);
-    return signature_hash(hash, hash >> 29);
-}
-
-/* The same inputs and attributes make the same results: also of random operations, which have their keys among these. Of clients' kernels nobody
- * knows. */
-static bool operation_same(const struct recorded_operation *a, const struct recorded_operation *b) {
-    const struct op_request *x = &a->request, *y = &b->request;
-    return !a->kernel && x->opcode == y->opcode && x->n_inputs == y->n_inputs && x->further == y->further &&
-           x->n_ints == y->n_ints && x->n_floats == y->n_floats &&
-           (!x->n_inputs || !memcmp(a->inputs, b->inputs, x->n_inputs * sizeof *a->inputs)) &&
-           (!x->n_ints || !memcmp(x->ints, y->ints, x->n_ints * sizeof *x->ints)) &&
-           (!x->n_floats || !memcmp(x->floats, y->floats, x->n_floats * sizeof *x->floats));
-}
-
-/* Of equal operations keeps the first one. `same` has the value that stands for each value. */
-static void body_join(struct recorded_body *body, uint32_t *same, uint32_t *table, size_t places) {
-    for (unsigned i = 0; i < body->n_values; i++)
-        same[i] = i;
-    memset(table, 0xff, places * sizeof *table);
-    for (unsigned k = 0; k < body->n_operations; k++) {
-        struct recorded_operation *operation = &body->operations[k];
-        for (unsigned i = 0; i < operation->request.n_inputs; i++)
-            operation->inputs[i] = same[operation->inputs[i]];
-        size_t place = operation_hash(operation) & (places - 1);
-        while (table[place] != RECORDED_NONE && !operation_same(&body->operations[table[place]], operation))
-            place = (place + 1) & (places - 1);
-        if (table[place] == RECORDED_NONE) {
-            table[place] = k;
-            continue;
-        }
-        operation->dead = true;
-        operation->same = table[place] + 1;
-        for (unsigned i = 0; i < request_outputs(&operation->request); i++)
-            same[operation->first_output + i] = body->operations[table[place]].first_output + i;
-    }
-    for (unsigned i = 0; i < body->n_results; i++)
-        body->results[i] = same[body->results[i]];
-}
-
-/* Drops operations whose results nobody uses, and notes the last use of every value. */
-static void body_uses(struct recorded_body *body) {
-    for (unsigned i = 0; i < body->n_results; i++)
-        body->values[body->results[i]].last_use = UINT32_MAX;
-    for (unsigned k = body->n_operations; k-- > 0;) {
-        struct recorded_operation *operation = &body->operations[k];
-        bool used = false;
-        for (unsigned i = 0; i < request_outputs(&operation->request); i++)
-            used |= body->values[operation->first_output + i].last_use != 0;
-        operation->dead |= !used;
-        if (operation->dead)
-            continue;
-        body->n_live++;
-        for (unsigned i = 0; i < operation->request.n_inputs; i++) {
-            uint32_t *last = &body->values[operation->inputs[i]].last_use;
-            *last = *last ? *last : k + 1;
-        }
-    }
-}
-
-static int body_trim(struct recorded_body *body, struct fault *fault) {
-    size_t places = 16;
-    while (places < 2 * (size_t)body->n_operations)
-        places *= 2;
-    uint32_t *memory = malloc((body->n_values + places) * sizeof *memory);
-    if (!memory)
-        return fault_set(fault, STATUS_NO_HOST_MEMORY, "no host memory to check a program");
-    body_join(body, memory, memory + body->n_values, places);
-    body_uses(body);
-    free(memory);
-    return STATUS_OK;
-}
-
 /* ---- programs of a session ---- */
 
 static unsigned table_seek(const struct recorded_table *table, uint64_t id) {
@@ -418,7 +337,7 @@ int session_program_define(struct session *session, const struct recorded_defini
         return (int)fault->code;
     struct recorded_body *body = body_create(session, definition, &recorded->fault);
     if (body && (body_check(session, body, definition, &recorded->fault) != STATUS_OK ||
-                 body_trim(body, &recorded->fault) != STATUS_OK)) {
+                 recorded_trim(body, session->order->device, &recorded->fault) != STATUS_OK)) {
         body_unref(session, body);
         body = NULL;
     }

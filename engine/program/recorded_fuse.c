@@ -259,10 +259,14 @@ static int fuse_range(struct planner *planner, size_t begin, size_t end, bool in
     return begin < end ? STATUS_AGAIN : STATUS_OK;
 }
 
+bool recorded_fuses(const struct device *device) {
+    const char *word = getenv("TENSORD_FUSE");
+    return device->vtable->launch_fused && !(word && strcmp(word, "none") == 0);
+}
+
 int planner_fuse(struct planner *planner) {
     int code = STATUS_OK;
-    const char *word = getenv("TENSORD_FUSE");
-    if (!planner->session->order->device->vtable->launch_fused || (word && strcmp(word, "none") == 0))
+    if (!recorded_fuses(planner->session->order->device))
         return STATUS_OK;
     if (planner->at < planner->n_once)
         code = fuse_range(planner, planner->at, planner->n_once, true);

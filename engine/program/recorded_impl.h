@@ -17,7 +17,7 @@ struct recorded_operation {
     uint32_t first_output;     /* value */
     struct kernel *kernel;     /* of a launch of a client's kernel, held; else NULL */
     bool dead;                 /* nobody uses its results, or another operation has the same: */
-    uint32_t same;             /* its number, from 1; 0: there is none */
+    uint32_t same; /* its number, from 1, or that of the operation that it has become a part of; 0: there is none */
 };
 
 /* The operations of a program, which loops over it share. */
@@ -87,6 +87,10 @@ struct recorded_table {
     struct recorded *recent; /* all of them, the one that was defined or run last first */
 };
 
+/* Finds the operations of a checked program that need not run, and the last use of each value. */
+int recorded_trim(struct recorded_body *body, const struct device *device, struct fault *fault);
+/* Whether operations become parts of others on this device: the environment may say no. */
+bool recorded_fuses(const struct device *device);
 /* The program that a request runs. NULL with `fault`: the session has no such program, or its definition is wrong. */
 struct recorded *recorded_find(struct session *session, const struct op_request *request, struct fault *fault);
 /* A run has been enqueued. */

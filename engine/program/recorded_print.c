@@ -136,7 +136,10 @@ static void print_dropped(FILE *out, const struct recorded_body *body) {
         fprintf(out, "  operation %u, %s", k + 1, op_info(operation->request.opcode)->name);
         print_label(out, operation->request.label);
         if (operation->same)
-            fprintf(out, ", is the same as operation %" PRIu32 "\n", operation->same);
+            fprintf(out, ", is %s operation %" PRIu32 "\n",
+                    operation->request.opcode == body->operations[operation->same - 1].request.opcode ? "the same as"
+                                                                                                      : "a part of",
+                    operation->same);
         else
             fputs(", is not needed\n", out);
     }

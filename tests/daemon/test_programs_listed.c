@@ -238,6 +238,19 @@ Test(programs_listed, plan_shows_single_launches_flat_ones_and_the_arena) {
     free(log);
 }
 
+Test(programs_listed, plan_shows_what_has_become_a_part_of_another_operation) {
+    td_program *program = NULL;
+    ok(td_record_begin(client.device));
+    td_tensor *a = td_parameter(TD_F32, TD_SHAPE(ROWS, COLUMNS));
+    td_tensor *results[] = {td_relu(td_linear(a, a, NULL, TD_ACTIVATION_NONE))};
+    ok(td_record_end(client.device, 1, results, &program));
+    run(program, td_full(client.device, TD_F32, TD_SHAPE(ROWS, COLUMNS), 0));
+    ok(td_sync(client.device));
+    expect_lines(
+        "program 1 of session ",
+        (const char *const[]){": 2 operations, 1 needed; ", "  operation 2, relu, is a part of operation 1\n", NULL});
+}
+
 /* ---- many ---- */
 
 enum { MANY = 9, FEW = 5, ALL_MOST = 256 };
