@@ -247,7 +247,7 @@ Test(limits, hello_that_trickles_in_is_closed_too) {
 Test(limits, sessions_outlive_the_hello_timeout) {
     struct wire wire, silent;
     int code;
-    START("--hello-timeout", "300ms");
+    START("--hello-timeout", "1s");
     wire_open(&wire, tensord.url, PREAMBLE_TARGET_DEFAULT);
     cr_assert(wire_dial(&silent, tensord.url));
     closed_after(&silent, &code, NULL);

@@ -313,12 +313,12 @@ Test(principals, what_the_rate_holds_back_is_not_lost) {
 Test(principals, sessions_that_nobody_uses_are_closed_and_those_that_wait_are_not) {
     struct wire waiting, idle;
     char message[256] = "";
-    START_ON("late:0", "--idle-timeout", "300ms", "--drain-timeout", "200ms");
+    START_ON("late:0", "--idle-timeout", "900ms", "--drain-timeout", "200ms");
     wire_open(&waiting, tensord.url, PREAMBLE_TARGET_DEFAULT);
     hang(&waiting); /* something is queued */
     wire_open(&idle, tensord.url, PREAMBLE_TARGET_DEFAULT);
     cr_assert_eq(wire_until_closed(&idle, WIRE_TIMEOUT_MS, message), STATUS_TIMED_OUT, "%s", message);
-    cr_assert_str_eq(message, "the session was not used for 300 ms (idle-timeout)");
+    cr_assert_str_eq(message, "the session was not used for 900 ms (idle-timeout)");
     cr_assert(wire_ping(&waiting), "one that waits was closed");
     met("idle-timeout");
     wire_close(&waiting);

@@ -97,7 +97,7 @@ Test(tls_hostile, silence_after_the_handshake_is_cut_too) {
     struct fault fault;
     struct wire wire;
     int error;
-    START("--hello-timeout", "300ms");
+    START("--hello-timeout", "2s");
     struct tls_client_options options = {.host = "127.0.0.1", .ca = certificates_file(&certificates, "ca.pem")};
     cr_assert(!tls_client_create(&options, &context, &fault), "%s", fault.message);
     dial(&wire);

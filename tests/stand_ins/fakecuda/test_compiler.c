@@ -26,9 +26,9 @@ Test(fakecuda_compiler, crash_is_an_error_of_its_source) {
 }
 
 Test(fakecuda_compiler, time_is_limited) {
-    COMPILERS_START("--compile-timeout=500ms");
+    COMPILERS_START("--compile-timeout=2500ms");
     compilers_expect(compilers_compile("fakecuda: hang;"), TD_E_TIMED_OUT,
-                     "more than 0.5 s to compile: the daemon's setting compile-timeout");
+                     "more than 2.5 s to compile: the daemon's setting compile-timeout");
     compilers_expect(compilers_compile("fakecuda: spin;"), TD_E_TIMED_OUT, "compile-timeout");
     compilers_expect_unharmed();
     compilers_expect_running(0);

@@ -203,7 +203,7 @@ Test(fakecuda, endless_kernel_costs_its_device_a_worker) {
     struct client client;
     daemon_start(&tensord, &(struct daemon_options){
                                .devices = "cuda:0,cpu:0",
-                               .flags = (const char *const[]){"--device-timeout", "500ms", NULL},
+                               .flags = (const char *const[]){"--device-timeout", "1500ms", NULL},
                                .environment = (const char *const[]){"FAKECUDA_HANG=3", NULL},
                            });
     client_open(&client, tensord.url, "cuda:0");
