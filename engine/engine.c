@@ -171,6 +171,7 @@ void engine_stats(struct engine *engine, struct engine_stats *stats) {
     engine_stats_workspaces(engine, stats);
     stats->stalled_ns = engine->order.watch.idle_ns;
     engine_stats_operations(engine, stats);
+    recorded_store_read(engine->program->recorded, &stats->programs, &stats->program_runs);
     stats->sessions = engine->sessions.count;
     memcpy(stats->refusals, engine->memory.refusals, sizeof stats->refusals);
     memcpy(stats->failures, engine->sessions.failures, sizeof stats->failures);

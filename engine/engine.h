@@ -76,10 +76,12 @@ struct engine_stats {
     /* Calls that are no part of an operation's usual way, since start: segments of the device's memory taken and given
      * back, the same of pinned host memory, and growths of workspaces. */
     uint64_t reservations, releases, pinnings, unpinnings, workspace_growths;
-    uint64_t stalled_ns;  /* as of the last engine_stalled(): for so long nothing has completed of what is due */
-    uint64_t queue_depth; /* operations enqueued and not yet run */
-    uint64_t ops_total;   /* operations completed since start, failed ones included; never falls */
-    uint64_t busy_ns;     /* for so long since start the device has had something to do; never falls */
+    uint64_t stalled_ns;   /* as of the last engine_stalled(): for so long nothing has completed of what is due */
+    uint64_t queue_depth;  /* operations enqueued and not yet run */
+    uint64_t ops_total;    /* operations completed since start, failed ones included; never falls */
+    uint64_t programs;     /* recorded ones that sessions have, */
+    uint64_t program_runs; /* and their runs enqueued since start, a loop's as one */
+    uint64_t busy_ns;      /* for so long since start the device has had something to do; never falls */
     uint64_t refusals[LEDGER_REFUSALS]; /* since start */
     unsigned sessions;
     uint64_t failures[STATUS_COUNT]; /* operations that failed by themselves, of all sessions there were */

@@ -281,6 +281,7 @@ static void recorded_unlink(struct recorded *recorded) {
 
 void recorded_ran(struct session *session, struct recorded *recorded) {
     recorded->runs++;
+    recorded->store->runs++;
     if (session->programs->recent == recorded)
         return;
     recorded_unlink(recorded);
@@ -320,6 +321,7 @@ static struct recorded *table_add(struct session *session, uint64_t id, struct f
     recorded->store = session->sessions->program->recorded;
     table->entries[table->count++] = (struct recorded_entry){id, recorded};
     recorded_link(&table->recent, recorded);
+    recorded->store->count++;
     return recorded;
 }
 
@@ -431,6 +433,7 @@ static void recorded_free(struct recorded *recorded) {
 /* What it has of the session's goes at once: memory is stream-ordered. The launches stay until they have run. */
 static void recorded_let_go(struct session *session, struct recorded *recorded) {
     struct recorded_store *store = recorded->store;
+    store->count--;
     recorded_unlink(recorded);
     recorded_plan_leave(recorded);
     storage_unref(recorded->plan.arena);

@@ -76,6 +76,9 @@ struct recorded_figures {
 unsigned session_programs(const struct session *session);
 unsigned session_programs_figures(const struct session *session, struct recorded_figures *figures, unsigned capacity);
 
+/* How many programs all sessions have, and runs that were enqueued since start. */
+void recorded_store_read(const struct recorded_store *store, uint64_t *programs, uint64_t *runs);
+
 /* For struct sessions. */
 void recorded_session_ended(struct session *session);
 /* Programs that were released and have run by now are freed. */

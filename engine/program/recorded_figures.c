@@ -46,6 +46,11 @@ static void figures_of(const struct recorded *recorded, struct recorded_figures 
     figures->queued = recorded->runs > figures->runs ? recorded->runs - figures->runs : 0;
 }
 
+void recorded_store_read(const struct recorded_store *store, uint64_t *programs, uint64_t *runs) {
+    *programs = store->count;
+    *runs = store->runs;
+}
+
 unsigned session_programs(const struct session *session) {
     return session->programs ? session->programs->count : 0;
 }

@@ -74,6 +74,8 @@ struct recorded_store {
     struct signatures *signatures;
     bool prints;              /* each plan, to standard error: TENSORD_DEBUG contains the word program */
     struct recorded *running; /* released, and perhaps not through on the device */
+    unsigned count;           /* of all sessions', without these */
+    uint64_t runs;            /* enqueued since start */
 };
 
 /* Of a session; made with its first program. */

@@ -260,6 +260,8 @@ static void status_json_device(struct json *json, const Tensord__DeviceStatus *d
     json_integer(json, "queue_depth", device->queue_depth);
     json_real(json, "stalled_s", device->stalled_s);
     json_integer(json, "ops_total", device->ops_total);
+    json_integer(json, "programs", device->programs);
+    json_integer(json, "program_runs", device->program_runs);
     json_integer(json, "products_library", device->products_library);
     json_integer(json, "products_slow", device->products_slow);
     status_json_libraries(json, device->libraries, device->n_libraries);

@@ -236,6 +236,8 @@ static void status_fill_device_status(const struct worker_slot *slot, uint64_t n
     status_fill_memory(&stats->engine, status);
     status->queue_depth = stats->engine.queue_depth;
     status->ops_total = stats->engine.ops_total;
+    status->programs = stats->engine.programs;
+    status->program_runs = stats->engine.program_runs;
     status->products_library = stats->engine.device.products_library;
     status->products_slow = stats->engine.device.products_slow;
     status->bytes_in = stats->bytes_in;

@@ -25,6 +25,7 @@ void stats_page_end(struct stats_page *page) {
 void stats_device_copy_counters(struct stats_device *to, const struct stats_device *from) {
     struct engine_stats *engine = &to->engine;
     engine->ops_total = from->engine.ops_total;
+    engine->program_runs = from->engine.program_runs;
     engine->busy_ns = from->engine.busy_ns;
     engine->reservations = from->engine.reservations;
     engine->releases = from->engine.releases;

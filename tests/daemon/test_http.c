@@ -76,6 +76,8 @@ Test(http, status_json_has_the_shape_of_tensorctl_status) {
     client_open(&client, tensord.url, "cpu:0");
     cr_assert(!td_wait(client_ramp(client.device, 4, 0)));
     cr_assert(http_metric_reaches(port, "tensord_device_operations_total{device=\"cpu:0\"}", 1, 30000));
+    cr_assert_eq(http_metric(port, "tensord_device_programs{device=\"cpu:0\"}"), 0);
+    cr_assert_eq(http_metric(port, "tensord_device_program_runs_total{device=\"cpu:0\"}"), 0);
     http_get(port, "/status.json", NULL, &reply);
     cr_assert_eq(reply.code, 200);
     command_run(&tensorctl,

@@ -251,6 +251,32 @@ Test(programs_listed, plan_shows_what_has_become_a_part_of_another_operation) {
         (const char *const[]){": 2 operations, 1 needed; ", "  operation 2, relu, is a part of operation 1\n", NULL});
 }
 
+static bool counts_are(const Tensord__Status *status, const void *wanted) {
+    const uint64_t *counts = wanted;
+    const Tensord__DeviceStatus *device = status_device(status, "cpu:0");
+    return device->programs == counts[0] && device->program_runs == counts[1];
+}
+
+/* Also after the session's end, and of what it has left. */
+Test(programs_listed, device_counts_programs_and_their_runs) {
+    td_tensor *w = td_full(client.device, TD_F32, TD_SHAPE(COLUMNS), 0.5);
+    td_program *first = record("first", w);
+    record("second", w);
+    td_tensor *x = td_full(client.device, TD_F32, TD_SHAPE(ROWS, COLUMNS), 1);
+    for (int i = 0; i < 3; i++)
+        x = run(first, x);
+    ok(td_sync(client.device));
+    status_until(tensord.url, counts_are, (const uint64_t[]){2, 3}, RUN_MS);
+    td_program_release(first);
+    ok(td_sync(client.device));
+    status_until(tensord.url, counts_are, (const uint64_t[]){1, 3}, RUN_MS);
+    TENSORCTL("status", "--json");
+    json_holds("d['devices'][0]['programs'] == 1 and d['devices'][0]['program_runs'] == 3");
+    client_close(&client);
+    status_until(tensord.url, counts_are, (const uint64_t[]){0, 3}, RUN_MS);
+    client_open(&client, tensord.url, NULL);
+}
+
 /* ---- many ---- */
 
 enum { MANY = 9, FEW = 5, ALL_MOST = 256 };
