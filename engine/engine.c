@@ -24,6 +24,7 @@ static int engine_init(struct engine *engine, struct device *device, const struc
     sessions_init(&engine->sessions, &engine->order, &engine->memory, engine_session_ended);
     engine->sessions.program = engine->program;
     engine->program->recorded->order = &engine->order;
+    engine->program->recorded->kernels = &engine->kernels;
     engine->kernels.order = &engine->order;
     return 0;
 }
@@ -53,8 +54,8 @@ void engine_destroy(struct engine *engine) {
     engine->order.budget.until_ns = BUDGET_UNLIMITED;
     sessions_end_some(&engine->sessions);
     order_stop(&engine->order);
+    recorded_store_finish(engine->program->recorded); /* its plans let kernels go */
     kernel_store_finish(&engine->kernels);
-    recorded_store_finish(engine->program->recorded);
     memory_finish(&engine->memory);
     sessions_finish(&engine->sessions);
     order_finish(&engine->order);

@@ -99,6 +99,11 @@ void tensorctl_programs_write(FILE *out, const Tensord__Status *status) {
             text_wrap(out, "    fails: ", program->cause);
         if (*program->graph_reason)
             text_wrap(out, "    no graph: ", program->graph_reason);
+        if (*program->fused_reason)
+            text_wrap(out, "    not fused: ", program->fused_reason);
+        else if (program->fused_waiting)
+            text_line(out, "    %u of %u fused launches wait for their kernels", program->fused_waiting,
+                      program->fused);
     }
     table_finish(&table);
     if (further)

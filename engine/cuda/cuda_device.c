@@ -9,6 +9,7 @@
 #include "engine/cuda/cudnn.h"
 #include "engine/cuda/cufft.h"
 #include "engine/cuda/cusolver.h"
+#include "engine/cuda/fused_text.h"
 #include "engine/cuda/graph.h"
 #include "engine/device/module.h"
 
@@ -255,6 +256,16 @@ static void cuda_readings(struct device *base, struct device_readings *readings)
     monitor_read(((struct cuda_device *)base)->monitor, readings);
 }
 
+/* Elementwise operations; there is no text for others. The pointer says only that. */
+static const void *cuda_fused_kernel(const struct device *base, const struct launch *launch) {
+    bool has = op_info(launch->opcode)->family == OP_FAMILY_ELEMENTWISE || launch->opcode == OP_CAST;
+    (void)base;
+    for (unsigned i = 0; i < launch->n_inputs && has; i++)
+        has = fused_text_has(launch->opcode, (enum dtype)launch->inputs[i].dtype, (enum dtype)launch->inputs[i].as,
+                             (enum dtype)launch->output.dtype);
+    return has ? cuda_operations[launch->opcode] : NULL;
+}
+
 const struct device_vtable cuda_device_vtable = {
     .kind = "cuda",
     .count = cuda_count,
@@ -267,6 +278,8 @@ const struct device_vtable cuda_device_vtable = {
     .host_reserve = cuda_host_reserve,
     .host_release = cuda_host_release,
     .launch = cuda_launch,
+    .fusion = &cuda_fusion,
+    .fused_kernel = cuda_fused_kernel,
     .async = &cuda_async,
     .workspaces = cuda_workspaces,
     .operations = cuda_operations,

@@ -54,6 +54,7 @@ int cuda_enter(const struct cuda *cuda, struct fault *fault);
 
 /* user_kernel.c */
 extern const struct device_kernels cuda_kernels;
+extern const struct device_fusion cuda_fusion;
 /* cuda_stream.c */
 extern const struct device_async cuda_async;
 void cuda_workspaces(struct device *device, struct device_workspaces *workspaces);

@@ -64,7 +64,7 @@ static void captured_destroy(cudaGraph_t graph) {
 struct taking {
     struct cuda_device *device;
     struct device_stream *stream;
-    const struct launch *const *launches;
+    const struct device_step *steps;
     unsigned n;
     const bool *only;       /* NULL: all of them */
     cudaGraphNode_t *nodes; /* [n]: as in struct device_graph */
@@ -108,16 +108,24 @@ static bool capture_refuses(const struct cuda *cuda, enum op_family family) {
     return library != CUDA_LIBRARIES && cuda->libraries[library].state == DEVICE_LIBRARY_LOADED;
 }
 
+static int capture_launch(struct taking *taking, const struct device_step *step, struct fault *fault) {
+    struct device *base = &taking->device->base;
+    const struct launch *launch = step->launch;
+    if (step->fused)
+        return base->vtable->fusion->launch(base, taking->stream, step->kernel, step->fused, fault);
+    const struct cuda_kernel *kernel = (const struct cuda_kernel *)cuda_operations[launch->opcode];
+    return kernel->driver(&taking->device->cuda, &taking->stream->cuda, launch, fault);
+}
+
 static int capture_one(struct taking *taking, unsigned i, struct device_graph_outcome *outcome, struct fault *fault) {
     struct cuda *cuda = &taking->device->cuda;
-    const struct launch *launch = taking->launches[i];
-    const struct cuda_kernel *kernel = (const struct cuda_kernel *)cuda_operations[launch->opcode];
+    const struct device_step *step = &taking->steps[i];
     size_t nodes = 0;
     cudaGraphNode_t last = NULL;
-    if (capture_refuses(cuda, op_info(launch->opcode)->family))
+    if (step->launch && capture_refuses(cuda, op_info(step->launch->opcode)->family))
         return refuse(outcome, i, "it is a library's");
     uint64_t refused = refusals(cuda);
-    int code = kernel->driver(cuda, &taking->stream->cuda, launch, fault);
+    int code = capture_launch(taking, step, fault);
     if (code != STATUS_OK)
         return code == STATUS_DEVICE_LOST ? code : refuse(outcome, i, fault->message);
     if (taking->stream->cuda.capture->wanted)
@@ -395,10 +403,10 @@ static int graph_update(struct device_graph *graph, struct taking *taking, struc
 /* ---- the backend's functions ---- */
 
 int cuda_graph_launch(struct device *base, struct device_stream *stream, struct device_graph_memory **memory,
-                      struct device_graph **graph, const struct launch *const *launches, unsigned n,
-                      const bool *changed, struct device_graph_outcome *outcome, struct fault *fault) {
+                      struct device_graph **graph, const struct device_step *steps, unsigned n, const bool *changed,
+                      struct device_graph_outcome *outcome, struct fault *fault) {
     struct cuda_device *device = (struct cuda_device *)base;
-    struct taking taking = {.device = device, .stream = stream, .launches = launches, .n = n};
+    struct taking taking = {.device = device, .stream = stream, .steps = steps, .n = n};
     *outcome = (struct device_graph_outcome){.refused = n};
     int code = cuda_enter(&device->cuda, fault);
     if (code != STATUS_OK)

@@ -26,6 +26,7 @@ struct device;
 struct device_graph;
 struct device_graph_memory;
 struct device_graph_outcome;
+struct device_step;
 struct device_stream;
 
 /* While a stream captures. */
@@ -36,8 +37,8 @@ struct cuda_capture {
 };
 
 int cuda_graph_launch(struct device *device, struct device_stream *stream, struct device_graph_memory **memory,
-                      struct device_graph **graph, const struct launch *const *launches, unsigned n,
-                      const bool *changed, struct device_graph_outcome *outcome, struct fault *fault);
+                      struct device_graph **graph, const struct device_step *steps, unsigned n, const bool *changed,
+                      struct device_graph_outcome *outcome, struct fault *fault);
 /* Owner thread; another thread does what may take long. */
 void cuda_graph_release(struct device *device, struct device_graph *graph);
 void cuda_graph_memory_release(struct device *device, struct device_graph_memory *memory);

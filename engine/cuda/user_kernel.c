@@ -1,4 +1,4 @@
-/* User kernels: loaded and launched by the driver's own functions, because the runtime has such functions only from CUDA 12.8 on. The
+/* Kernels that are compiled while the daemon runs, clients' and those of fused launches: loaded and launched by the driver's own functions, because the runtime has such functions only from CUDA 12.8 on. The
  * runtime hands them out, so that the module is not linked with libcuda. Their errors have the same numbers as the runtime's. */
 #include <cuda.h>
 #include <pthread.h>
@@ -7,6 +7,8 @@
 
 #include "engine/cuda/compiler.h"
 #include "engine/cuda/cuda_device.h"
+#include "engine/cuda/formula_text.h"
+#include "engine/cuda/fused_text.h"
 
 struct cuda_user_kernel {
     struct device_kernel base;
@@ -173,18 +175,22 @@ static enum status launch_status(CUresult result, int code) {
                                                                                               : (enum status)code;
 }
 
+static CUresult kernel_put(const struct device_kernel *base, struct device_stream *stream, const uint32_t *grid,
+                           const uint32_t *block, uint32_t shared, void **parameters) {
+    const struct cuda_user_kernel *kernel = (const struct cuda_user_kernel *)base;
+    return driver.launch(kernel->function, grid[0], grid[1], grid[2], block[0], block[1], block[2], shared,
+                         stream->cuda.stream, parameters, NULL);
+}
+
 static int kernel_launch(struct device *base, struct device_stream *stream, const struct kernel_launch *launch,
                          struct fault *fault) {
-    const struct cuda_user_kernel *kernel = (const struct cuda_user_kernel *)launch->kernel;
-    const uint32_t *grid = launch->grid, *block = launch->block;
     void *parameters[KERNEL_ARGUMENTS_MAX];
     int code = cuda_enter(&((struct cuda_device *)base)->cuda, fault);
     if (code != STATUS_OK)
         return code;
     for (uint32_t i = 0; i < launch->n_arguments; i++)
         parameters[i] = (void *)(uintptr_t)&launch->arguments[i];
-    CUresult result = driver.launch(kernel->function, grid[0], grid[1], grid[2], block[0], block[1], block[2],
-                                    launch->shared, stream->cuda.stream, parameters, NULL);
+    CUresult result = kernel_put(launch->kernel, stream, launch->grid, launch->block, launch->shared, parameters);
     if (result == CUDA_SUCCESS)
         return STATUS_OK;
     code = cuda_fault(fault, (cudaError_t)result, "cuLaunchKernel");
@@ -194,6 +200,51 @@ static int kernel_launch(struct device *base, struct device_stream *stream, cons
     atomic_store_explicit(&launch->report->code, (uint32_t)launch_status(result, code), memory_order_release);
     return STATUS_OK;
 }
+
+/* ---- fused launches ---- */
+
+enum { FUSED_BLOCKS = 8 }; /* of FUSED_THREADS, for each multiprocessor: as many threads as it holds */
+
+static char *fusion_text(const struct fused_launch *launch) {
+    return fused_text(launch, cuda_fusion.name);
+}
+
+static char *fusion_source(const char *text) {
+    size_t head = strlen(number_text), bytes = strlen(text) + 1;
+    char *source = malloc(head + bytes);
+    if (!source)
+        return NULL;
+    memcpy(source, number_text, head);
+    memcpy(source + head, text, bytes);
+    return source;
+}
+
+/* An error is as one of any other launch. */
+static int fusion_launch(struct device *base, struct device_stream *stream, const struct device_kernel *kernel,
+                         const struct fused_launch *launch, struct fault *fault) {
+    const struct cuda *cuda = &((struct cuda_device *)base)->cuda;
+    char arguments[FUSED_ARGUMENTS_MAX] __attribute__((aligned(16)));
+    void *parameters[] = {arguments};
+    int code = cuda_enter(cuda, fault);
+    if (code != STATUS_OK)
+        return code;
+    size_t bytes = fused_arguments(launch, arguments);
+    if (kernel->n_parameters != 1 || kernel->parameter_bytes[0] != bytes)
+        return fault_set(fault, STATUS_INTERNAL, "a fused kernel takes %u parameters, the first of %u bytes, not %zu",
+                         kernel->n_parameters, kernel->n_parameters ? kernel->parameter_bytes[0] : 0, bytes);
+    int64_t blocks = (launch->rows * launch->columns + FUSED_THREADS - 1) / FUSED_THREADS;
+    int64_t most = (int64_t)cuda->processors * FUSED_BLOCKS;
+    const uint32_t grid[3] = {(uint32_t)(blocks < most ? blocks : most), 1, 1}, block[3] = {FUSED_THREADS, 1, 1};
+    CUresult result = kernel_put(kernel, stream, grid, block, 0, parameters);
+    return result == CUDA_SUCCESS ? STATUS_OK : cuda_fault(fault, (cudaError_t)result, "cuLaunchKernel");
+}
+
+const struct device_fusion cuda_fusion = {
+    .name = "fused",
+    .text = fusion_text,
+    .source = fusion_source,
+    .launch = fusion_launch,
+};
 
 const struct device_kernels cuda_kernels = {
     .target = kernel_target,

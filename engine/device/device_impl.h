@@ -26,6 +26,13 @@ struct device_graph_outcome {
     unsigned exchanged; /* or so many again, to go to other addresses */
 };
 
+/* A launch of a graph: one of the two. */
+struct device_step {
+    const struct launch *launch;
+    const struct fused_launch *fused;
+    const struct device_kernel *kernel; /* of a fused one */
+};
+
 /* Streams of a device whose launches may not have run yet when launch() returns: a device that runs later. */
 struct device_async {
     /* A higher priority is a greater number; 0 is the default. */
@@ -59,8 +66,8 @@ struct device_async {
      * outcome->refusal nothing was put on the stream, the caller may launch them one by one, and *graph may be NULL again. *memory is
      * NULL before the first call. Other codes than STATUS_OK are a failure of the device. NULL: the device has no graphs. */
     int (*graph_launch)(struct device *device, struct device_stream *stream, struct device_graph_memory **memory,
-                        struct device_graph **graph, const struct launch *const *launches, unsigned n,
-                        const bool *changed, struct device_graph_outcome *outcome, struct fault *fault);
+                        struct device_graph **graph, const struct device_step *steps, unsigned n, const bool *changed,
+                        struct device_graph_outcome *outcome, struct fault *fault);
     /* All that was launched of it has run, or the device has failed. Owner thread. The memory goes after all graphs that share it. */
     void (*graph_release)(struct device *device, struct device_graph *graph);
     void (*graph_memory_release)(struct device *device, struct device_graph_memory *memory);
@@ -91,6 +98,19 @@ struct device_turn {
     uint64_t most_ns;           /* the launch is left after so long in any case; 0: never */
     _Atomic uint64_t *progress; /* grows while the device works; may be NULL */
     uint64_t used_ns;           /* result: how long the device has worked; 0: too short for a look at the clock */
+};
+
+/* Fused launches on a device that runs later: kernels, whose sources the backend writes, and device_kernels compiles and loads. */
+struct device_fusion {
+    const char *name; /* of the kernel in each source */
+    /* What the kernel does, as text: launches with the same text have one kernel, whatever their addresses, extents and attributes are. One
+     * block of malloc(); NULL: no host memory. Owner thread. */
+    char *(*text)(const struct fused_launch *launch);
+    /* The whole source for such a text; a block, too. Any thread. */
+    char *(*source)(const char *text);
+    /* As launch(), by a kernel that was made for the launch's text. */
+    int (*launch)(struct device *device, struct device_stream *stream, const struct device_kernel *kernel,
+                  const struct fused_launch *launch, struct fault *fault);
 };
 
 /* Memory that a device keeps for itself, besides operands and the workspaces of launches (op_kernel.workspace), because its size is known
@@ -134,8 +154,9 @@ struct device_vtable {
      * they come one by one. */
     int (*launch_fused)(struct device *device, const struct fused_launch *launch, struct device_turn *turn,
                         struct device_begun **begun, struct fault *fault);
+    const struct device_fusion *fusion; /* the same for a device that runs later. NULL, too: they come one by one */
     /* What the device wants to know again when the launch, which is elementwise or a reduction, has become an operation of a fused one. NULL: it cannot, or
-     * there is no such operation. Owner thread; only with launch_fused(). */
+     * there is no such operation. Owner thread; only with launch_fused() or `fusion`. */
     const void *(*fused_kernel)(const struct device *device, const struct launch *launch);
     /* A linear operation with an activation has the bits of that operation without one, and then the activation. */
     bool exact_activations;

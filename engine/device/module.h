@@ -5,7 +5,7 @@
 
 #include "engine/device/device_impl.h"
 
-enum { DEVICE_MODULE_ABI = 8 }; /* version of struct device_vtable and of all types in it */
+enum { DEVICE_MODULE_ABI = 9 }; /* version of struct device_vtable and of all types in it */
 
 struct device_module {
     uint32_t abi;

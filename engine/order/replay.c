@@ -7,9 +7,28 @@
 #include "engine/order/poison.h"
 #include "engine/order/replay_graph.h"
 
+/* A kernel that has come is used from the next iteration on. */
+static void replay_choose(struct replay *replay) {
+    unsigned ready = 0;
+    for (unsigned i = 0; i < replay->n_steps; i++) {
+        struct replay_step *step = &replay->steps[i];
+        if (!step->kernel || !atomic_load_explicit(&step->kernel->kernel, memory_order_acquire))
+            continue;
+        ready++;
+        step->skipped = false;
+        for (unsigned k = 1; k <= step->singly; k++)
+            step[k].skipped = true;
+    }
+    if (ready != replay->n_ready)
+        replay_graphs_forget(replay);
+    replay->n_ready = ready;
+}
+
 void replay_apply(struct replay_run *run) {
     struct replay *replay = run->replay;
     uint8_t *const *bases = replay_bases(run);
+    if (replay->n_ready != replay->n_compiled)
+        replay_choose(replay);
     if (!memcmp(replay->applied, bases, replay->n_bases * sizeof(uint8_t *)))
         return;
     for (unsigned base = 0; base < replay->n_bases; base++) {

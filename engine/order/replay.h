@@ -2,7 +2,7 @@
  * places of all addresses in them. An address is an offset from one of the run's bases: blocks of memory that each run names, such as its
  * inputs. A run is one record of its stream: the submitter writes the addresses and makes the launches, one after another, in turns like any others.
  *
- * The owner makes a replay and does not change it. The submitter alone writes to `launches` and `applied`; so runs of one replay must follow one
+ * The owner makes a replay and does not change it. The submitter alone writes to `launches`, `applied` and `skipped`; so runs of one replay must follow one
  * another, in one stream or by waits. */
 #pragma once
 
@@ -20,17 +20,25 @@ struct stream;
 enum replay_kind {
     REPLAY_LAUNCH, /* a struct launch */
     REPLAY_FLAT,   /* `n` struct flat_launch, which follow one another */
-    REPLAY_FUSED,  /* a struct fused_launch */
+    REPLAY_FUSED,  /* a struct fused_launch; `singly` steps that follow do the same, one by one */
     REPLAY_KERNEL, /* a struct kernel_launch */
+};
+
+/* The kernel of a fused launch, on a device that has to compile it. */
+struct replay_kernel {
+    const struct device_kernel *_Atomic kernel; /* NULL: it is not there yet; then it stays */
 };
 
 struct replay_step {
     uint8_t kind; /* enum replay_kind */
+    bool skipped; /* others do the same now; submitter's */
+    uint16_t singly;
     uint32_t n;
-    uint32_t at;       /* offset in `launches` */
-    uint32_t name;     /* of the operation: an index in `names` */
-    uint64_t weight;   /* nanoseconds, roughly */
-    uint64_t sequence; /* the operation's number in the program, from 1 */
+    uint32_t at;                  /* offset in `launches` */
+    uint32_t name;                /* of the operation: an index in `names` */
+    uint64_t weight;              /* nanoseconds, roughly */
+    uint64_t sequence;            /* the operation's number in the program, from 1 */
+    struct replay_kernel *kernel; /* of a fused launch that is skipped until it is there. NULL: there is none */
 };
 
 /* The pointer at `at` in `launches` is base number `base` plus `offset`. They are sorted by `base`. */
@@ -72,10 +80,12 @@ struct replay {
     uint32_t *first_patch; /* of each base; one more number ends the last one's */
     uint8_t **applied;     /* the bases whose addresses are in `launches` now; submitter's */
     unsigned n_steps, n_patches, n_guards, n_names, n_bases, first_report;
-    unsigned n_once; /* the first steps, whose results stay: a run makes them if none has done so, */
-    bool once;       /* and this one has; submitter's */
-    size_t bytes;    /* of `launches` */
-    uint64_t weight; /* of all steps */
+    unsigned n_once;     /* the first steps, whose results stay: a run makes them if none has done so, */
+    bool once;           /* and this one has; submitter's */
+    unsigned n_compiled; /* steps with a kernel, */
+    unsigned n_ready;    /* and those of which it is there, as far as the submitter knows */
+    size_t bytes;        /* of `launches` */
+    uint64_t weight;     /* of all steps */
     struct {
         uint32_t launches, once, groups, grouped;
     } figures; /* for operators: launches of each run, and of the first one besides; fused ones, and operations in these */
@@ -125,7 +135,7 @@ static inline size_t replay_run_bytes(const struct replay *replay, size_t n_move
            replay->n_bases * sizeof(uint8_t *);
 }
 
-/* The submitter is at the beginning of an iteration: writes the addresses. */
+/* The submitter is at the beginning of an iteration: writes the addresses, and chooses between a fused launch and the same one by one. */
 void replay_apply(struct replay_run *run);
 /* The submitter is at the beginning of the run. */
 void replay_begin(struct replay_run *run);

@@ -23,10 +23,12 @@ struct kept_graph {
 };
 
 struct stretch {
-    uint32_t first, n; /* steps */
+    uint32_t first, n; /* steps, skipped ones included */
     uint32_t *bases;   /* those that its launches use */
     unsigned n_bases;
-    const struct launch **launches; /* [n] */
+    unsigned n_launches;
+    struct device_step *launches; /* [n_launches] */
+    uint32_t *steps;              /* of each launch */
     struct kept_graph kept[2];
     unsigned rest;    /* passes */
     unsigned changes; /* passes one after another in which most launches had other addresses */
@@ -67,21 +69,30 @@ static void stretch_finish(struct replay_graphs *graphs, struct stretch *stretch
     }
     free(stretch->bases);
     free(stretch->launches);
+    free(stretch->steps);
 }
 
-void replay_graphs_destroy(struct replay_graphs *graphs) {
-    if (!graphs)
-        return;
+static void graphs_drop_stretches(struct replay_graphs *graphs) {
     for (unsigned i = 0; i < graphs->n; i++)
         stretch_finish(graphs, &graphs->stretches[i]);
-    if (graphs->memory)
-        graphs->device->vtable->async->graph_memory_release(graphs->device, graphs->memory);
-    pthread_mutex_destroy(&graphs->lock);
     free(graphs->stretches);
     free(graphs->stretch_at);
     free(graphs->patch_bases);
     free(graphs->patches_from);
     free(graphs->moved);
+    graphs->stretches = NULL;
+    graphs->stretch_at = graphs->patch_bases = graphs->patches_from = NULL;
+    graphs->moved = NULL;
+    graphs->n = graphs->room = 0;
+}
+
+void replay_graphs_destroy(struct replay_graphs *graphs) {
+    if (!graphs)
+        return;
+    graphs_drop_stretches(graphs);
+    if (graphs->memory)
+        graphs->device->vtable->async->graph_memory_release(graphs->device, graphs->memory);
+    pthread_mutex_destroy(&graphs->lock);
     free(graphs);
 }
 
@@ -120,7 +131,19 @@ static bool graphs_grow(struct replay_graphs *graphs) {
     return true;
 }
 
-/* The bases that the stretch's launches use. Leaves graphs->moved as it was: all false. */
+static bool step_is_launched(const struct replay_step *step) {
+    return !step->skipped && (step->kind == REPLAY_LAUNCH || step->kind == REPLAY_FUSED);
+}
+
+static struct device_step step_of(const struct replay *replay, const struct replay_step *step) {
+    const void *at = replay->launches + step->at;
+    if (step->kind == REPLAY_LAUNCH)
+        return (struct device_step){.launch = at};
+    return (struct device_step){.fused = at,
+                                .kernel = atomic_load_explicit(&step->kernel->kernel, memory_order_acquire)};
+}
+
+/* The bases that the stretch's launches use; of skipped ones, too. Leaves graphs->moved as it was: all false. */
 static unsigned stretch_find_bases(struct replay_graphs *graphs, struct stretch *stretch) {
     uint32_t from = graphs->patches_from[stretch->first], to = graphs->patches_from[stretch->first + stretch->n];
     unsigned n = 0;
@@ -139,22 +162,29 @@ static unsigned stretch_find_bases(struct replay_graphs *graphs, struct stretch 
 /* False: no host memory. */
 static bool graphs_add(struct replay_graphs *graphs, const struct replay *replay, uint32_t first, uint32_t n) {
     struct stretch stretch = {.first = first, .n = n};
-    if (n < GRAPH_STEPS_LEAST)
+    for (uint32_t i = 0; i < n; i++)
+        stretch.n_launches += step_is_launched(&replay->steps[first + i]);
+    if (stretch.n_launches < GRAPH_STEPS_LEAST)
         return true;
     if (!graphs_grow(graphs))
         return false;
     size_t n_bases = stretch_find_bases(graphs, &stretch) + 1;
     stretch.bases = malloc(n_bases * sizeof *stretch.bases);
-    stretch.launches = malloc(n * sizeof(const struct launch *));
+    stretch.launches = malloc(stretch.n_launches * sizeof *stretch.launches);
+    stretch.steps = malloc(stretch.n_launches * sizeof *stretch.steps);
     for (int k = 0; k < 2; k++)
         stretch.kept[k].made = malloc(n_bases * sizeof(uint8_t *));
-    if (!stretch.bases || !stretch.launches || !stretch.kept[0].made || !stretch.kept[1].made) {
+    if (!stretch.bases || !stretch.launches || !stretch.steps || !stretch.kept[0].made || !stretch.kept[1].made) {
         stretch_finish(graphs, &stretch);
         return false;
     }
     stretch.n_bases = stretch_find_bases(graphs, &stretch);
-    for (uint32_t i = 0; i < n; i++)
-        stretch.launches[i] = (const struct launch *)(const void *)(replay->launches + replay->steps[first + i].at);
+    for (uint32_t i = 0, to = 0; i < n; i++) {
+        if (!step_is_launched(&replay->steps[first + i]))
+            continue;
+        stretch.launches[to] = step_of(replay, &replay->steps[first + i]);
+        stretch.steps[to++] = first + i;
+    }
     graphs->stretches[graphs->n++] = stretch;
     graphs->stretch_at[first] = graphs->n;
     return true;
@@ -173,13 +203,14 @@ static bool graphs_cut(struct replay_graphs *graphs, const struct replay *replay
     graphs_find_patches(graphs, replay);
     for (uint32_t i = first; i < replay->n_steps && room; i++) {
         const struct replay_step *step = &replay->steps[i];
-        bool takes = step->kind == REPLAY_LAUNCH && step->weight < GRAPH_NS;
-        if (!takes || weight + step->weight > GRAPH_NS || i - first == GRAPH_STEPS_MOST) {
+        bool takes = step->skipped || (step_is_launched(step) && step->weight < GRAPH_NS);
+        uint64_t more = step->skipped ? 0 : step->weight;
+        if (!takes || weight + more > GRAPH_NS || i - first == GRAPH_STEPS_MOST) {
             room = graphs_add(graphs, replay, first, i - first);
             first = takes ? i : i + 1;
             weight = 0;
         }
-        weight += takes ? step->weight : 0;
+        weight += takes ? more : 0;
     }
     return room && graphs_add(graphs, replay, first, replay->n_steps - first);
 }
@@ -194,10 +225,10 @@ static unsigned stretch_compare(struct replay_graphs *graphs, const struct stret
         moved += graphs->moved[stretch->bases[i]] = kept->made[i] != bases[stretch->bases[i]];
     if (!moved)
         return 0;
-    for (uint32_t i = 0; i < stretch->n; i++) {
+    for (uint32_t i = 0; i < stretch->n_launches; i++) {
         bool any = false;
-        for (uint32_t k = graphs->patches_from[stretch->first + i]; k < graphs->patches_from[stretch->first + i + 1];
-             k++)
+        uint32_t step = stretch->steps[i];
+        for (uint32_t k = graphs->patches_from[step]; k < graphs->patches_from[step + 1]; k++)
             any |= graphs->moved[graphs->patch_bases[k]];
         changed += graphs->changed[i] = any;
     }
@@ -215,7 +246,7 @@ static struct kept_graph *stretch_choose(struct replay_graphs *graphs, struct st
         return &kept[0];
     struct kept_graph *first = kept[0].graph ? &kept[0] : &kept[1], *second = first == kept ? &kept[1] : &kept[0];
     *changed = stretch_compare(graphs, stretch, first, bases);
-    if (!*changed || (!second->graph && *changed * 4 < stretch->n))
+    if (!*changed || (!second->graph && *changed * 4 < stretch->n_launches))
         return first;
     if (!second->graph) {
         *changed = 0;
@@ -236,11 +267,11 @@ static struct kept_graph *stretch_choose(struct replay_graphs *graphs, struct st
 static void stretch_split(struct replay_graphs *graphs, const struct replay *replay, unsigned number,
                           unsigned refused) {
     struct stretch stretch = graphs->stretches[number];
-    uint32_t behind = stretch.first + refused + 1;
+    uint32_t at = stretch.steps[refused], behind = at + 1;
     graphs->stretch_at[stretch.first] = 0;
     stretch_finish(graphs, &stretch);
     graphs->stretches[number] = (struct stretch){0};
-    if (!graphs_add(graphs, replay, stretch.first, refused) ||
+    if (!graphs_add(graphs, replay, stretch.first, at - stretch.first) ||
         !graphs_add(graphs, replay, behind, stretch.first + stretch.n - behind))
         graphs->failed = true;
 }
@@ -252,7 +283,7 @@ static void graphs_count(struct replay_graphs *graphs) {
         const struct stretch *stretch = &graphs->stretches[i];
         bool there = stretch->kept[0].graph || stretch->kept[1].graph;
         figures->graphs += there;
-        figures->steps += there ? stretch->n : 0;
+        figures->steps += there ? stretch->n_launches : 0;
     }
 }
 
@@ -260,13 +291,13 @@ static void graphs_count(struct replay_graphs *graphs) {
 static void graphs_note(struct replay_graphs *graphs, const struct replay *replay, const struct stretch *stretch,
                         const struct device_graph_outcome *outcome) {
     struct replay_graph_figures *figures = &graphs->figures;
-    bool named = *outcome->refusal && outcome->refused < stretch->n;
+    bool named = *outcome->refusal && outcome->refused < stretch->n_launches;
     pthread_mutex_lock(&graphs->lock);
     figures->launched += !*outcome->refusal;
     figures->captured += outcome->captured;
     figures->exchanged += outcome->exchanged;
     if (*outcome->refusal) {
-        const char *name = named ? replay->names[replay->steps[stretch->first + outcome->refused].name].operation : "";
+        const char *name = named ? replay->names[replay->steps[stretch->steps[outcome->refused]].name].operation : "";
         figures->refused++;
         snprintf(figures->reason, sizeof figures->reason, "%s%s%s", name, *name ? ": " : "", outcome->refusal);
     }
@@ -292,16 +323,16 @@ static int stretch_launch(struct replay_graphs *graphs, struct replay_run *run, 
     const struct replay *replay = run->replay;
     struct stretch *stretch = &graphs->stretches[number];
     uint8_t *const *bases = replay_bases(run);
-    struct device_graph_outcome outcome = {.refused = stretch->n};
+    struct device_graph_outcome outcome = {.refused = stretch->n_launches};
     unsigned changed;
     struct kept_graph *kept = stretch_choose(graphs, stretch, bases, &changed);
-    stretch->changes = changed * 2 > stretch->n ? stretch->changes + 1 : 0;
+    stretch->changes = changed * 2 > stretch->n_launches ? stretch->changes + 1 : 0;
     if (stretch->changes == GRAPH_CHANGES_MOST) {
         stretch_rest(graphs, stretch);
         return STATUS_OK;
     }
     int code = graphs->device->vtable->async->graph_launch(graphs->device, stream, &graphs->memory, &kept->graph,
-                                                           stretch->launches, stretch->n,
+                                                           stretch->launches, stretch->n_launches,
                                                            changed ? graphs->changed : NULL, &outcome, fault);
     if (code != STATUS_OK)
         return code;
@@ -310,7 +341,7 @@ static int stretch_launch(struct replay_graphs *graphs, struct replay_run *run, 
         for (unsigned i = 0; i < stretch->n_bases; i++)
             kept->made[i] = bases[stretch->bases[i]];
         *steps = stretch->n;
-    } else if (outcome.refused < stretch->n) {
+    } else if (outcome.refused < stretch->n_launches) {
         stretch_split(graphs, replay, number, outcome.refused);
     } else {
         stretch->rest = GRAPH_REST;
@@ -341,6 +372,18 @@ int replay_graph_launch(struct replay_run *run, struct device *device, struct de
         return STATUS_OK;
     }
     return stretch_launch(graphs, run, number - 1, stream, steps, fault);
+}
+
+void replay_graphs_forget(struct replay *replay) {
+    struct replay_graphs *graphs = atomic_load_explicit(&replay->graphs, memory_order_relaxed);
+    if (!graphs)
+        return;
+    graphs_drop_stretches(graphs);
+    graphs->failed = false;
+    graphs->passes = 0;
+    pthread_mutex_lock(&graphs->lock);
+    graphs_count(graphs);
+    pthread_mutex_unlock(&graphs->lock);
 }
 
 bool replay_graph_read(const struct replay *replay, struct replay_graph_figures *figures) {

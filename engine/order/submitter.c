@@ -238,11 +238,26 @@ static bool submitter_traces(struct order *order, const struct stream *stream) {
     return trace_is_on(&order->trace) && trace_wants(&order->trace, stream->group->share, stream->session);
 }
 
+/* On a device that has compiled the launch's kernel. */
+static void submitter_launch_fused(struct order *order, struct stream *stream, const struct replay_kernel *kernel,
+                                   const struct fused_launch *fused) {
+    struct device_stream *device_stream = NULL;
+    struct fault fault;
+    if (submitter_may_launch(order, stream, &device_stream) &&
+        order->device->vtable->fusion->launch(order->device, device_stream,
+                                              atomic_load_explicit(&kernel->kernel, memory_order_acquire), fused,
+                                              &fault) != STATUS_OK)
+        order_latch(order, &fault);
+}
+
 static void submitter_replay_launch(struct order *order, struct stream *stream, const struct record *record,
-                                    const struct launch *launch, const struct fused_launch *fused,
-                                    const struct kernel_launch *kernel, struct turn *turn) {
+                                    const struct replay_kernel *compiled, const struct launch *launch,
+                                    const struct fused_launch *fused, const struct kernel_launch *kernel,
+                                    struct turn *turn) {
     if (kernel)
         submitter_launch_kernel(order, stream, kernel);
+    else if (compiled)
+        submitter_launch_fused(order, stream, compiled, fused);
     else if (order->device->vtable->launch_part)
         turn->left = submitter_launch_part(order, stream, record, launch, fused, turn);
     else
@@ -264,7 +279,7 @@ static void submitter_replay_one(struct order *order, struct stream *stream, con
         history_note(&order->history, &stream->completed, stream->submit.executed + 1, stream->session,
                      record->sequence, opcode, name, *label ? label : NULL);
     if (__builtin_expect(!submitter_traces(order, stream), 1)) {
-        submitter_replay_launch(order, stream, record, launch, fused, kernel, turn);
+        submitter_replay_launch(order, stream, record, step->kernel, launch, fused, kernel, turn);
     } else if (submitter_may_launch(order, stream, &device_stream)) {
         const struct trace_launch trace = {.session = stream->session,
                                            .sequence = record->sequence,
@@ -277,7 +292,7 @@ static void submitter_replay_one(struct order *order, struct stream *stream, con
                                            .label = *label ? label : NULL};
         struct trace_mark mark;
         trace_before(&order->trace, device_stream, stream->submit.begun, &mark);
-        submitter_replay_launch(order, stream, record, launch, fused, kernel, turn);
+        submitter_replay_launch(order, stream, record, step->kernel, launch, fused, kernel, turn);
         trace_after(&order->trace, &stream->trace, device_stream, &trace, &mark);
     }
 }
@@ -329,8 +344,10 @@ static bool submitter_replay_graph(struct order *order, struct stream *stream, s
         return false;
     history_note(&order->history, &stream->completed, stream->submit.executed + 1, stream->session, record->sequence, 0,
                  "graph", NULL);
-    for (; steps; steps--)
-        turn->cost += run->replay->steps[run->step++].weight;
+    for (; steps; steps--) {
+        const struct replay_step *step = &run->replay->steps[run->step++];
+        turn->cost += step->skipped ? 0 : step->weight;
+    }
     turn->launches++;
     return true;
 }
@@ -370,7 +387,7 @@ static void submitter_replay(struct order *order, struct stream *stream, struct 
         if (run->step < run->replay->n_steps) {
             if (submitter_replay_graph(order, stream, record, turn))
                 continue;
-            if (!submitter_replay_step(order, stream, record, turn))
+            if (!run->replay->steps[run->step].skipped && !submitter_replay_step(order, stream, record, turn))
                 return;
             replay_stepped(run);
             continue;

@@ -3,12 +3,13 @@
 #include <string.h>
 
 #include "engine/device/device_impl.h"
+#include "engine/program/fusion.h"
 #include "engine/program/kernel_impl.h"
 #include "engine/session/session_impl.h"
 
 /* ---- kernels on the device ---- */
 
-static void kernel_unload(struct kernel_store *store, struct device_kernel *kernel) {
+void kernel_unload(struct kernel_store *store, struct device_kernel *kernel) {
     kernel->next = store->unused;
     store->unused = kernel;
 }
@@ -139,6 +140,7 @@ void kernel_store_finish(struct kernel_store *store) {
         code_drop(store, store->codes);
     while (store->running)
         kernel_end(store, store->running);
+    fusions_finish(store);
     kernel_release_all(store->order->device, &store->unused);
 }
 

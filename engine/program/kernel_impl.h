@@ -35,6 +35,11 @@ struct kernel_store {
     /* Through, too. Taking one off the device may wait for all that is on it: a thread of its own does that
      * (kernel_unused_release), or the next job. */
     struct device_kernel *unused;
+    /* Of fused launches (fusion.h). */
+    struct fusion *fusions;
+    unsigned n_fusions, n_fusions_wait; /* all; those that wait to be compiled */
+    uint64_t fusion_session;            /* whose was compiled last */
+    bool fusions_off;                   /* there is no compiler */
 };
 
 /* Of a session; made with its first kernel. */
@@ -56,6 +61,8 @@ void kernel_unhold(struct session *session, struct kernel *kernel);
 /* For struct sessions. */
 void kernel_session_ended(struct session *session);
 
+/* Takes it off the device, by kernel_unused_release() or the next job; nothing runs it any more. */
+void kernel_unload(struct kernel_store *store, struct device_kernel *kernel);
 /* The kernel stays until the stream has passed this point. */
 void kernel_use(struct kernel *kernel, struct stream *stream, uint64_t number);
 /* Finds out what has run by now. */

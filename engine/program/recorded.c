@@ -423,7 +423,7 @@ int session_program_loop(struct session *session, const struct recorded_loop *lo
 /* ---- how they go ---- */
 
 static void recorded_free(struct recorded *recorded) {
-    recorded_plan_finish(&recorded->plan);
+    recorded_plan_finish(&recorded->plan, recorded->store->kernels);
     free(recorded->carries);
     free(recorded->sliced);
     use_list_finish(&recorded->uses);

@@ -71,6 +71,8 @@ struct recorded_figures {
     uint64_t timed;                   /* the runs for which timed ones count (order/replay.h) */
     uint32_t graphs, graph_steps;     /* on devices that have graphs: stretches of launches, and launches in them */
     char graph_reason[RECORDED_REASON_MAX]; /* why the device last refused one; "": it did not */
+    uint32_t groups_waiting; /* on devices that compile these: of `groups`, those whose kernel is not there */
+    char fused_reason[RECORDED_REASON_MAX]; /* why one of them cannot be compiled; "": it can, as far as is known */
 };
 /* How many programs the session has; and these of some of them, those that were defined or run last first. Returns of how many. */
 unsigned session_programs(const struct session *session);

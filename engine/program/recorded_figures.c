@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "engine/order/replay_graph.h"
+#include "engine/program/fusion.h"
 #include "engine/program/recorded_impl.h"
 
 static uint64_t figure(const _Atomic uint64_t *value) {
@@ -14,12 +15,24 @@ static void figures_of_body(const struct recorded_body *body, struct recorded_fi
     snprintf(figures->label, sizeof figures->label, "%s", body->label ? body->label : "");
 }
 
+static void figures_of_fused(const struct replay *replay, struct recorded_figures *figures) {
+    for (unsigned i = 0; i < replay->n_steps; i++) {
+        const struct replay_step *step = &replay->steps[i];
+        const char *cause = step->singly ? fusion_cause(step->kernel) : NULL;
+        figures->groups_waiting += cause != NULL;
+        if (cause && !*figures->fused_reason)
+            snprintf(figures->fused_reason, sizeof figures->fused_reason, "%s", cause);
+        i += step->singly;
+    }
+}
+
 static void figures_of_replay(const struct replay *replay, struct recorded_figures *figures) {
     struct replay_graph_figures graphs;
     figures->launches = replay->figures.launches;
     figures->launches_once = replay->figures.once;
     figures->groups = replay->figures.groups;
     figures->grouped = replay->figures.grouped;
+    figures_of_fused(replay, figures);
     figures->runs = figure(&replay->times.runs);
     figures->iterations = figure(&replay->times.iterations);
     figures->timed = figure(&replay->times.counted);

@@ -10,6 +10,7 @@
 
 #include "engine/device/device_impl.h"
 #include "engine/order/stream.h"
+#include "engine/program/fusion.h"
 #include "engine/program/recorded_planner.h"
 
 enum {
@@ -168,7 +169,8 @@ static enum fused_way group_way(const struct group *group, const struct launch *
     bool by_rows = way != FUSED_WIDE;
     if (by_rows && (own.columns < FUSE_REDUCED_MIN || own.columns > FUSED_ROW_MAX))
         return FUSED_NOT;
-    if (own.rows > 1 && own.columns < FUSE_COLUMNS_MIN)
+    bool compiled = group->planner->session->order->device->vtable->fusion; /* then it calls nothing */
+    if (own.rows > 1 && own.columns < FUSE_COLUMNS_MIN && !compiled)
         return FUSED_NOT;
     if (group->by_rows && own.rows == 1 && own.columns == group->matrix.rows)
         return by_rows ? FUSED_NOT : FUSED_NARROW;
@@ -261,7 +263,7 @@ static int fuse_range(struct planner *planner, size_t begin, size_t end, bool in
 
 bool recorded_fuses(const struct device *device) {
     const char *word = getenv("TENSORD_FUSE");
-    return device->vtable->launch_fused && !(word && strcmp(word, "none") == 0);
+    return (device->vtable->launch_fused || device->vtable->fusion) && !(word && strcmp(word, "none") == 0);
 }
 
 int planner_fuse(struct planner *planner) {
@@ -319,7 +321,9 @@ int planner_time(struct planner *planner) {
 
 /* ---- slots ---- */
 
-static unsigned slots_most(const struct fused_shape *shape) {
+static unsigned slots_most(const struct planner *planner, const struct fused_shape *shape) {
+    if (planner->session->order->device->vtable->fusion) /* slots are registers */
+        return FUSED_SLOTS_MAX;
     if (shape->rows * shape->columns < FUSE_SLOT_ELEMENTS_MIN)
         return 0;
     if (!shape->whole_rows)
@@ -371,7 +375,7 @@ int planner_slots(struct planner *planner) {
         planner->at = end > i ? end : i + 1;
         if (end > i + 1) {
             struct fused_shape shape = fused_shape(&planner->launches[i]);
-            slots_give(planner, i, end, slots_most(&shape));
+            slots_give(planner, i, end, slots_most(planner, &shape));
             for (size_t k = i; k < end; k++)
                 launch_uses(planner, &planner->launches[k].record->launch, i, end);
         }
@@ -440,6 +444,29 @@ static int take_operation(struct planner *planner, const struct planned_launch *
     return code;
 }
 
+/* The same launches one by one behind a fused one, whose kernel has to be compiled: at `at`, of which they take *bytes. */
+static int take_singly(struct planner *planner, const struct planned_launch *first, const struct fused_launch *fused,
+                       size_t at, size_t *bytes) {
+    struct replay *replay = planner->plan->replay;
+    unsigned number = replay->n_steps - 1;
+    uint64_t weight = replay->weight;
+    int code = STATUS_OK;
+    *bytes = 0;
+    for (uint32_t i = 0; i < first->fused && code == STATUS_OK; i++) {
+        code = planner_take_launch(planner, &first[i], at + *bytes);
+        *bytes += (first[i].record->bytes - offsetof(struct record, launch) + 15) & ~(size_t)15;
+    }
+    if (code != STATUS_OK)
+        return code;
+    struct replay_step *step = &replay->steps[number];
+    replay->weight = weight;
+    step->skipped = true;
+    step->singly = (uint16_t)first->fused;
+    step->kernel = fusion_hold(planner->recorded->store->kernels, fused, planner->stream->session);
+    replay->n_compiled += step->kernel != NULL;
+    return STATUS_OK;
+}
+
 size_t planner_take_fused(struct planner *planner, const struct planned_launch *first, size_t at) {
     struct replay *replay = planner->plan->replay;
     struct fused_launch *fused = (struct fused_launch *)(void *)(replay->launches + at);
@@ -466,5 +493,8 @@ size_t planner_take_fused(struct planner *planner, const struct planned_launch *
     step->name = fused_name(planner, first);
     replay->weight += weight - step->weight;
     step->weight = weight;
-    return (sizeof *fused + first->fused * sizeof fused->operations[0] + 15) & ~(size_t)15;
+    size_t bytes = (sizeof *fused + first->fused * sizeof fused->operations[0] + 15) & ~(size_t)15, singly = 0;
+    if (planner->session->order->device->vtable->fusion)
+        code = take_singly(planner, first, fused, at + bytes, &singly);
+    return code == STATUS_OK ? bytes + singly : 0;
 }

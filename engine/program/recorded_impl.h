@@ -71,6 +71,7 @@ struct recorded {
 
 struct recorded_store {
     struct order *order;
+    struct kernel_store *kernels;
     struct signatures *signatures;
     bool prints;              /* each plan, to standard error: TENSORD_DEBUG contains the word program */
     struct recorded *running; /* released, and perhaps not through on the device */
@@ -104,7 +105,7 @@ int recorded_check(struct recorded *recorded, const struct op_request *request, 
 int recorded_plan(struct recorded *recorded, struct session *session, struct fault *fault);
 /* Drops what a plan is made with. */
 void recorded_plan_leave(struct recorded *recorded);
-void recorded_plan_finish(struct recorded_plan *plan);
+void recorded_plan_finish(struct recorded_plan *plan, struct kernel_store *kernels);
 
 /* OP_FAMILY_PROGRAM: finds the program, plans it, and says whether its launches may report. */
 int bind_program_find(struct step *step);

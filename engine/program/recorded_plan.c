@@ -6,6 +6,7 @@
 
 #include "engine/device/device_impl.h"
 #include "engine/order/order_impl.h"
+#include "engine/program/fusion.h"
 #include "engine/program/recorded_planner.h"
 
 enum { PLAN_SMALL = 256 /* operations: each stage then is a matter of microseconds */ };
@@ -216,7 +217,7 @@ int recorded_plan(struct recorded *recorded, struct session *session, struct fau
         recorded_print(planner, stderr);
     recorded_plan_leave(recorded);
     if (code != STATUS_OK)
-        recorded_plan_finish(&recorded->plan);
+        recorded_plan_finish(&recorded->plan, recorded->store->kernels);
     recorded->planned = code == STATUS_OK;
     return code;
 }
@@ -228,7 +229,11 @@ void recorded_plan_leave(struct recorded *recorded) {
     recorded->planner = NULL;
 }
 
-void recorded_plan_finish(struct recorded_plan *plan) {
+void recorded_plan_finish(struct recorded_plan *plan, struct kernel_store *kernels) {
+    const struct replay *replay = plan->replay;
+    for (unsigned i = 0; replay && i < replay->n_steps; i++)
+        if (replay->steps[i].kernel)
+            fusion_let_go(kernels, replay->steps[i].kernel);
     replay_destroy(plan->replay);
     storage_unref(plan->arena);
     free(plan->lender);

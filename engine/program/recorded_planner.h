@@ -81,6 +81,8 @@ void recorded_print(const struct planner *planner, FILE *out);
 int planner_patch(struct planner *planner, size_t at, const void *address);
 /* The same of memory to which the launch writes. */
 int planner_patch_output(struct planner *planner, size_t at, const void *address);
+/* Copies the launch to `at`. */
+int planner_take_launch(struct planner *planner, const struct planned_launch *planned, size_t at);
 int planner_patch_report(struct planner *planner, size_t at, uint32_t report);
 struct replay_step *planner_step(struct planner *planner, const struct record *record, enum replay_kind kind,
                                  size_t at);

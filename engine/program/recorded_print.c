@@ -117,12 +117,14 @@ static size_t print_step(FILE *out, const struct planner *planner, const struct 
 static void print_steps(FILE *out, const struct planner *planner) {
     const struct replay *replay = planner->plan->replay;
     size_t at = 0;
-    for (unsigned i = 0; i < replay->n_steps && at < planner->n_launches; i++) {
+    for (unsigned i = 0; i < replay->n_steps && at < planner->n_launches;
+         i++) { /* those that are made singly are the same */
         if (i == 0 && replay->n_once)
             fprintf(out, "  %u in the first run alone:\n", replay->n_once);
         if (i == replay->n_once)
             fprintf(out, "  %u in each run:\n", replay->n_steps - replay->n_once);
         at += print_step(out, planner, &replay->steps[i], &planner->launches[at]);
+        i += replay->steps[i].singly;
     }
 }
 

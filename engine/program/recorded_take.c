@@ -110,7 +110,7 @@ static int take_flat(struct planner *planner, const struct record *record, size_
 }
 
 /* Copies the launch. Its shapes, strides and attributes lie in the record behind it. */
-static int take_launch(struct planner *planner, const struct planned_launch *planned, size_t at) {
+int planner_take_launch(struct planner *planner, const struct planned_launch *planned, size_t at) {
     const struct record *record = planned->record;
     struct replay *replay = planner->plan->replay;
     size_t bytes = record->bytes - offsetof(struct record, launch);
@@ -224,7 +224,7 @@ int planner_take(struct planner *planner) {
             code = take_flat(planner, planned->record, replay->bytes);
             replay->bytes += sizeof(struct flat_launch);
         } else if (planned->fused) {
-            code = take_launch(planner, planned, replay->bytes);
+            code = planner_take_launch(planner, planned, replay->bytes);
             replay->bytes += (planned->record->bytes - offsetof(struct record, launch) + 15) & ~(size_t)15;
         }
     }
@@ -273,10 +273,11 @@ int planner_arena(struct planner *planner) {
     struct draft_piece **pieces = malloc((planner->draft.count + 1) * sizeof(struct draft_piece *));
     size_t count = 0;
     uint32_t base = planner->plan->replay->first_report - 1;
+    bool singly = planner->session->order->device->vtable->fusion; /* until its kernel is there, a slot is memory */
     if (!pieces)
         return plan_no_memory(planner->fault);
     for (size_t i = 0; i < planner->draft.count; i++)
-        if (planner->draft.pieces[i]->base == base && !planner->draft.pieces[i]->slot)
+        if (planner->draft.pieces[i]->base == base && (singly || !planner->draft.pieces[i]->slot))
             pieces[count++] = planner->draft.pieces[i];
     planner->plan->arena_bytes = draft_place(pieces, count, &planner->plan->least_bytes);
     free(pieces);

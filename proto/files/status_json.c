@@ -361,6 +361,8 @@ static void status_json_program(struct json *json, const Tensord__ProgramStatus 
     json_integer(json, "graphs", program->graphs);
     json_integer(json, "graph_launches", program->graph_launches);
     json_text_or_null(json, "graph_reason", program->graph_reason);
+    json_integer(json, "fused_waiting", program->fused_waiting);
+    json_text_or_null(json, "fused_reason", program->fused_reason);
     json_close(json, '}');
 }
 

@@ -531,6 +531,8 @@ static void status_fill_program(const struct worker_slot *slot, const struct sta
     program->graphs = figures->graphs;
     program->graph_launches = figures->graph_steps;
     program->graph_reason = visible ? (char *)figures->graph_reason : (char *)"";
+    program->fused_waiting = figures->groups_waiting;
+    program->fused_reason = visible ? (char *)figures->fused_reason : (char *)"";
 }
 
 enum { STATUS_PROGRAMS_MAX = 256 }; /* in a message, which may have 1 MiB in all */

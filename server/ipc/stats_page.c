@@ -159,6 +159,7 @@ int stats_page_read_programs(const struct stats_page *page, struct stats_program
         figures->label[sizeof figures->label - 1] = 0;
         figures->cause[sizeof figures->cause - 1] = 0;
         figures->graph_reason[sizeof figures->graph_reason - 1] = 0;
+        figures->fused_reason[sizeof figures->fused_reason - 1] = 0;
     }
     return (int)copy.total;
 }

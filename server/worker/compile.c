@@ -116,17 +116,21 @@ static void compile_return(struct compile *compile) {
     compile->left = NULL;
 }
 
-static int compile_apart(struct kernel_job *job, const struct kernel_source *source, struct device_code **code,
-                         char **log, struct fault *fault) {
-    struct compile *compile = (struct compile *)((char *)job - offsetof(struct compile, job));
-    const struct service *service = compile->service;
+int compile_apart(const struct service *service, struct compile_process *process, const struct kernel_source *source,
+                  struct device_code **code, char **log, struct fault *fault) {
     const struct compile_process_options options = {
         .program = service->options.compiler,
         .kind = service->kind,
         .memory = service->limits.compile_memory,
         .timeout_ms = service->limits.compile_timeout_ms,
     };
-    return compile_process_run(&compile->process, &options, source, code, log, fault);
+    return compile_process_run(process, &options, source, code, log, fault);
+}
+
+static int compile_job_apart(struct kernel_job *job, const struct kernel_source *source, struct device_code **code,
+                             char **log, struct fault *fault) {
+    struct compile *compile = (struct compile *)((char *)job - offsetof(struct compile, job));
+    return compile_apart(compile->service, &compile->process, source, code, log, fault);
 }
 
 static void compile_run(uv_work_t *work) {
@@ -246,7 +250,7 @@ static int compile_create(struct pending_reply *pending, uint64_t kernel, const 
     compile->payer = connection->session;
     compile->host = host;
     if (service->options.compiler)
-        compile->job.compile = compile_apart;
+        compile->job.compile = compile_job_apart;
     compile_process_init(&compile->process);
     compile->principal->compiles++;
     compile->service = service;

@@ -57,6 +57,9 @@ void compile_queue_init(struct compile_queue *queue);
 /* pending_reply_compiled() is called when it is done, never before this function returns. */
 int compile_start(struct pending_reply *pending, uint64_t kernel, const char *source, const char *name,
                   struct compile **compile, struct fault *fault);
+/* Compiles in a process of its own, as the service's options and limits say: compile_process_run(). Any thread. */
+int compile_apart(const struct service *service, struct compile_process *process, const struct kernel_source *source,
+                  struct device_code **code, char **log, struct fault *fault);
 /* Starts to unload code from the device that nobody needs any more. */
 void compile_release_unused(struct service *service);
 /* The session has lost its socket, and its client will ask again: the compiler continues, so that the code is there

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/program/fusion.h"
 #include "server/worker/compile.h"
 #include "server/worker/connection.h"
 #include "server/worker/lease.h"
@@ -286,7 +287,9 @@ static void service_on_check(uv_check_t *check) {
         engine_poll(service->engine);
         if (!TAILQ_EMPTY(&service->links.turns))
             link_out_turn(service);
-        if (service->compiles.turns) /* before the first compilation there is no code to unload */
+        if (fusions_wait(engine_kernels(service->engine)))
+            compile_fused_next(service);
+        if (service->compiles.turns || service->fused.compiled) /* else there is no code to unload */
             compile_release_unused(service);
         service_check_device(service);
         if (service->trace.connection && trace_feed_turn(service))
@@ -430,6 +433,7 @@ int service_start(struct service *service, struct engine *engine, struct fault *
 }
 
 void service_finish(struct service *service) {
+    compile_fused_stop(service);
     for (;;) {
         service->budget->until_ns = BUDGET_UNLIMITED;
         while (service->connections)

@@ -19,6 +19,7 @@
 #include "server/process/clock.h"
 #include "server/process/handshake.h"
 #include "server/worker/compile.h"
+#include "server/worker/compile_fused.h"
 #include "server/worker/link.h"
 #include "server/worker/names.h"
 #include "server/worker/trace_feed.h"
@@ -108,6 +109,7 @@ struct service {
     struct link_table links;
     struct handshakes handshakes;
     struct compile_queue compiles;
+    struct compile_fused fused;
     struct trace_feed trace;
     struct names names;
     struct pending_reply *spare;         /* for an Error frame when there is no memory; NULL while it is in use */

@@ -117,7 +117,7 @@ Test(programs_listed, json_has_operations_memory_runs_and_times) {
                "for p in d['programs'][:2])");
     json_holds("all(p['arena'] >= p['arena_least'] >= 0 for p in d['programs'][:2])");
     json_holds("all(p['runs_timed'] >= 1 and p['mean_run_s'] > 0 and p['last_run_s'] > 0 for p in d['programs'][:2])");
-    json_holds("no(d['programs'][2], 'launches fused arena arena_least mean_run_s last_run_s cause graph_reason')");
+    json_holds("no(d['programs'][2], 'launches fused arena arena_least mean_run_s last_run_s cause graph_reason fused_reason')");
 }
 
 Test(programs_listed, table_has_a_line_for_each_and_status_counts_them) {

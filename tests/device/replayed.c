@@ -2,9 +2,11 @@
  * in its place, and so compares programs with the reference, too. */
 #include "tests/device/replayed.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/program/fusion.h"
 #include "engine/program/recorded_impl.h"
 #include "engine/session/session_impl.h"
 
@@ -71,6 +73,33 @@ int replayed_submit(struct session *session, const struct op_request *request, u
     int code = session_submit(session, &run);
     session_program_release(session, program, &fault);
     return code;
+}
+
+unsigned replayed_compile(struct engine *engine) {
+    struct kernel_store *store = engine_kernels(engine);
+    struct fusion *fusion;
+    struct kernel_job job;
+    struct fault fault;
+    unsigned n = 0;
+    for (; (fusion = fusion_take(store)); n++) {
+        if (fusion_job_init(&job, store, fusion, &fault) != STATUS_OK)
+            abort();
+        kernel_job_compile(&job);
+        if (job.status == STATUS_OK)
+            kernel_job_load(&job);
+        if (job.status != STATUS_OK)
+            fprintf(stderr, "a fused kernel: %s\n%s\n", job.fault.message, job.log ? job.log : "");
+        fusion_settle(store, fusion, &job);
+    }
+    return n;
+}
+
+unsigned replayed_fused(struct session *session, uint64_t program, unsigned *ready) {
+    const struct op_request run = {.opcode = OP_PROGRAM, .ints = (const int64_t[]){(int64_t)program, 1}, .n_ints = 2};
+    struct fault fault;
+    const struct recorded *recorded = recorded_find(session, &run, &fault);
+    *ready = recorded->plan.replay->n_ready;
+    return recorded->plan.replay->n_compiled;
 }
 
 bool replayed_graphs(struct session *session, uint64_t program, struct replay_graph_figures *figures) {

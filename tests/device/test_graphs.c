@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/device/device_impl.h"
 #include "engine/program/recorded.h"
 #include "tests/device/replayed.h"
 #include "tests/device/suite.h"
@@ -297,6 +298,68 @@ Test(graphs, what_is_in_no_graph_stands_between_graphs, .timeout = 300) {
     if (replayed_graphs(suite.session, program.id, &figures)) {
         cr_assert(figures.graphs && figures.launched, "%s", figures.reason);
         cr_assert(!figures.refused || strstr(figures.reason, "conv"), "%s", figures.reason);
+    }
+    suite_close(&suite);
+}
+
+/* Elementwise operations that become one kernel where the device compiles such: with a product before them and a reduction behind, so that what is fused and
+ * what is not stand in one graph. The second result is read in the middle, the others at the end. */
+static void program_make_fused(struct graphs_program *program, struct suite *suite) {
+    const struct op_packed none = {.n_ints = 0};
+    program_begin(program, suite);
+    uint64_t product = add(program, OP_MATMUL, 1, 2, none);
+    uint64_t sum = add(program, OP_ADD, product, 3, none);
+    uint64_t bent = add(program, OP_TANH, sum, 0, none);
+    uint64_t half = add(program, OP_CAST, bent, 0, SUITE_ATTRIBUTES(cast, .dtype = DTYPE_F16));
+    uint64_t wide = add(program, OP_CAST, half, 0, SUITE_ATTRIBUTES(cast, .dtype = DTYPE_F32));
+    result(program, add(program, OP_MULTIPLY, wide, 3, none));
+    uint64_t rows = add(program, OP_SUM, wide, 0, SUITE_ATTRIBUTES(reduction, .axes = SUITE_LIST(1), .keepdims = true));
+    result(program, wide);
+    uint64_t less = add(program, OP_SUBTRACT, wide, rows, none);
+    uint64_t scaled = add(program, OP_EXP, less, 0, none);
+    result(program, add(program, OP_ADD, scaled, wide, none));
+    result(program, add(program, OP_MATMUL, scaled, add(program, OP_MATRIX_TRANSPOSE, 2, 0, none), none));
+}
+
+static void expect_fused(struct suite *suite, uint64_t program, bool all) {
+    unsigned ready, n = replayed_fused(suite->session, program, &ready);
+    if (suite->engine && engine_device(suite->engine)->vtable->fusion)
+        cr_assert(n >= 2 && ready == (all ? n : 0), "%u of %u fused launches", ready, n);
+    else
+        cr_assert_eq(n, 0);
+}
+
+/* Runs go on while kernels come, and have the same bits before and afterwards. */
+Test(graphs, kernels_of_fused_launches_take_over, .timeout = 300) {
+    struct suite suite;
+    struct graphs_program program;
+    struct fault fault;
+    suite_open(&suite, 605);
+    program_make_fused(&program, &suite);
+    program_define(&program);
+    const struct recorded_loop shape = {
+        .id = 2, .body = program.id, .carried = (const uint32_t[]){0, 2}, .n_carried = 2};
+    cr_assert_eq(session_program_loop(suite.session, &shape, &fault), STATUS_OK, "%s", fault.message);
+    for (int run = 0; run < 2 * RUNS; run++) {
+        uint64_t inputs[GIVEN], ids[GIVEN + OPERATIONS];
+        int64_t times = run % 3 + 1;
+        given(&suite, inputs);
+        if (run == RUNS)
+            replayed_compile(suite.engine);
+        uint64_t output = run_recorded(&program, program.id, 1, inputs);
+        run_eagerly(&program, inputs, ids);
+        for (unsigned r = 0; r < program.n_results; r++)
+            same_bits(&suite, ids[program.results[r] - 1], output + r, result_bytes(&program, r), 0, "result", r);
+        expect_fused(&suite, program.id, run >= RUNS);
+        output = run_recorded(&program, 2, times, inputs);
+        for (int64_t i = 0; i < times; i++) {
+            run_eagerly(&program, inputs, ids);
+            inputs[2] = ids[program.results[0] - 1];
+        }
+        for (unsigned r = 0; r < program.n_results; r++)
+            same_bits(&suite, ids[program.results[r] - 1], output + r, result_bytes(&program, r), 0, "a loop's result",
+                      r);
+        expect_fused(&suite, 2, run >= RUNS);
     }
     suite_close(&suite);
 }

@@ -98,7 +98,8 @@ static void fill_principal(unsigned i, char *text) {
 static void fill_program(Tensord__ProgramStatus *program, unsigned i, char *text) {
     *program = (Tensord__ProgramStatus)TENSORD__PROGRAM_STATUS__INIT;
     program->session = program->id = UINT64_MAX;
-    program->principal = program->device = program->label = program->cause = program->graph_reason = text;
+    program->principal = program->device = program->label = program->cause = program->graph_reason =
+        program->fused_reason = text;
     program->loops = program->planned = i % 2;
     program->operations = program->operations_kept = program->launches = program->fused = UINT32_MAX;
     program->fused_launches = UINT32_MAX;

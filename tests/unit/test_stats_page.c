@@ -115,6 +115,7 @@ Test(stats_page, a_page_with_nonsense_stays_within_bounds) {
     cr_assert(strlen(last->figures.label) == sizeof last->figures.label - 1);
     cr_assert(strlen(last->figures.cause) == sizeof last->figures.cause - 1);
     cr_assert(strlen(last->figures.graph_reason) == sizeof last->figures.graph_reason - 1);
+    cr_assert(strlen(last->figures.fused_reason) == sizeof last->figures.fused_reason - 1);
     cr_assert(strlen(last->principal.name) == sizeof last->principal.name - 1);
     free(listed);
     free(sessions);

@@ -7,9 +7,10 @@
 #include <string.h>
 
 #include "engine/engine.h"
-#include "engine/program/kernel.h"
+#include "engine/program/fusion.h"
+#include "engine/program/kernel_impl.h"
 #include "engine/program/program.h"
-#include "engine/program/recorded.h"
+#include "engine/program/recorded_impl.h"
 
 enum { JOB_CHUNK = 1 << 20, JOB_LARGE = (5 << 20) / 4 + 3, JOB_SMALL = 24, JOB_STREAMS = 3, JOB_PARTS = 3 };
 
@@ -384,7 +385,7 @@ static const struct tensor_type program_takes[] = {
     {.dtype = DTYPE_F32, .rank = 2, .shape = {4, 0}},
     {.dtype = DTYPE_F32, .rank = 2, .shape = {0, 6}},
 };
-enum { PROGRAM_TAKES = sizeof program_takes / sizeof *program_takes, PROGRAM_RUNS = 5, PROGRAM_OPERATIONS = 9 };
+enum { PROGRAM_TAKES = sizeof program_takes / sizeof *program_takes, PROGRAM_RUNS = 6, PROGRAM_OPERATIONS = 9 };
 
 struct job_program {
     struct op_request requests[PROGRAM_OPERATIONS];
@@ -458,6 +459,37 @@ static void job_program(struct job *job, uint64_t id, int64_t times, const uint6
         job_fetch(job, output + r, 0, 0);
 }
 
+/* The kernels of fused launches, as a daemon does. */
+static void job_fused(struct job *job) {
+    struct kernel_store *store = engine_kernels(job->engine);
+    struct kernel_job compiling;
+    struct fusion *fusion;
+    struct fault fault;
+    while ((fusion = fusion_take(store))) {
+        int code = fusion_job_init(&compiling, store, fusion, &fault);
+        job_code(job, code, "a fused launch's source");
+        if (code == STATUS_OK)
+            kernel_job_compile(&compiling);
+        if (code == STATUS_OK && compiling.status == STATUS_OK)
+            kernel_job_load(&compiling);
+        if (code == STATUS_OK && compiling.status != STATUS_OK)
+            job->n_failed++;
+        fusion_settle(store, fusion, code == STATUS_OK ? &compiling : NULL);
+    }
+}
+
+/* If nothing has failed, the runs have used them. */
+static void job_fused_look(struct job *job, uint64_t id) {
+    const struct op_request run = {.opcode = OP_PROGRAM, .ints = (const int64_t[]){(int64_t)id, 1}, .n_ints = 2};
+    struct fault fault;
+    const struct recorded *recorded = recorded_find(job->session, &run, &fault);
+    if (job->n_failed || !recorded || engine_kernels(job->engine)->fusions_off)
+        return;
+    const struct replay *replay = recorded->plan.replay;
+    if (!replay->n_compiled || replay->n_ready != replay->n_compiled)
+        job_wrong(job, "fused launches are not made", replay->n_ready);
+}
+
 static void job_programs(struct job *job) {
     struct fault fault;
     uint64_t ones = job_do(job, OP_FULL, nothing, NUMBERS(DTYPE_F32, 0, 4, 6));
@@ -480,8 +512,11 @@ static void job_programs(struct job *job) {
             job_program(job, id, 1, inputs, n_results, 1000 * run);
             if (run == 2)
                 job_program(job, loop, 4, inputs, n_results, 1000 * run);
+            if (run == 1)
+                job_fused(job);
         }
         job_answers(job);
+        job_fused_look(job, id);
         session_program_release(job->session, id, &fault);
         session_program_release(job->session, loop, &fault);
     }

@@ -105,6 +105,14 @@ static void read_words(struct program *program) {
             break;
         code->parameters[code->n_parameters++] = (uint32_t)bytes;
     }
+    if (strstr(program->source, "struct fused_arguments {")) { /* the module's own: one struct */
+        const char *data = strstr(program->source, "char *data["),
+                   *floats = strstr(program->source, "double parameter[");
+        code->n_parameters = 1;
+        code->parameters[0] = 24 + 8 * (uint32_t)strtoul(data + strlen("char *data["), NULL, 10);
+        if (floats)
+            code->parameters[0] += 8 * (uint32_t)strtoul(floats + strlen("double parameter["), NULL, 10);
+    }
     code->store = strstr(program->source, "fakecuda: store;") != NULL;
     code->trap = strstr(program->source, "fakecuda: trap;") != NULL;
     code->slow = strstr(program->source, "fakecuda: slow;") != NULL;
