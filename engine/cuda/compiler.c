@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cuda_runtime_api.h>
@@ -102,19 +103,27 @@ static void nvrtc_find_headers(void) {
 
 /* Looks first in the directory of the CUDA runtime that is in use, then where the loader looks. NVRTC must have the runtime's major version:
  * code from a later NVRTC would need a later driver. */
-static void nvrtc_load(void) {
+static void *nvrtc_open(char why[200]) {
     char directory[PATH_MAX], name[32], path[PATH_MAX + 40];
+    void *library = NULL;
     snprintf(name, sizeof name, "libnvrtc.so.%d", CUDART_VERSION / 1000);
     library_directory((const void *)(uintptr_t)cudaRuntimeGetVersion, directory);
     snprintf(path, sizeof path, "%s/%s", directory, name);
     if (*directory)
-        nvrtc.library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+        library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!library)
+        library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    const char *error = library ? NULL : dlerror();
+    if (!library)
+        snprintf(why, 200, "%.190s", error ? error : name);
+    return library;
+}
+
+static void nvrtc_load(void) {
+    nvrtc.library = nvrtc_open(nvrtc.why);
     if (!nvrtc.library)
-        nvrtc.library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
-    const char *error = nvrtc.library ? NULL : dlerror();
-    if (!nvrtc.library)
-        snprintf(nvrtc.why, sizeof nvrtc.why, "%.190s", error ? error : name);
-    else if (nvrtc_find_symbols())
+        return;
+    if (nvrtc_find_symbols())
         nvrtc_find_headers();
 }
 
@@ -274,4 +283,20 @@ int compiler_run(const struct kernel_source *source, const _Atomic bool *cancell
     status = compiler_compile(&compilation, code, log, fault);
     nvrtc.destroy(&compilation.program);
     return status;
+}
+
+/* Versions of one number differ by their size. The library does not stay: it takes 30 MB, and others compile by it. */
+void compiler_words(char words[KERNEL_COMPILER_MAX]) {
+    char why[200];
+    struct stat file;
+    Dl_info info;
+    int major = 0, minor = 0;
+    int (*version)(int *, int *) = NULL;
+    void *library = nvrtc_open(why), *symbol = library ? dlsym(library, "nvrtcVersion") : NULL;
+    *words = 0;
+    memcpy(&version, &symbol, sizeof symbol);
+    if (symbol && !version(&major, &minor) && dladdr(symbol, &info) && !stat(info.dli_fname, &file))
+        snprintf(words, KERNEL_COMPILER_MAX, "NVRTC %d.%d of %lld bytes, C++17", major, minor, (long long)file.st_size);
+    if (library)
+        dlclose(library);
 }

@@ -11,6 +11,8 @@
  * compiler's first error. STATUS_UNSUPPORTED: there is no NVRTC here. */
 int compiler_run(const struct kernel_source *source, const _Atomic bool *cancelled, struct device_code **code,
                  char **log, struct fault *fault);
+/* device_kernels.compiler(): version and size of NVRTC, and what it is asked for. */
+void compiler_words(char words[KERNEL_COMPILER_MAX]);
 /* device_kernels.measure(): the bytes of a cubin's segments, or of the text and variables of PTX. */
 int compiler_measure(const struct device_code *code, uint64_t *bytes, struct fault *fault);
 

@@ -249,6 +249,7 @@ const struct device_fusion cuda_fusion = {
 const struct device_kernels cuda_kernels = {
     .target = kernel_target,
     .compile = compiler_run,
+    .compiler = compiler_words,
     .measure = compiler_measure,
     .load = kernel_load,
     .launch = kernel_launch,

@@ -13,6 +13,8 @@ struct device;
 struct device_stream;
 struct report;
 
+enum { KERNEL_COMPILER_MAX = 128 };
+
 /* The source to compile, and for which device. */
 struct kernel_source {
     const char *text, *name; /* the source's text, the kernel's name; both borrowed */
@@ -58,6 +60,8 @@ struct device_kernels {
      * compiler allows. *log (NULL: none) is the caller's to free(), also on failure. */
     int (*compile)(const struct kernel_source *source, const _Atomic bool *cancelled, struct device_code **code,
                    char **log, struct fault *fault);
+    /* Which compiler that is, in full: equal words, source and target give the same code. "": it is not known. */
+    void (*compiler)(char words[KERNEL_COMPILER_MAX]);
     /* An estimate of the device memory that the code takes when it is loaded, with its variables. The code may come from any client:
      * STATUS_INVALID_ARGUMENT if what it says of itself does not fit its size. */
     int (*measure)(const struct device_code *code, uint64_t *bytes, struct fault *fault);

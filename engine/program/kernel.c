@@ -180,16 +180,29 @@ int kernel_compile(const char *kind, const struct kernel_source *source, const _
     return status == STATUS_OK ? kernels->compile(source, cancelled, code, log, fault) : status;
 }
 
+void kernel_compiler(const char *kind, char words[KERNEL_COMPILER_MAX]) {
+    const struct device_kernels *kernels;
+    struct fault fault;
+    *words = 0;
+    if (device_find_kernels(kind, &kernels, &fault) == STATUS_OK && kernels->compiler)
+        kernels->compiler(words);
+}
+
 static bool job_cancelled(struct kernel_job *job) {
     if (atomic_load(&job->cancelled))
         job->status = fault_set(&job->fault, STATUS_CANCELLED, "nobody waits for it any more");
     return job->status != STATUS_OK;
 }
 
+uint32_t kernel_job_target(const struct kernel_job *job) {
+    const struct device *device = job->store->order->device;
+    return device->vtable->kernels->target(device);
+}
+
 void kernel_job_compile(struct kernel_job *job) {
     struct device *device = job->store->order->device;
     const struct device_kernels *kernels = device->vtable->kernels;
-    const struct kernel_source source = {.text = job->source, .name = job->name, .target = kernels->target(device)};
+    const struct kernel_source source = {.text = job->source, .name = job->name, .target = kernel_job_target(job)};
     if (job_cancelled(job))
         return;
     job->status = job->compile ? job->compile(job, &source, &job->code, &job->log, &job->fault)

@@ -25,6 +25,9 @@ enum { KERNEL_CACHE_BYTES = 64 << 20, SESSION_KERNELS_MAX = 256 };
 int kernel_compile(const char *kind, const struct kernel_source *source, const _Atomic bool *cancelled,
                    struct device_code **code, char **log, struct fault *fault);
 
+/* What compiles for such devices (device_kernels.compiler); "": it is not known. Any thread. */
+void kernel_compiler(const char *kind, char words[KERNEL_COMPILER_MAX]);
+
 /* Embedded in the object of its owner. */
 struct kernel_job {
     struct kernel_store *store;
@@ -54,6 +57,8 @@ int kernel_job_init(struct kernel_job *job, struct kernel_store *store, const ch
 bool kernel_job_compiled(struct kernel_job *job);
 /* On any thread but the owner's, which it would hold up; not where kernel_job_compiled(). Leaves its status in the job. */
 void kernel_job_compile(struct kernel_job *job);
+/* The architecture for which it compiles. */
+uint32_t kernel_job_target(const struct kernel_job *job);
 /* When it is compiled: charges the session with what loading it takes, within its limits. Leaves its status in the job,
  * too. */
 int kernel_job_charge(struct kernel_job *job, struct session *session);

@@ -18,7 +18,7 @@ _tensord() {
         mapfile -t COMPREPLY < <(compgen -W 'none optional required' -- "$current")
         return
         ;;
-    --config | --users | --tls-* | --state-dir)
+    --config | --users | --tls-* | --state-dir | --cache-dir)
         compopt -o filenames
         mapfile -t COMPREPLY < <(compgen -f -- "$current")
         return

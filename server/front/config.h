@@ -54,6 +54,7 @@ struct config {
     uint64_t device_timeout;                 /* 0: never */
     uint64_t compile_timeout;                /* 0: never */
     uint64_t compile_memory;                 /* bytes */
+    char cache_dir[CONFIG_PATH_MAX];         /* as in code_cache_init() */
     uint64_t heartbeat_timeout;              /* 0: never */
     uint64_t quarantine_after;               /* failures in a minute; 0: never */
     char user_kernels[PRINCIPAL_LIST_BYTES]; /* "none", "all", or principals with commas between them */

@@ -55,6 +55,7 @@ static void worker_slot_fill_start(const struct worker_slot *slot, struct channe
     start->log_level = (int32_t)log_level();
     start->log_format = (int32_t)log_format();
     snprintf(start->state_dir, sizeof start->state_dir, "%s", config->state_dir);
+    snprintf(start->cache_dir, sizeof start->cache_dir, "%s", config->cache_dir);
     start->state_sync_ms = config->state_sync;
     start->state_timeout_ms = config->state_timeout;
     start->limits = (struct channel_limits){

@@ -78,6 +78,7 @@ struct channel_start {
     int32_t log_level, log_format;
     struct channel_limits limits;
     char state_dir[STATE_PATH_MAX];           /* "": named tensors are not saved */
+    char cache_dir[STATE_PATH_MAX];           /* as in code_cache_init() */
     uint64_t state_sync_ms, state_timeout_ms; /* server/process/state_directory.h */
 };
 

@@ -11,23 +11,53 @@ static void fused_log(const struct compile_fused *fused) {
     char took[24];
     uint64_t ms = (clock_now_ns() - fused->began_ns) / 1000000u;
     log_event(job->status && !fused->stopped ? LOG_LEVEL_WARNING : LOG_LEVEL_DEBUG, "fused_kernel_compiled", "status",
-              status_name(job->status), "ms", log_text(took, sizeof took, "%lu", ms), job->status ? "cause" : NULL,
-              job->fault.message, NULL);
+              status_name(job->status), "ms", log_text(took, sizeof took, "%lu", ms), "cached",
+              fused->cached ? "yes" : "no", job->status ? "cause" : NULL, job->fault.message, NULL);
 }
 
-static int fused_compile_apart(struct kernel_job *job, const struct kernel_source *source, struct device_code **code,
-                               char **log, struct fault *fault) {
+/* ---- on a thread of the pool ---- */
+
+static void fused_begin(struct compile_fused *fused) {
+    struct fault fault;
+    const char *folder = fused->service->options.cache_dir;
+    if (fused->begun)
+        return;
+    fused->begun = true;
+    kernel_compiler(fused->service->kind, fused->compiler);
+    if (!code_cache_init(&fused->cache, folder ? folder : "none", &fault))
+        log_event(LOG_LEVEL_WARNING, "kernels_not_kept", "cause", fault.message, NULL);
+}
+
+static int fused_compile(struct kernel_job *job, const struct kernel_source *source, struct device_code **code,
+                         char **log, struct fault *fault) {
     struct compile_fused *fused = (struct compile_fused *)((char *)job - offsetof(struct compile_fused, job));
-    return compile_apart(fused->service, &fused->process, source, code, log, fault);
+    struct service *service = fused->service;
+    *log = NULL;
+    fused->cached = code_cache_find(&fused->cache, fused->compiler, source, code);
+    if (fused->cached)
+        return STATUS_OK;
+    int status = service->options.compiler ? compile_apart(service, &fused->process, source, code, log, fault)
+                                           : kernel_compile(service->kind, source, &job->cancelled, code, log, fault);
+    if (status == STATUS_OK)
+        code_cache_keep(&fused->cache, fused->compiler, source, *code);
+    return status;
 }
 
-/* On a thread of the pool. */
 static void fused_run(uv_work_t *work) {
     struct compile_fused *fused = work->data;
-    kernel_job_compile(&fused->job);
-    if (fused->job.status == STATUS_OK)
-        kernel_job_load(&fused->job);
+    struct kernel_job *job = &fused->job;
+    fused_begin(fused);
+    kernel_job_compile(job);
+    if (job->status == STATUS_OK)
+        kernel_job_load(job);
+    if (fused->cached && job->status != STATUS_OK && job->status != STATUS_OUT_OF_MEMORY &&
+        job->status != STATUS_DEVICE_LOST && job->status != STATUS_CANCELLED) {
+        const struct kernel_source source = {.text = job->source, .name = job->name, .target = kernel_job_target(job)};
+        code_cache_forget(&fused->cache, fused->compiler, &source); /* the next one that asks has it compiled */
+    }
 }
+
+/* ---- on the loop ---- */
 
 static void fused_ran(uv_work_t *work, int status) {
     struct compile_fused *fused = work->data;
@@ -57,9 +87,9 @@ void compile_fused_next(struct service *service) {
         fused->fusion = NULL;
         return;
     }
-    if (service->options.compiler)
-        fused->job.compile = fused_compile_apart;
+    fused->job.compile = fused_compile;
     fused->service = service;
+    fused->cached = false;
     fused->began_ns = clock_now_ns();
     fused->work.data = fused;
     compile_process_init(&fused->process);

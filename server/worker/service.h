@@ -94,6 +94,7 @@ struct service_options {
      * compiled in this process, which a kernel's source can crash, so only programs that serve nobody else leave it
      * out. */
     const char *compiler;
+    const char *cache_dir; /* where kernels of programs are kept (code_cache.h); not copied. NULL: nowhere */
     void *owner;
 };
 

@@ -527,6 +527,7 @@ static int worker_init(struct worker *worker, const struct channel_start *start,
         .tick = worker_on_tick,
         .failed = worker_on_failed,
         .ended = worker_on_ended,
+        .cache_dir = start->cache_dir,
         .compiler = "/proc/self/exe", /* the same program even if another one has been installed meanwhile */
         .owner = worker,
     };

@@ -180,6 +180,12 @@ Test(compiler, kernel_of_a_fused_launch_compiles) {
     free(launch);
 }
 
+Test(compiler, says_which_one_it_is) {
+    char words[KERNEL_COMPILER_MAX];
+    compiler_words(words);
+    cr_assert(!strncmp(words, "NVRTC ", 6) && strstr(words, " bytes"), "%s", words);
+}
+
 Test(compiler, wrong_source_has_a_log) {
     struct compiled compiled = compile_for("__global__ void f(int *x) {\n  *x = y;\n}\n", "f", 90);
     cr_assert_eq(compiled.status, STATUS_INVALID_ARGUMENT);

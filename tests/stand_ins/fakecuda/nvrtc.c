@@ -15,6 +15,7 @@ struct program {
 
 enum { OK = 0, OUT_OF_MEMORY = 1, COMPILATION = 6, NO_SUCH_NAME = 10 };
 
+int nvrtcVersion(int *major, int *minor);
 int nvrtcGetNumSupportedArchs(int *count);
 int nvrtcGetSupportedArchs(int *archs);
 const char *nvrtcGetErrorString(int error);
@@ -38,6 +39,12 @@ static int compiler_call(const char *function, const char *source) {
     if (at && !strncmp(at += strlen("fakecuda: fail "), function, length) && at[length] == ';')
         return OUT_OF_MEMORY;
     return fakecuda_call_of_library(function) == cudaErrorMemoryAllocation ? OUT_OF_MEMORY : OK;
+}
+
+int nvrtcVersion(int *major, int *minor) {
+    *major = CUDART_VERSION / 1000;
+    *minor = CUDART_VERSION % 1000 / 10;
+    return OK;
 }
 
 int nvrtcGetNumSupportedArchs(int *count) {

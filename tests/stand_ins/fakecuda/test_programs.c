@@ -1,6 +1,12 @@
 /* Recorded programs on a daemon with "GPUs": their fused launches run one by one until the daemon has compiled their kernels, and on if it cannot. */
 #include <criterion/criterion.h>
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "tests/daemon/command.h"
 #include "tests/daemon/json.h"
@@ -19,7 +25,9 @@ static void stop(void) {
 TestSuite(fakecuda_programs, .fini = stop, .timeout = 60);
 
 /* Nobody may have kernels of their own. */
-static void start(const char *fail, const char *option) {
+static void start(const char *fail, const char *folder) {
+    char option[128];
+    snprintf(option, sizeof option, "--cache-dir=%s", folder);
     compilers_start(fail, (const char *const[]){option, NULL});
 }
 
@@ -65,7 +73,7 @@ static void look(const char *expression) {
 }
 
 Test(fakecuda_programs, kernels_of_fused_launches_come_while_it_runs) {
-    start("FAKECUDA_FAIL", NULL);
+    start("FAKECUDA_FAIL", "none");
     td_program *program = record(0, 3);
     for (int i = 0; i < 3; i++)
         run(program);
@@ -78,7 +86,7 @@ Test(fakecuda_programs, kernels_of_fused_launches_come_while_it_runs) {
 }
 
 Test(fakecuda_programs, launches_whose_kernel_cannot_be_loaded_stay_single) {
-    start("FAKECUDA_FAIL=cuLibraryLoadData:1:2", NULL);
+    start("FAKECUDA_FAIL=cuLibraryLoadData:1:2", "none");
     td_program *program = record(0, 2);
     run(program);
     status_until(compilers.daemon.url, has_reason, "cuLibraryLoadData", RUN_MS);
@@ -91,4 +99,61 @@ Test(fakecuda_programs, launches_whose_kernel_cannot_be_loaded_stay_single) {
     status_until(compilers.daemon.url, waits_for_none, NULL, RUN_MS);
     run(program);
     td_program_release(program);
+}
+
+enum { KEPT_MAX = 8 };
+
+/* The files' numbers on their disk: another one is another file, since they stay open until the test ends. Returns how many there are. */
+static unsigned kept(const char *folder, ino_t files[KEPT_MAX]) {
+    DIR *directory = opendir(folder);
+    struct dirent *entry;
+    unsigned n = 0;
+    cr_assert(directory);
+    while ((entry = readdir(directory)))
+        if (*entry->d_name != '.' && n < KEPT_MAX) {
+            struct stat now;
+            int fd = openat(dirfd(directory), entry->d_name, O_RDONLY | O_CLOEXEC);
+            cr_assert(fd >= 0 && fstat(fd, &now) == 0);
+            files[n++] = now.st_ino;
+        }
+    closedir(directory);
+    return n;
+}
+
+static void damage(const char *folder) {
+    char line[160];
+    snprintf(line, sizeof line, "for f in %s/*; do printf x | dd of=$f bs=1 seek=100 conv=notrunc 2>/dev/null; done",
+             folder);
+    cr_assert_eq(system(line), 0);
+}
+
+static bool is_there(ino_t file, const ino_t *files, unsigned n) {
+    while (n && files[n - 1] != file)
+        n--;
+    return n;
+}
+
+/* A daemon that starts again finds them; what is damaged it compiles again. */
+Test(fakecuda_programs, kernels_are_kept_on_disk) {
+    char folder[] = "/tmp/kernels-XXXXXX", command_line[64];
+    ino_t files[3][KEPT_MAX];
+    cr_assert(mkdtemp(folder));
+    for (int i = 0; i < 3; i++) {
+        if (i == 2)
+            damage(folder);
+        if (i)
+            compilers_stop();
+        start("FAKECUDA_FAIL", folder);
+        td_program *program = record(0, 3);
+        run(program);
+        status_until(compilers.daemon.url, waits_for_none, NULL, RUN_MS);
+        td_program_release(program);
+        cr_assert_eq(kept(folder, files[i]), 3);
+    }
+    for (unsigned k = 0; k < 3; k++) {
+        cr_assert(is_there(files[1][k], files[0], 3), "written again");
+        cr_assert(!is_there(files[2][k], files[1], 3), "damaged, and not written again");
+    }
+    snprintf(command_line, sizeof command_line, "rm -r %s", folder);
+    cr_assert_eq(system(command_line), 0);
 }
