@@ -125,6 +125,8 @@ static inline void vector_cosine_sine(float u, float *cosine, float *sine) {
     *sine = bits_float(float_bits(second) ^ (quadrant & 2) << 30);
 }
 
+#include "engine/cpu/vector_more.h"
+
 /* ---- functions of f32 that compute in double ----
  *
  * Double has bits enough that sums, quotients and reductions of the argument need no second part, so that each function is one short

@@ -6,7 +6,7 @@
  *
  * Functions of real numbers (exp, log …) are those of the C library, which have the same names in CUDA, unless the including file has
  * defined others: FORMULA_MATH_f32(exp) is the function's name. If it defines FORMULA_WIDE(function), functions of double with
- * that name, most formulas for f32 compute in double, with one rounding at the end: CPUs have no fast and exact functions of f32.
+ * that name, many formulas for f32 compute in double, with one rounding at the end.
  *
  * Everything is static. C includes it as it is; for a device, FORMULA_FUNCTION is defined before
  * (`static __host__ __device__ inline`). There are no branches in formulas whose loops should vectorise. Compilers must not contract
@@ -277,6 +277,16 @@ FORMULA_SMOOTH(wide, double, FORMULA_WIDE, FORMULA_PLAIN_f64)
 FORMULA_BINARY(silu_part, wide, double, (a >= 0 ? a : a * b) / (1 + b))
 FORMULA_UNARY(silu, wide, double, formula_silu_part_wide(a, FORMULA_WIDE(exp)(-FORMULA_PLAIN_f64(fabs)(a))))
 FORMULA_UNARY(gelu, wide, double, a * 0.5 * FORMULA_WIDE(erfc)(a * -0.70710678118654752))
+/* The target has these in f32. */
+#define FORMULA_OWN_1(name) FORMULA_UNARY(name, f32, float, FORMULA_MATH_f32(name)(a))
+FORMULA_OWN_1(acos)
+FORMULA_OWN_1(atan)
+FORMULA_OWN_1(log1p)
+FORMULA_OWN_1(log2)
+FORMULA_OWN_1(log10)
+FORMULA_OWN_1(silu)
+FORMULA_OWN_1(gelu)
+FORMULA_BINARY(atan2, f32, float, FORMULA_MATH_f32(atan2)(a, b))
 #define FORMULA_NARROW_1(name)                                                                                         \
     FORMULA_FUNCTION float formula_##name##_f32(float a) {                                                             \
         return (float)formula_##name##_wide((double)a);                                                                \
@@ -290,12 +300,10 @@ FORMULA_UNARY(gelu, wide, double, a * 0.5 * FORMULA_WIDE(erfc)(a * -0.7071067811
         return (float)formula_##name##_wide((double)a, (double)b, (double)c);                                          \
     }
 /* clang-format off */
-FORMULA_NARROW_1(sin) FORMULA_NARROW_1(cos) FORMULA_NARROW_1(tan) FORMULA_NARROW_1(asin) FORMULA_NARROW_1(acos)
-FORMULA_NARROW_1(atan) FORMULA_NARROW_1(sinh) FORMULA_NARROW_1(cosh) FORMULA_NARROW_1(asinh) FORMULA_NARROW_1(acosh)
-FORMULA_NARROW_1(atanh) FORMULA_NARROW_1(expm1) FORMULA_NARROW_1(log1p) FORMULA_NARROW_1(log2)
-FORMULA_NARROW_1(log10) FORMULA_NARROW_1(erfc) FORMULA_NARROW_1(silu) FORMULA_NARROW_1(mish) FORMULA_NARROW_1(gelu)
-FORMULA_NARROW_2(elu) FORMULA_NARROW_3(softplus) FORMULA_NARROW_2(logaddexp) FORMULA_NARROW_2(atan2)
-FORMULA_NARROW_2(hypot) FORMULA_NARROW_2(fmod) FORMULA_NARROW_2(remainder)
+FORMULA_NARROW_1(sin) FORMULA_NARROW_1(cos) FORMULA_NARROW_1(tan) FORMULA_NARROW_1(asin) FORMULA_NARROW_1(sinh)
+FORMULA_NARROW_1(cosh) FORMULA_NARROW_1(asinh) FORMULA_NARROW_1(acosh) FORMULA_NARROW_1(atanh) FORMULA_NARROW_1(expm1)
+FORMULA_NARROW_1(erfc) FORMULA_NARROW_1(mish) FORMULA_NARROW_2(elu) FORMULA_NARROW_3(softplus)
+FORMULA_NARROW_2(logaddexp) FORMULA_NARROW_2(hypot) FORMULA_NARROW_2(fmod) FORMULA_NARROW_2(remainder)
 /* clang-format on */
 #else
 FORMULA_SMOOTH(f32, float, FORMULA_MATH_f32, FORMULA_PLAIN_f32)
