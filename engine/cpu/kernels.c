@@ -1,5 +1,6 @@
 /* The table of one vector level's kernels. */
 #include "engine/cpu/lanes.h"
+#include "engine/cpu/move.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -37,6 +38,10 @@ static void stream(void *to, const void *from, size_t bytes) {
 #endif
 }
 
+static void move(void *to, const void *from, size_t bytes) {
+    cpu_move(to, from, bytes);
+}
+
 /* Streaming stores are weakly ordered: this comes before the result is given to another thread. */
 static void stream_end(void) {
 #if defined(__SSE2__)
@@ -67,6 +72,7 @@ const struct cpu_kernels CPU_NAME(kernels) = {
     .product_u32 = CPU_NAME(product_u32),
     .product_u64 = CPU_NAME(product_u64),
     .product_bool = CPU_NAME(product_bool),
+    .move = move,
     .stream = stream,
     .stream_end = stream_end,
 };

@@ -1,6 +1,5 @@
 /* pad, tril and triu: each row of the output is a piece of a row of the input, and other elements on its sides. */
 #include "engine/cpu/cpu.h"
-#include "engine/cpu/move.h"
 #include "engine/cpu/walk.h"
 
 #include <string.h>
@@ -45,7 +44,7 @@ static void fill(const struct job *job, char *out, int64_t n) {
 /* n elements of a row of x, which lie `stride` apart. */
 static void copy(const struct job *job, char *out, const char *x, int64_t stride, int64_t n) {
     if (stride == 1) {
-        cpu_move(out, x, (size_t)(n * job->size));
+        job->base.cpu->kernels->move(out, x, (size_t)(n * job->size));
         return;
     }
     switch (job->size) {

@@ -4,7 +4,6 @@
  * It takes the values of its elements in ascending order of their places on the axis, so that the result depends neither on threads nor on
  * chance. Halves are summed in f32, in the workspace. */
 #include "engine/cpu/cpu.h"
-#include "engine/cpu/move.h"
 
 #include <string.h>
 
@@ -127,7 +126,7 @@ static void region_begin(const struct job *job, const struct region *at) {
         if (job->widen) {
             job->widen(&(struct cpu_row){count, {job->sums + first * job->sum_size, (char *)(uintptr_t)x}, {1, 1}});
         } else if (job->x != job->out) {
-            cpu_move(job->out + first * job->size, x, (size_t)(count * job->size));
+            job->base.cpu->kernels->move(job->out + first * job->size, x, (size_t)(count * job->size));
         }
     }
 }

@@ -1,7 +1,6 @@
 /* Operations that read positions out of an index tensor. Each index is checked. One wrong index is reported, and elements that a wrong
  * index would have filled are 0. */
 #include "engine/cpu/cpu.h"
-#include "engine/cpu/move.h"
 
 #include <string.h>
 
@@ -160,8 +159,8 @@ static bool take_part(struct cpu_job *base, struct cpu_lane *lane) {
         int64_t outer = row / job->count, position = row % job->count;
         char *out = job->out + (row * job->inner + begin) * job->size;
         if (job_index(job, position, &index)) {
-            cpu_move(out, job->x + ((outer * job->extent + index) * job->inner + begin) * job->size,
-                     (size_t)(n * job->size));
+            job->base.cpu->kernels->move(out, job->x + ((outer * job->extent + index) * job->inner + begin) * job->size,
+                                         (size_t)(n * job->size));
         } else {
             memset(out, 0, (size_t)(n * job->size));
         }

@@ -6,7 +6,7 @@
 
 #include "tests/daemon/command.h"
 
-enum { JSON_MS = 10000 };
+enum { JSON_MS = 60000 };
 
 void json_expect(const char *document, size_t bytes, const char *expression) {
     char path[] = "/tmp/tensord-test-json-XXXXXX", script[4096];

@@ -281,13 +281,15 @@ Test(programs_listed, device_counts_programs_and_their_runs) {
 
 enum { MANY = 9, FEW = 5, ALL_MOST = 256 };
 
-/* Of the crowded device as many as fit, and of the other one all. */
+/* Of the crowded device as many as fit, and of the other one all; and the sessions count all of theirs. */
 static bool many_are_listed(const Tensord__Status *status, const void *none) {
-    size_t few = 0;
+    size_t few = 0, all = 0;
     (void)none;
+    for (size_t i = 0; i < status->n_sessions; i++)
+        all += status->sessions[i]->programs;
     for (size_t i = 0; i < status->n_programs; i++)
         few += !strcmp(status->programs[i]->device, "cpu:1");
-    return status->n_programs == ALL_MOST && few == FEW;
+    return status->n_programs == ALL_MOST && few == FEW && all == MANY * SESSION_MOST + FEW;
 }
 
 Test(programs_of_many, device_with_few_programs_shows_all_of_them, .timeout = 120) {
