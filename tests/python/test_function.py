@@ -241,6 +241,92 @@ class State(unittest.TestCase):
                     self.same(mine, own)
                     self.assertTrue(all(one.requires_grad for one in mine.parameters()))
 
+    def backward_step(self, model, optimiser, clip=None):
+        def step(x, y):
+            optimiser.zero_grad()
+            loss = td.nn.CrossEntropyLoss()(model(x), y)
+            loss.backward()
+            if clip:
+                td.nn.utils.clip_grad_norm_(model.parameters(), clip)
+            optimiser.step()
+            return loss
+
+        return step
+
+    def test_recorded_steps_may_call_backward(self):
+        kinds = {"sgd": (lambda p: td.optim.SGD(p, lr=0.1, momentum=0.9), None), "adam": (lambda p: td.optim.Adam(p, lr=0.01), 0.1)}
+        for name, (make, clip) in kinds.items():
+            for loop in False, True:
+                with self.subTest(name, loop=loop):
+                    mine, own = networks()
+                    optimisers = make(mine.parameters()), make(own.parameters())
+                    recorded = td.function(self.backward_step(mine, optimisers[0], clip), state=[mine, optimisers[0]])
+                    eager = self.backward_step(own, optimisers[1], clip)
+                    if loop:
+                        body = td.function(lambda carry, batch: (carry, recorded(*batch)), state=[mine, optimisers[0]])
+                        losses = td.scan(body, None, (self.x, self.y))[1].tolist()
+                    else:
+                        losses = [recorded(self.x[i], self.y[i]).item() for i in range(6)]
+                    for i in range(6):
+                        self.assertAlmostEqual(losses[i], eager(self.x[i], self.y[i]).item(), delta=2e-6)
+                    self.same(mine, own)
+                    self.assertTrue(all(one.grad is None and one.requires_grad and one.is_leaf for one in mine.parameters()))
+                    # Eager steps go on, and a recorded one after them; gradients of these stay as they are.
+                    self.backward_step(mine, optimisers[0], clip)(self.x[0], self.y[0])
+                    kept = [one.grad.tolist() for one in mine.parameters()]
+                    recorded(self.x[1], self.y[1])
+                    self.assertEqual([one.grad.tolist() for one in mine.parameters()], kept)
+                    for i in range(2):
+                        eager(self.x[i], self.y[i])
+                    self.same(mine, own)
+
+    def test_backward_of_several_losses_adds_up(self):
+        w, x = td.asarray([1.0, 2.0]), td.asarray([3.0, 5.0])
+        w.requires_grad_()
+
+        @td.function(state=w)
+        def step(x):
+            (w * x).sum().backward()
+            (w * w * x).sum().backward()
+            with td.no_grad():
+                w.__isub__(0.1 * w.grad)
+            return w.grad
+
+        values = [1.0, 2.0]
+        for _ in range(3):
+            gradient = [b * (1 + 2 * a) for a, b in zip(values, (3.0, 5.0))]
+            for got, want in zip(step(x).tolist(), gradient):
+                self.assertAlmostEqual(got, want, delta=1e-4 * abs(want))
+            values = [a - 0.1 * b for a, b in zip(values, gradient)]
+            for got, want in zip(w.tolist(), values):
+                self.assertAlmostEqual(got, want, delta=1e-4 * abs(want))
+        self.assertTrue(w.grad is None and w.requires_grad)
+
+    def test_backward_that_a_recorded_function_cannot_mean(self):
+        w, other = td.asarray([1.0, 2.0]), td.asarray([3.0, 4.0])
+        w.requires_grad_(), other.requires_grad_()
+        made = (w * w).sum()
+        with self.assertRaisesRegex(td.InvalidArgumentError, "not among its state"):
+            td.function(lambda x: ((w * other * x).sum().backward(), x)[1], state=w)(td.asarray(1.0))
+        with self.assertRaisesRegex(td.InvalidArgumentError, "not among its state"):
+            td.function(lambda x: ((w * x).sum().backward(), x)[1])(td.asarray(1.0))
+        with self.assertRaisesRegex(td.InvalidArgumentError, "outside of the function"):
+            td.function(lambda x: (made.backward(), x)[1], state=other)(td.asarray(1.0))
+        with self.assertRaisesRegex(RuntimeError, "nobody uses the gradients"):
+            td.function(lambda x: ((w * x).sum().backward(), x)[1], state=w)(td.asarray(1.0))
+        with self.assertRaisesRegex(RuntimeError, "none that requires"):
+            td.function(lambda x: (x.sum().backward(), x)[1], state=w)(td.asarray(1.0))
+        self.assertTrue(w.grad is None and other.grad is None)
+        (w * other).sum().backward()
+        self.assertEqual((w.grad.tolist(), other.grad.tolist()), ([3, 4], [1, 2]))
+        # Within td.no_grad() and td.grad() a function is recorded as it is elsewhere.
+        step = td.function(lambda x: ((w * x).sum().backward(), w.grad + 0)[1], state=w)
+        with td.no_grad():
+            self.assertEqual(step(td.asarray(2.0)).tolist(), [2, 2])
+        with td.no_grad():
+            self.assertFalse((w * 2.0).requires_grad)
+        self.assertTrue((w * 2.0).requires_grad)
+
     def test_arrays_and_functions_without_a_result(self):
         total, kept = td.asarray([0.0, 0.0]), td.asarray(3.0)
 

@@ -150,6 +150,7 @@ struct graph_part {
     struct graph_part *next, *previous;
     PyObject *grad;   /* an array; NULL: None */
     bool leaf;        /* requires_grad was set */
+    bool unread;      /* backward() has added to the gradient, and nobody has looked at it since */
     bool node;        /* the tape knows how it was made */
     const char *lost; /* it was a node, or follows from one that was: why not any more */
 };

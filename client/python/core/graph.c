@@ -15,8 +15,9 @@
 unsigned graph_parts;
 
 static td_tape *tape;
-static struct graph_part *parts;   /* of all arrays that have one */
-static _Thread_local unsigned off; /* no_grad() and td.grad(): the thread's operations are not noted */
+static struct graph_part *parts;           /* of all arrays that have one */
+static _Thread_local unsigned off;         /* no_grad() and td.grad(): the thread's operations are not noted */
+static _Thread_local unsigned off_outside; /* the same outside of the function that the thread records */
 
 /* The tape is shortened when this is reached. */
 enum { OPERATIONS_LEAST = 512 };
@@ -246,7 +247,7 @@ PyObject *graph_copied(const struct array *x, PyObject *copy) {
 /* ---- values that arrays take ---- */
 
 bool graph_may_take(const struct array *x, const struct array *result) {
-    if (off || !x->graph || !x->graph->leaf || !result->graph || !is_node(result))
+    if (off || x->recorded || !x->graph || !x->graph->leaf || !result->graph || !is_node(result))
         return true;
     PyErr_SetString(
         PyExc_RuntimeError,
@@ -320,7 +321,9 @@ static int set_requires_grad(PyObject *self, PyObject *value, void *unused) {
 
 static PyObject *get_grad(PyObject *self, void *unused) {
     (void)unused;
-    const struct graph_part *part = ((struct array *)self)->graph;
+    struct graph_part *part = ((struct array *)self)->graph;
+    if (part)
+        part->unread = false;
     PyObject *grad = part && part->grad ? part->grad : Py_None;
     Py_INCREF(grad);
     return grad;
@@ -353,6 +356,7 @@ static int set_grad(PyObject *self, PyObject *value, void *unused) {
     PyObject *old = part->grad;
     Py_XINCREF(value);
     part->grad = value;
+    part->unread = false;
     Py_XDECREF(old);
     return 0;
 }
@@ -387,8 +391,20 @@ static void leaves_finish(struct leaves *leaves) {
     free(leaves->gradients);
 }
 
+/* In a function that is recorded the gradients of others would be added up once, and not in each run. */
+static int leaves_refuse(const struct leaves *leaves, bool recorded) {
+    for (int i = 0; recorded && i < leaves->n; i++)
+        if (!leaves->arrays[i]->recorded) {
+            (void)error_set(TD_E_INVALID_ARGUMENT,
+                            "backward() in a recorded function comes to an array that is not among its state, such as "
+                            "a model's parameter: td.function(state=[model, optimiser])");
+            return -1;
+        }
+    return 0;
+}
+
 /* All leaves that the tape knows, and then those of them that y follows from. */
-static int leaves_find(struct leaves *leaves, td_tensor *y) {
+static int leaves_find(struct leaves *leaves, td_tensor *y, bool recorded) {
     size_t room = graph_parts + 1;
     *leaves = (struct leaves){.arrays = malloc(room * sizeof(struct array *)),
                               .tensors = malloc(room * sizeof(td_tensor *)),
@@ -417,7 +433,7 @@ static int leaves_find(struct leaves *leaves, td_tensor *y) {
         leaves->tensors[leaves->n++] = leaves->tensors[i];
     }
     free(depends);
-    return code;
+    return code ? code : leaves_refuse(leaves, recorded);
 }
 
 /* Adds a gradient to what the array has, which takes the sum as its value; takes the tensor over. 1: the send queue is full, and the tensor is still
@@ -441,6 +457,8 @@ static int accumulate(struct array *array, td_tensor *gradient) {
         code = set_grad((PyObject *)array, result, NULL);
     if (!result)
         code = -1;
+    else if (array->graph)
+        array->graph->unread = true;
     Py_XDECREF(result);
     return code;
 }
@@ -475,7 +493,7 @@ static int walk(struct array *y, td_tensor *weights, struct leaves *leaves) {
     int code = sum ? 0 : td_last_error()->code;
     *leaves = (struct leaves){.n = 0};
     if (!code)
-        code = leaves_find(leaves, sum);
+        code = leaves_find(leaves, sum, y->recorded);
     if (!code)
         code = td_gradients(sum, leaves->n, leaves->tensors, leaves->gradients);
     off--;
@@ -520,7 +538,10 @@ static int backward_check(const struct array *y, PyObject *weights) {
     td_tensor *tensor = array_tensor(y);
     if (!tensor)
         return -1;
-    if (off)
+    if (program_records(y->device) && !y->recorded)
+        (void)error_set(TD_E_INVALID_ARGUMENT,
+                        "backward() of an array that was made outside of the function that is recorded");
+    else if (off)
         PyErr_SetString(
             PyExc_RuntimeError,
             "backward(): nothing is noted within td.no_grad() and in functions that td.grad() differentiates");
@@ -628,6 +649,27 @@ static PyObject *no_grad_end(PyObject *module, PyObject *capsule) {
     Py_RETURN_NONE;
 }
 
+/* A function is recorded from here on: what the thread does outside of it does not note its operations, and backward() may be called in it. */
+static PyObject *recording_begin(PyObject *module, PyObject *unused) {
+    PyObject *capsule = no_grad_begin(module, unused);
+    if (capsule) {
+        off_outside = off;
+        off = 0;
+    }
+    return capsule;
+}
+
+static PyObject *recording_end(PyObject *module, PyObject *capsule) {
+    off = off_outside;
+    return no_grad_end(module, capsule);
+}
+
+static PyObject *grad_unread(PyObject *module, PyObject *array) {
+    (void)module;
+    const struct graph_part *part = array_check(array) ? ((struct array *)array)->graph : NULL;
+    return PyBool_FromLong(part && part->grad && part->unread);
+}
+
 /* [gradient of y by each of xs] on the innermost tape. */
 static PyObject *gradients(PyObject *module, PyObject *const *arguments, Py_ssize_t count, PyObject *names) {
     (void)module;
@@ -685,6 +727,11 @@ static PyMethodDef functions[] = {
     {"_no_grad_begin", no_grad_begin, METH_NOARGS,
      "Nothing that the thread does is noted, until _no_grad_end() gets what this returned."},
     {"_no_grad_end", no_grad_end, METH_O, "The end of that."},
+    {"_recording_begin", recording_begin, METH_NOARGS,
+     "A function is recorded until _recording_end() gets what this returned: it may call backward()."},
+    {"_recording_end", recording_end, METH_O, "The end of that."},
+    {"_grad_unread", grad_unread, METH_O,
+     "Whether backward() has added to the array's gradient, and nobody has looked at it since."},
     {"_gradients", FASTCALL(gradients),
      "The derivatives of y's sum by each of a list of arrays, on the innermost tape."},
     {"_graph_length", graph_length, METH_NOARGS, "How many operations are noted for backward()."},

@@ -7,7 +7,7 @@ import threading
 
 from . import _core
 from . import trees as _trees
-from .derivatives import _named_after, no_grad
+from .derivatives import _named_after
 
 TYPE_CHECKING = False  # typing.TYPE_CHECKING, without the time that the import takes
 if TYPE_CHECKING:
@@ -75,11 +75,14 @@ class _Body:
         """`arrays` have the dtypes and shapes of those in the arguments, of which those with the numbers `given` are given away. The function may change
         those of `state`."""
         values: list[Array] = []
-        with no_grad():
+        gradients = [one.grad for one in state]
+        outside = _core._recording_begin()
+        try:
             _core._record_begin(device)
             _thread.on = True
             try:
                 parameters = [_core._record_parameter(one.dtype, one.shape, i in given) for i, one in enumerate(arrays)]
+                _set_grads(state, [None] * len(state))
                 values = [_core._record_parameter(one.dtype, one.shape, True) for one in state]
                 _lend(state, values)
                 args, kwargs = _replaced((args, kwargs), parameters)
@@ -87,13 +90,19 @@ class _Body:
                 results = [leaf for leaf in _trees.leaves(self.result) if isinstance(leaf, Array)]
                 if not results and not state:
                     raise TypeError("function(): the function returns no array")
+                if any([_core._grad_unread(one) for one in state]):
+                    raise RuntimeError("function(): nobody uses the gradients of backward(), which last as long as a run: an optimiser's step() in the function does")
                 self.program = _core._record_end(results + list(state), given, len(state))
             except BaseException:
                 _core._record_cancel()
                 raise
             finally:
                 _thread.on = False
+                _set_grads(state, [None] * len(state))
                 _lend(state, values)
+                _set_grads(state, gradients)
+        finally:
+            _core._recording_end(outside)
         self.only = type(self.result) is Array
         # The recorded arrays have no value: only the structure and what is no array is kept.
         self.result = None if self.only else _replaced(self.result, [_PLACE] * len(results))
@@ -108,6 +117,11 @@ class _Body:
 
 
 _PLACE = object()
+
+
+def _set_grads(arrays, gradients):
+    for array, gradient in zip(arrays, gradients):
+        array.grad = gradient
 
 
 def _lend(arrays, values):
@@ -126,6 +140,7 @@ class function:
     other devices raise InvalidArgumentError. Arrays that the function takes from elsewhere are captured: every run sees the value that
     they had then, and cannot change. What else the function does in Python happens only while it is recorded. Results have the bits of the same operations one by one.
     td.grad() works inside; gradients do not go through a call. A recorded function that another one calls is a part of that.
+    y.backward() works inside, too, by what is among the `state`: each run begins with gradients that are None, and they last as long as the run.
 
     `state` names what the function may change: modules, optimisers and arrays, in any tree. Each run begins with their values of then, and leaves the new ones
     in their memory, so a step of training needs no second copy of the model:
@@ -133,7 +148,7 @@ class function:
         @td.function(state=[model, optimiser])
         def step(x, y):
             loss, gradients = td.value_and_grad(loss_of)(dict(model.named_parameters()), x, y)
-            optimiser.step(gradients)
+            optimiser.step(gradients)        # or loss.backward(), optimiser.step()
             return loss
 
     `donate_argnums`, a number or several, says which positional arguments are given away, as in jax.jit: their memory may become a result's, and their
