@@ -139,14 +139,14 @@ class Optimizer:
         for group in self.param_groups:
             found += group["params"]
             for i, parameter in enumerate(group["params"], place):
-                state = self._state_of(i, parameter, group)
+                state = self.state.get(i) or self._state_of(i, parameter, group)
                 step = state["step"]
-                if not isinstance(step, Array):
+                if type(step) is not Array:
                     key = parameter.device.name, id(parameter.device), step
                     if key not in counters:
                         counters[key] = _core.full((), float(step), _core.float32, parameter.device)
                     state["step"] = counters[key]
-                found += [value for value in state.values() if isinstance(value, Array)]
+                found += [value for value in state.values() if type(value) is Array]
             place += len(group["params"])
         return found
 

@@ -53,17 +53,15 @@ def _replaced(tree, arrays):
 
 def _state_arrays(state):
     """The arrays of what a function may change: of modules, optimisers, and trees of these and of arrays. Each once."""
-    found: dict[int, Array] = {}
+    found: list[Array] = []
     for leaf in _trees.leaves(state):
         if isinstance(leaf, Array):
-            arrays = [leaf]
+            found.append(leaf)
         elif hasattr(leaf, "_recorded_state"):
-            arrays = leaf._recorded_state()
+            found += leaf._recorded_state()
         else:
             raise TypeError(f"function(): the state has a {type(leaf).__name__}: modules, optimisers and arrays are possible, in dictionaries, lists and tuples")
-        for array in arrays:
-            found[id(array)] = array
-    return list(found.values())
+    return list({id(array): array for array in found}.values())
 
 
 class _Body:

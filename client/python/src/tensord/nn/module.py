@@ -104,8 +104,18 @@ class Module:
     # ---- what it has ----
 
     def _recorded_state(self) -> list[Array]:
-        """What a recorded function may change."""
-        return [*self.parameters(), *self.buffers()]
+        """What a recorded function may change. Each of its calls asks, so this goes through the modules by itself."""
+        found: list[Array] = []
+        known: set[int] = set()
+        rest: list[Module] = [self]
+        while rest:
+            module = rest.pop()
+            if id(module) not in known:
+                known.add(id(module))
+                for arrays in (module._parameters, module._buffers):
+                    found += [array for array in arrays.values() if array is not None]
+                rest += [child for child in module._modules.values() if child is not None]
+        return found
 
     def named_modules(self, prefix: str = "") -> Iterator[tuple[str, Module]]:
         """This module and all within it, each once."""
