@@ -51,17 +51,20 @@ static void fusion_drop(struct kernel_store *store, struct fusion *fusion) {
     free(fusion);
 }
 
-/* False: all of them are in use. */
-static bool fusion_make_room(struct kernel_store *store) {
+/* False: all of them are in use, or as many of them as one session may have asked for. */
+static bool fusion_make_room(struct kernel_store *store, uint64_t session) {
     struct fusion *oldest = NULL;
-    if (store->n_fusions < FUSIONS_MAX)
-        return true;
-    for (struct fusion *fusion = store->fusions; fusion; fusion = fusion->next)
+    unsigned own = 0;
+    for (struct fusion *fusion = store->fusions; fusion; fusion = fusion->next) {
+        own += fusion->session == session && fusion->holders;
         if (!fusion->holders && fusion->state != FUSION_COMPILES)
             oldest = fusion;
-    if (oldest)
+    }
+    if (own >= FUSIONS_SESSION_MAX || (store->n_fusions >= FUSIONS_MAX && !oldest))
+        return false;
+    if (store->n_fusions >= FUSIONS_MAX)
         fusion_drop(store, oldest);
-    return oldest;
+    return true;
 }
 
 static uint64_t text_hash(const char *text) { /* FNV-1a; the text itself decides */
@@ -91,7 +94,7 @@ struct replay_kernel *fusion_hold(struct kernel_store *store, const struct fused
         free(text);
         fusion_unlist(fusion); /* it is the newest again */
     } else {
-        if (!fusion_make_room(store) || !(fusion = calloc(1, sizeof *fusion))) {
+        if (!fusion_make_room(store, session) || !(fusion = calloc(1, sizeof *fusion))) {
             free(text);
             return NULL;
         }
@@ -115,7 +118,7 @@ void fusion_let_go(struct kernel_store *store, struct replay_kernel *kernel) {
 const char *fusion_cause(const struct replay_kernel *kernel) {
     const struct fusion *fusion = (const struct fusion *)kernel;
     if (!fusion)
-        return "there are as many fused kernels as may be, or none can be compiled";
+        return "there are as many fused kernels as may be, or none can be compiled here";
     return fusion->state == FUSION_READY ? NULL : fusion->cause ? fusion->cause : "";
 }
 

@@ -11,7 +11,7 @@
 #include "engine/order/replay.h"
 #include "engine/program/kernel.h"
 
-enum { FUSIONS_MAX = 1024 };
+enum { FUSIONS_MAX = 1024, FUSIONS_SESSION_MAX = FUSIONS_MAX / 4 /* that one session asked for first */ };
 
 struct fusion;
 
