@@ -13,21 +13,27 @@ static inline float vector_scale(float x, int32_t n) {
     return x * bits_float((uint32_t)(half + 127) << 23) * bits_float((uint32_t)(n - half + 127) << 23);
 }
 
-/* e^x = 2^n · e^r with |r| <= ln(2)/2; ln(2) in two parts, the first with trailing zeros so that n times it is exact. */
-static inline float vector_exp(float x) {
-    float clamped = x < -104.0f ? -104.0f : x > 89.0f ? 89.0f : x;
-    float shifted = CPU_FMA(clamped, 1.44269504f, VECTOR_ROUND), n = shifted - VECTOR_ROUND;
-    float r = CPU_FMA(n, -0.693359375f, clamped);
-    r = CPU_FMA(n, 2.12194440e-4f, r);
+/* e^x = 2^n · p, p = e^r with |r| <= ln(2)/2, for -125 <= x <= 89: returns p. ln(2) is in two parts, the first with trailing zeros so that n times it is
+ * exact. */
+static inline float vector_exp_parts(float x, int32_t *n) {
+    float shifted = CPU_FMA(x, 1.44269504f, VECTOR_ROUND), whole = shifted - VECTOR_ROUND;
+    float r = CPU_FMA(whole, -0.693359375f, x);
+    r = CPU_FMA(whole, 2.12194440e-4f, r);
     float p = 1.98412698e-4f;
     p = CPU_FMA(p, r, 1.38888889e-3f);
     p = CPU_FMA(p, r, 8.33333333e-3f);
     p = CPU_FMA(p, r, 4.16666667e-2f);
     p = CPU_FMA(p, r, 1.66666667e-1f);
     p = CPU_FMA(p, r, 0.5f);
-    p = CPU_FMA(p * r, r, r) + 1.0f;
-    float result = vector_scale(p, (int32_t)(float_bits(shifted) - float_bits(VECTOR_ROUND)));
-    return x != x ? x : result;
+    *n = (int32_t)(float_bits(shifted) - float_bits(VECTOR_ROUND));
+    return CPU_FMA(p * r, r, r) + 1.0f;
+}
+
+static inline float vector_exp(float x) {
+    float clamped = x < -104.0f ? -104.0f : x > 89.0f ? 89.0f : x;
+    int32_t n;
+    float p = vector_exp_parts(clamped, &n);
+    return x != x ? x : vector_scale(p, n);
 }
 
 /* 2^x = 2^n · 2^r with |r| <= 1/2, which is exact. */
@@ -46,27 +52,41 @@ static inline float vector_exp2(float x) {
     return x != x ? x : result;
 }
 
-/* ln(x) = n · ln(2) + ln(m) with m in [sqrt(1/2), sqrt(2)), and ln(m) = 2 artanh(s) = 2s + 2s³/3 + …, s = (m-1)/(m+1). */
-static inline float vector_log(float x) {
+/* What ln(1 + f) is less than f, for 1 + f in [sqrt(1/2), sqrt(2)): with s = f / (2 + f) it is 2 artanh(s) = 2s + 2s³/3 + …, and 2s + s · p =
+ * f - (f²/2 - s · (f²/2 + p)), where f is exact and the rest a small correction. */
+static inline float vector_log_low(float f) {
+    float s = f / (2.0f + f), z = s * s, h = 0.5f * f * f;
+    float p = 0.233310313f;
+    p = CPU_FMA(p, z, 0.285507957f);
+    p = CPU_FMA(p, z, 0.400001221f);
+    p = CPU_FMA(p, z, 0.666666666f) * z;
+    return CPU_FMA(-s, h + p, h);
+}
+
+/* x = 2^n · (1 + f) with 1 + f as above, for x > 0: returns f. */
+static inline float vector_log_reduce(float x, float *n) {
     float scaled = x < 0x1p-126f ? x * 0x1p24f : x;
     uint32_t offset = float_bits(scaled) - 0x3f3504f3;
-    float n = (float)((int32_t)offset >> 23) - (x < 0x1p-126f ? 24.0f : 0.0f);
-    float f = bits_float((offset & 0x7fffff) + 0x3f3504f3) - 1.0f;
-    float s = f / (2.0f + f), z = s * s;
-    float p = 0.1538461538f;
-    p = CPU_FMA(p, z, 0.1818181818f);
-    p = CPU_FMA(p, z, 0.2222222222f);
-    p = CPU_FMA(p, z, 0.2857142857f);
-    p = CPU_FMA(p, z, 0.4f);
-    p = CPU_FMA(p, z, 0.6666666667f) * z;
-    /* 2s + s·p = f - (f²/2 - s·(f²/2 + p)): f is exact, the rest a small correction. */
-    float h = 0.5f * f * f;
-    float tail = CPU_FMA(s, h + p, n * -2.12194440e-4f);
-    float result = CPU_FMA(n, 0.693359375f, f - (h - tail));
+    *n = (float)((int32_t)offset >> 23) - (x < 0x1p-126f ? 24.0f : 0.0f);
+    return bits_float((offset & 0x7fffff) + 0x3f3504f3) - 1.0f;
+}
+
+/* The logarithm's values where there is no reduction: for 0, infinity, and below 0. */
+static inline float vector_log_special(float x, float result) {
     float infinity = __builtin_inff();
     result = x == infinity ? infinity : result;
     result = x == 0.0f ? -infinity : result;
     return x < 0.0f || x != x ? __builtin_nanf("") : result;
+}
+
+/* n · ln(2) in two parts, the first with trailing zeros so that n times it is exact; `rest` is added to the second one. */
+static inline float vector_log_sum(float f, float n, float rest) {
+    return CPU_FMA(n, 0.693359375f, f - (vector_log_low(f) - CPU_FMA(n, -2.12194440e-4f, rest)));
+}
+
+static inline float vector_log(float x) {
+    float n, f = vector_log_reduce(x, &n);
+    return vector_log_special(x, vector_log_sum(f, n, 0.0f));
 }
 
 /* x + x³·p(x²) near zero, where the other form cancels; else 1 - 2/(e^2|x| + 1). */

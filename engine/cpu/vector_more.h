@@ -4,21 +4,6 @@
  * error. */
 #pragma once
 
-/* e^x = 2^n · p for -125 <= x <= 0: returns p, from 0.7 to 1.42, and n. */
-static inline float vector_exp_parts(float x, int32_t *n) {
-    float shifted = CPU_FMA(x, 1.44269504f, VECTOR_ROUND), whole = shifted - VECTOR_ROUND;
-    float r = CPU_FMA(whole, -0.693359375f, x);
-    r = CPU_FMA(whole, 2.12194440e-4f, r);
-    float p = 1.98412698e-4f;
-    p = CPU_FMA(p, r, 1.38888889e-3f);
-    p = CPU_FMA(p, r, 8.33333333e-3f);
-    p = CPU_FMA(p, r, 4.16666667e-2f);
-    p = CPU_FMA(p, r, 1.66666667e-1f);
-    p = CPU_FMA(p, r, 0.5f);
-    *n = (int32_t)(float_bits(shifted) - float_bits(VECTOR_ROUND));
-    return CPU_FMA(p * r, r, r) + 1.0f;
-}
-
 /* x / (1 + e^-x) with e^-|x|, which cannot overflow: for x < 0 that is x e^-|x| / (1 + e^-|x|), and a part of the power of two comes last. */
 static inline float vector_silu(float x) {
     float bounded = x < -110.0f ? -110.0f : x, magnitude = __builtin_fabsf(bounded);
@@ -71,58 +56,24 @@ static inline float vector_gelu(float x) {
     return x == -__builtin_inff() ? __builtin_nanf("") : x != x ? x : result;
 }
 
-/* x = 2^n · (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)), for x > 0: returns f, and *low so that ln(1 + f) = f - *low, where *low is at most a
- * fifth of f. */
-static inline float vector_log_reduce(float x, float *n, float *low) {
-    float scaled = x < 0x1p-126f ? x * 0x1p24f : x;
-    uint32_t offset = float_bits(scaled) - 0x3f3504f3;
-    *n = (float)((int32_t)offset >> 23) - (x < 0x1p-126f ? 24.0f : 0.0f);
-    float f = bits_float((offset & 0x7fffff) + 0x3f3504f3) - 1.0f;
-    float s = f / (2.0f + f), z = s * s;
-    float p = 0.233310313f;
-    p = CPU_FMA(p, z, 0.285507957f);
-    p = CPU_FMA(p, z, 0.400001221f);
-    p = CPU_FMA(p, z, 0.666666666f) * z;
-    float h = 0.5f * f * f;
-    *low = h - s * (h + p);
-    return f;
-}
-
-static inline float vector_log_special(float x, float result) {
-    float infinity = __builtin_inff();
-    result = x == infinity ? infinity : result;
-    result = x == 0.0f ? -infinity : result;
-    return x < 0.0f || x != x ? __builtin_nanf("") : result;
-}
-
 static inline float vector_log2(float x) {
-    float n, low, f = vector_log_reduce(x, &n, &low);
+    float n, f = vector_log_reduce(x, &n), low = vector_log_low(f);
     return vector_log_special(x, n + CPU_FMA(f, 1.44269504f, low * -1.44269504f));
 }
 
 /* log10(2) in two parts, the first with trailing zeros so that n times it is exact. */
 static inline float vector_log10(float x) {
-    float n, low, f = vector_log_reduce(x, &n, &low);
+    float n, f = vector_log_reduce(x, &n), low = vector_log_low(f);
     float rest = CPU_FMA(n, 4.6050390e-6f, low * -0.434294482f);
     return vector_log_special(x, CPU_FMA(n, 0.301025391f, CPU_FMA(f, 0.434294482f, rest)));
 }
 
 /* ln(1 + x): u = 1 + x, and what u was rounded by is added to f at last. */
 static inline float vector_log1p(float x) {
-    float u = 1.0f + x;
+    float u = 1.0f + x, n, f = vector_log_reduce(u, &n);
     float lost = u < 2.0f ? x - (u - 1.0f) : 1.0f - (u - x);
-    uint32_t offset = float_bits(u) - 0x3f3504f3;
-    float n = (float)((int32_t)offset >> 23);
-    float f = bits_float((offset & 0x7fffff) + 0x3f3504f3) - 1.0f;
-    float c = n == 0.0f ? lost : lost / u, r = n == 0.0f ? x : f;
-    float s = r / (2.0f + r), z = s * s;
-    float p = 0.233310313f;
-    p = CPU_FMA(p, z, 0.285507957f);
-    p = CPU_FMA(p, z, 0.400001221f);
-    p = CPU_FMA(p, z, 0.666666666f) * z;
-    float h = 0.5f * r * r, added = n == 0.0f ? 0.0f : c;
-    float tail = CPU_FMA(s, h + p, CPU_FMA(n, -2.12194440e-4f, added));
-    float result = CPU_FMA(n, 0.693359375f, r - (h - tail));
+    bool near = n == 0.0f;
+    float result = vector_log_sum(near ? x : f, n, near ? 0.0f : lost / u);
     return x == 0.0f || x == __builtin_inff() ? x : vector_log_special(u, result);
 }
 

@@ -82,10 +82,14 @@ static char *key_of(const char *compiler, const struct kernel_source *source, si
     return n > 0 ? key : NULL;
 }
 
-static void path_of(const struct code_cache *cache, const char *key, size_t bytes,
-                    char path[CODE_CACHE_PATH_MAX + NAME_MAX_BYTES]) {
-    snprintf(path, CODE_CACHE_PATH_MAX + NAME_MAX_BYTES, "%s/%016" PRIx64 "%s", cache->folder, crc64(0, key, bytes),
-             suffix);
+/* The key, as above, and the path of its file. NULL: nothing is kept, or there is no memory. */
+static char *file_of(const struct code_cache *cache, const char *compiler, const struct kernel_source *source,
+                     size_t *bytes, char path[CODE_CACHE_PATH_MAX + NAME_MAX_BYTES]) {
+    char *key = *cache->folder && *compiler ? key_of(compiler, source, bytes) : NULL;
+    if (key)
+        snprintf(path, CODE_CACHE_PATH_MAX + NAME_MAX_BYTES, "%s/%016" PRIx64 "%s", cache->folder,
+                 crc64(0, key, *bytes), suffix);
+    return key;
 }
 
 /* ---- reading ---- */
@@ -126,10 +130,9 @@ bool code_cache_find(const struct code_cache *cache, const char *compiler, const
     struct stat now;
     size_t bytes;
     *code = NULL;
-    char *key = *cache->folder && *compiler ? key_of(compiler, source, &bytes) : NULL;
+    char *key = file_of(cache, compiler, source, &bytes, path);
     if (!key)
         return false;
-    path_of(cache, key, bytes, path);
     CLEANUP(close) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     struct code_head *head = fd >= 0 && fstat(fd, &now) == 0 ? file_read(fd, (uint64_t)now.st_size) : NULL;
     if (head && head->key_bytes == bytes && !memcmp(head + 1, key, bytes))
@@ -239,10 +242,9 @@ void code_cache_keep(const struct code_cache *cache, const char *compiler, const
                      const struct device_code *code) {
     char path[CODE_CACHE_PATH_MAX + NAME_MAX_BYTES];
     size_t bytes;
-    char *key = *cache->folder && *compiler ? key_of(compiler, source, &bytes) : NULL;
+    char *key = file_of(cache, compiler, source, &bytes, path);
     if (!key)
         return;
-    path_of(cache, key, bytes, path);
     if (sizeof(struct code_head) + bytes + code->bytes + strlen(code->symbol) <= CODE_CACHE_FILE_MAX &&
         file_write(path, key, bytes, code))
         folder_sweep(cache);
@@ -252,10 +254,9 @@ void code_cache_keep(const struct code_cache *cache, const char *compiler, const
 void code_cache_forget(const struct code_cache *cache, const char *compiler, const struct kernel_source *source) {
     char path[CODE_CACHE_PATH_MAX + NAME_MAX_BYTES];
     size_t bytes;
-    char *key = *cache->folder && *compiler ? key_of(compiler, source, &bytes) : NULL;
+    char *key = file_of(cache, compiler, source, &bytes, path);
     if (!key)
         return;
-    path_of(cache, key, bytes, path);
     unlink(path);
     free(key);
 }

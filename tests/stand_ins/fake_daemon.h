@@ -59,7 +59,7 @@ struct fake_daemon {
 /* Listens on a Unix socket of its own; devices are cpu:0 and cpu:1. Ends the test's process where it cannot. */
 void fake_daemon_start(struct fake_daemon *fake);
 void fake_daemon_stop(struct fake_daemon *fake);
-/* Whether the log holds `text`; waits up to half a minute for it. */
+/* Whether the log holds `text`, wherever batches begin; waits up to half a minute for it. */
 bool fake_daemon_saw(struct fake_daemon *fake, const char *text);
 /* A copy of the log, to be freed. */
 char *fake_daemon_log(struct fake_daemon *fake);
