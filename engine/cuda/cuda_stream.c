@@ -290,6 +290,7 @@ const struct device_async cuda_async = {
     .event_elapsed = cuda_event_elapsed,
     .trim = cuda_trim,
     .graph_launch = cuda_graph_launch,
+    .graph_retire = cuda_graph_retire,
     .graph_release = cuda_graph_release,
     .graph_memory_release = cuda_graph_memory_release,
 };

@@ -434,6 +434,12 @@ int cuda_graph_launch(struct device *base, struct device_stream *stream, struct 
     return code;
 }
 
+int cuda_graph_retire(struct device *base, struct device_stream *stream, struct device_graph *graph,
+                      struct fault *fault) {
+    int code = cuda_enter(&((struct cuda_device *)base)->cuda, fault);
+    return code == STATUS_OK ? graph_retire(graph, stream, fault) : code;
+}
+
 /* Making a graph takes milliseconds; so may this. */
 void cuda_graph_release(struct device *base, struct device_graph *graph) {
     cuda_memory_drop(&((struct cuda_device *)base)->memory, graph_drop, graph);

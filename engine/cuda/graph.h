@@ -39,6 +39,8 @@ struct cuda_capture {
 int cuda_graph_launch(struct device *device, struct device_stream *stream, struct device_graph_memory **memory,
                       struct device_graph **graph, const struct device_step *steps, unsigned n, const bool *changed,
                       struct device_graph_outcome *outcome, struct fault *fault);
+int cuda_graph_retire(struct device *device, struct device_stream *stream, struct device_graph *graph,
+                      struct fault *fault);
 /* Owner thread; another thread does what may take long. */
 void cuda_graph_release(struct device *device, struct device_graph *graph);
 void cuda_graph_memory_release(struct device *device, struct device_graph_memory *memory);

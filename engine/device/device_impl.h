@@ -71,6 +71,9 @@ struct device_async {
     /* All that was launched of it has run, or the device has failed. Owner thread. The memory goes after all graphs that share it. */
     void (*graph_release)(struct device *device, struct device_graph *graph);
     void (*graph_memory_release)(struct device *device, struct device_graph_memory *memory);
+    /* As graph_release(), of a graph that may still run on the stream. By the submitter; an error is a failure of the device. */
+    int (*graph_retire)(struct device *device, struct device_stream *stream, struct device_graph *graph,
+                        struct fault *fault);
 };
 
 /* How much a device does in a nanosecond, roughly, and what else work costs. */

@@ -45,6 +45,7 @@ struct replay_graphs {
     bool *moved;            /* of each base: see stretch_compare() */
     bool changed[GRAPH_STEPS_MOST];
     bool failed; /* there was no host memory */
+    bool stale;  /* other steps are skipped than when they were made */
     uint64_t passes;
     pthread_mutex_t lock; /* for what follows, which any thread may read */
     struct replay_graph_figures figures;
@@ -61,20 +62,29 @@ static struct replay_graphs *graphs_create(struct device *device) {
     return graphs;
 }
 
-static void stretch_finish(struct replay_graphs *graphs, struct stretch *stretch) {
-    for (int k = 0; k < 2; k++) {
-        if (stretch->kept[k].graph)
-            graphs->device->vtable->async->graph_release(graphs->device, stretch->kept[k].graph);
+static void stretch_free(struct stretch *stretch) {
+    for (int k = 0; k < 2; k++)
         free(stretch->kept[k].made);
-    }
     free(stretch->bases);
     free(stretch->launches);
     free(stretch->steps);
 }
 
+/* While its graphs may run on the stream. An error is a failure of the device. */
+static int stretch_retire(struct replay_graphs *graphs, struct stretch *stretch, struct device_stream *stream,
+                          struct fault *fault) {
+    const struct device_async *async = graphs->device->vtable->async;
+    int code = STATUS_OK;
+    for (int k = 0; k < 2; k++) {
+        struct device_graph *graph = stretch->kept[k].graph;
+        int retired = graph ? async->graph_retire(graphs->device, stream, graph, fault) : STATUS_OK;
+        code = code == STATUS_OK ? retired : code;
+    }
+    stretch_free(stretch);
+    return code;
+}
+
 static void graphs_drop_stretches(struct replay_graphs *graphs) {
-    for (unsigned i = 0; i < graphs->n; i++)
-        stretch_finish(graphs, &graphs->stretches[i]);
     free(graphs->stretches);
     free(graphs->stretch_at);
     free(graphs->patch_bases);
@@ -89,6 +99,12 @@ static void graphs_drop_stretches(struct replay_graphs *graphs) {
 void replay_graphs_destroy(struct replay_graphs *graphs) {
     if (!graphs)
         return;
+    for (unsigned i = 0; i < graphs->n; i++) {
+        for (int k = 0; k < 2; k++)
+            if (graphs->stretches[i].kept[k].graph)
+                graphs->device->vtable->async->graph_release(graphs->device, graphs->stretches[i].kept[k].graph);
+        stretch_free(&graphs->stretches[i]);
+    }
     graphs_drop_stretches(graphs);
     if (graphs->memory)
         graphs->device->vtable->async->graph_memory_release(graphs->device, graphs->memory);
@@ -175,7 +191,7 @@ static bool graphs_add(struct replay_graphs *graphs, const struct replay *replay
     for (int k = 0; k < 2; k++)
         stretch.kept[k].made = malloc(n_bases * sizeof(uint8_t *));
     if (!stretch.bases || !stretch.launches || !stretch.steps || !stretch.kept[0].made || !stretch.kept[1].made) {
-        stretch_finish(graphs, &stretch);
+        stretch_free(&stretch);
         return false;
     }
     stretch.n_bases = stretch_find_bases(graphs, &stretch);
@@ -264,16 +280,17 @@ static struct kept_graph *stretch_choose(struct replay_graphs *graphs, struct st
 /* ---- launches ---- */
 
 /* The stretch ends before the launch that is refused, and what follows is one of its own. */
-static void stretch_split(struct replay_graphs *graphs, const struct replay *replay, unsigned number,
-                          unsigned refused) {
+static int stretch_split(struct replay_graphs *graphs, const struct replay *replay, unsigned number, unsigned refused,
+                         struct device_stream *stream, struct fault *fault) {
     struct stretch stretch = graphs->stretches[number];
     uint32_t at = stretch.steps[refused], behind = at + 1;
     graphs->stretch_at[stretch.first] = 0;
-    stretch_finish(graphs, &stretch);
     graphs->stretches[number] = (struct stretch){0};
+    int code = stretch_retire(graphs, &stretch, stream, fault);
     if (!graphs_add(graphs, replay, stretch.first, at - stretch.first) ||
         !graphs_add(graphs, replay, behind, stretch.first + stretch.n - behind))
         graphs->failed = true;
+    return code;
 }
 
 static void graphs_count(struct replay_graphs *graphs) {
@@ -342,11 +359,27 @@ static int stretch_launch(struct replay_graphs *graphs, struct replay_run *run, 
             kept->made[i] = bases[stretch->bases[i]];
         *steps = stretch->n;
     } else if (outcome.refused < stretch->n_launches) {
-        stretch_split(graphs, replay, number, outcome.refused);
+        code = stretch_split(graphs, replay, number, outcome.refused, stream, fault);
     } else {
         stretch->rest = GRAPH_REST;
     }
-    return STATUS_OK;
+    return code;
+}
+
+/* Other steps are skipped now: the graphs are none of theirs. */
+static int graphs_renew(struct replay_graphs *graphs, struct device_stream *stream, struct fault *fault) {
+    int code = STATUS_OK;
+    for (unsigned i = 0; i < graphs->n; i++) {
+        int retired = stretch_retire(graphs, &graphs->stretches[i], stream, fault);
+        code = code == STATUS_OK ? retired : code;
+    }
+    graphs_drop_stretches(graphs);
+    graphs->stale = graphs->failed = false;
+    graphs->passes = 0;
+    pthread_mutex_lock(&graphs->lock);
+    graphs_count(graphs);
+    pthread_mutex_unlock(&graphs->lock);
+    return code;
 }
 
 int replay_graph_launch(struct replay_run *run, struct device *device, struct device_stream *stream, unsigned *steps,
@@ -359,6 +392,9 @@ int replay_graph_launch(struct replay_run *run, struct device *device, struct de
             return STATUS_OK;
         atomic_store_explicit(&replay->graphs, graphs, memory_order_release);
     }
+    int code = graphs->stale ? graphs_renew(graphs, stream, fault) : STATUS_OK;
+    if (code != STATUS_OK)
+        return code;
     if (run->step == replay->n_once && graphs->passes++ == 1)
         graphs->failed = !graphs_cut(graphs, replay);
     if (graphs->passes < 2 || graphs->failed)
@@ -376,14 +412,8 @@ int replay_graph_launch(struct replay_run *run, struct device *device, struct de
 
 void replay_graphs_forget(struct replay *replay) {
     struct replay_graphs *graphs = atomic_load_explicit(&replay->graphs, memory_order_relaxed);
-    if (!graphs)
-        return;
-    graphs_drop_stretches(graphs);
-    graphs->failed = false;
-    graphs->passes = 0;
-    pthread_mutex_lock(&graphs->lock);
-    graphs_count(graphs);
-    pthread_mutex_unlock(&graphs->lock);
+    if (graphs)
+        graphs->stale = true;
 }
 
 bool replay_graph_read(const struct replay *replay, struct replay_graph_figures *figures) {

@@ -34,7 +34,7 @@ struct replay_graph_figures {
  * the device. */
 int replay_graph_launch(struct replay_run *run, struct device *device, struct device_stream *stream, unsigned *steps,
                         struct fault *fault);
-/* Other steps are skipped than before: begins anew. */
+/* Other steps are skipped than before: begins anew with the next launch. */
 void replay_graphs_forget(struct replay *replay);
 /* Any thread. False, and all are 0: there are no graphs. */
 bool replay_graph_read(const struct replay *replay, struct replay_graph_figures *figures);

@@ -29,6 +29,7 @@ struct fakecuda_figures {
     uint64_t device_bytes; /* allocated now, */
     uint64_t host_bytes;   /* and of pinned memory */
     unsigned streams, events, libraries, graphs, execs;
+    unsigned early;   /* executable graphs that were destroyed while they ran */
     long connections; /* CUDA_DEVICE_MAX_CONNECTIONS as it was when CUDA started; 8 where it was not set */
     unsigned long
         slow; /* calls by the first thread that wait for the device, or pin as much as staging takes at a time */
@@ -72,6 +73,7 @@ struct fakecuda_item {
     uint64_t number;    /* of the record that is awaited or made */
     const void *kernel; /* of the runtime's; NULL: a library's */
     dim3 grid, block;
+    _Atomic unsigned *under_way; /* to be counted down when it has run; NULL: none */
     struct fakecuda_item *next;
 };
 /* Takes a copy. cudaErrorInvalidResourceHandle for a stream of another device than the thread's. */

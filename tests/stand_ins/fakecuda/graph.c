@@ -24,9 +24,10 @@ struct CUgraphExec_st {
     struct CUgraphNode_st **of; /* the nodes of the graph from which it was made */
     size_t n;
     int device;
+    _Atomic unsigned *under_way; /* items on streams, which may outlive this */
 };
 
-static _Atomic int graphs, execs;
+static _Atomic int graphs, execs, early;
 /* This thread's capture: CUDA allows a thread several. */
 static _Thread_local struct {
     cudaStream_t stream; /* NULL: none */
@@ -36,6 +37,7 @@ static _Thread_local struct {
 void fakecuda_graph_figures(struct fakecuda_figures *figures) {
     figures->graphs = (unsigned)graphs;
     figures->execs = (unsigned)execs;
+    figures->early = (unsigned)early;
 }
 
 bool fakecuda_captures(void) {
@@ -204,6 +206,7 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *result, cudaGraph_t graph, uns
         return error;
     struct CUgraphExec_st *exec = calloc(1, sizeof *exec);
     exec->n = graph->n;
+    exec->under_way = calloc(1, sizeof *exec->under_way);
     exec->device = fakecuda_device();
     exec->nodes = calloc(graph->n + 1, sizeof *exec->nodes);
     exec->of = calloc(graph->n + 1, sizeof *exec->of);
@@ -220,6 +223,10 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
     cudaError_t error = fakecuda_call(__func__);
     if (error != cudaSuccess)
         return error;
+    if (!*exec->under_way)
+        free((void *)(uintptr_t)exec->under_way);
+    else
+        early += !fakecuda_lost();
     free(exec->nodes);
     free(exec->of);
     free(exec);
@@ -296,7 +303,12 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
         error = fakecuda_spoil();
     if (error == cudaSuccess && exec->device != fakecuda_device())
         error = fakecuda_error(cudaErrorInvalidResourceHandle);
-    for (size_t i = 0; i < exec->n && error == cudaSuccess; i++)
-        error = fakecuda_put(stream, &exec->nodes[i].item);
+    for (size_t i = 0; i < exec->n && error == cudaSuccess; i++) {
+        struct fakecuda_item item = exec->nodes[i].item;
+        item.under_way = exec->under_way;
+        ++*exec->under_way;
+        error = fakecuda_put(stream, &item);
+        *exec->under_way -= error != cudaSuccess;
+    }
     return error;
 }

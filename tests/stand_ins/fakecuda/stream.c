@@ -62,7 +62,15 @@ static void item_hang(void) {
             pause();
 }
 
+/* FAKECUDA_SLOW: so many microseconds for each launch of a graph. */
+static void item_wait(const struct fakecuda_item *item) {
+    long us = item->under_way && !fakecuda_lost() ? fakecuda_setting("FAKECUDA_SLOW", 0) : 0;
+    if (us)
+        nanosleep(&(struct timespec){.tv_nsec = us * 1000}, NULL);
+}
+
 static void item_run(const struct CUstream_st *stream, const struct fakecuda_item *item) {
+    item_wait(item);
     switch (item->kind) {
     case ITEM_KERNEL:
         item_hang();
@@ -82,6 +90,8 @@ static void item_run(const struct CUstream_st *stream, const struct fakecuda_ite
     default:
         break;
     }
+    if (item->under_way)
+        (*item->under_way)--;
 }
 
 /* What is about events happens with the lock held. On a lost device nothing waits. */

@@ -36,7 +36,7 @@ struct run {
 static struct run *run; /* shared with the process that runs */
 static unsigned runs, bad;
 static const char *connections; /* of the environment; NULL: not set */
-static bool thorough, steady, scarce, tracing, unharmed, preloaded;
+static bool thorough, steady, scarce, tracing, unharmed, preloaded, slow;
 
 __attribute__((format(printf, 1, 2))) static void run_wrong(const char *format, ...) {
     va_list arguments;
@@ -262,6 +262,8 @@ static void run_job(struct engine *engine, const char *fail) {
 /* A failing call that gives something back leaves it behind; nothing else may. */
 static void run_leaks(bool sticky) {
     const struct fakecuda_figures *left = &run->figures;
+    if (left->early && !*left->failed)
+        run_wrong("%u graphs were destroyed while they ran", left->early);
     if (sticky || strstr(left->failed, "Free") || strstr(left->failed, "Destroy") || strstr(left->failed, "Unload"))
         return;
     if (left->device_bytes || left->host_bytes || left->streams || left->events || left->libraries || left->graphs ||
@@ -283,6 +285,8 @@ static int run_main(const char *fail) {
     setenv("FAKECUDA_DEVICES", "2", 1);
     if (connections)
         setenv("CUDA_DEVICE_MAX_CONNECTIONS", connections, 1);
+    if (slow)
+        setenv("FAKECUDA_SLOW", "2000", 1);
     if (scarce) {
         char text[32];
         snprintf(text, sizeof text, "%d", SCARCE_MIB << 20);
@@ -476,6 +480,9 @@ int main(int argc, char **argv) {
     if (!run_once(NULL))
         return 1;
     scarce = false;
+    slow = true; /* what is given back while it runs shows */
+    run_once(NULL);
+    slow = false;
     connections = "16";
     run_once(NULL);
     connections = NULL;
