@@ -1,7 +1,7 @@
-/* More functions of f32 that compute in f32, as those of vector_math.h, which includes this: silu, gelu, logarithms, inverse circular functions.
- * They take a half to a quarter of the time of the same in double, their errors are below 2.2 ulp, of silu and gelu below 4. Where a factor of the result is tiny, such as
- * e^-100, its power of two is multiplied last, so that a subnormal result is rounded once. Polynomials are fitted for the least greatest relative
- * error. */
+/* More functions of f32 that compute in f32, as those of vector_math.h, which includes this: silu, gelu, logarithms, inverse circular
+ * functions. They take a half to a quarter of the time of the same in double; their errors are below 2.2 ulp, of silu and gelu below
+ * 4. Where a factor of the result is tiny, such as e^-100, its power of two is multiplied last, so that a subnormal result is rounded
+ * once. Polynomials are fitted for the least greatest relative error. */
 #pragma once
 
 /* x / (1 + e^-x) with e^-|x|, which cannot overflow: for x < 0 that is x e^-|x| / (1 + e^-|x|), and a part of the power of two comes last. */
@@ -28,8 +28,8 @@ static inline float vector_half_square(float a, float *rest) {
     return s;
 }
 
-/* Up to 1, x · (1/2 + x · q(x²)). Beyond, x - t(x) for x > 0 and else -t(|x|), with t(a) = e^(-a²/2) · g((a - 3) / (a + 3)): g is a/2 · erfcx(a/√2),
- * which goes from 0.26 to 0.4. */
+/* Up to 1, x · (1/2 + x · q(x²)). Beyond, x - t(x) for x > 0 and else -t(|x|), with t(a) = e^(-a²/2) · g((a - 3) / (a + 3)): g is
+ * a/2 · erfcx(a/√2), which goes from 0.26 to 0.4. */
 static inline float vector_gelu(float x) {
     float magnitude = __builtin_fabsf(x), a = magnitude > 15.0f ? 15.0f : magnitude, rest, z = x * x;
     float q = -7.65419725e-6f;

@@ -1,5 +1,6 @@
-/* Kernels that are compiled while the daemon runs, clients' and those of fused launches: loaded and launched by the driver's own functions, because the runtime has such functions only from CUDA 12.8 on. The
- * runtime hands them out, so that the module is not linked with libcuda. Their errors have the same numbers as the runtime's. */
+/* Kernels that are compiled while the daemon runs, clients' and those of fused launches: loaded and launched by the driver's own
+ * functions, because the runtime has such functions only from CUDA 12.8 on. The runtime hands them out, so that the module is not
+ * linked with libcuda. Their errors have the same numbers as the runtime's. */
 #include <cuda.h>
 #include <pthread.h>
 #include <stdlib.h>

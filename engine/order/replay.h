@@ -2,8 +2,8 @@
  * places of all addresses in them. An address is an offset from one of the run's bases: blocks of memory that each run names, such as its
  * inputs. A run is one record of its stream: the submitter writes the addresses and makes the launches, one after another, in turns like any others.
  *
- * The owner makes a replay and does not change it. The submitter alone writes to `launches`, `applied` and `skipped`; so runs of one replay must follow one
- * another, in one stream or by waits. */
+ * The owner makes a replay and does not change it. The submitter alone writes to `launches`, `applied` and `skipped`; so runs of one replay
+ * must follow one another, in one stream or by waits. */
 #pragma once
 
 #include "engine/device/device_kernels.h"

@@ -14,8 +14,8 @@ struct code_cache {
 };
 
 /* The folder for a setting: a path as it is, "none", or "" for the first of these that is known: $CACHE_DIRECTORY, which systemd sets,
- * $XDG_CACHE_HOME/tensord, ~/.cache/tensord. Makes the folder, with mode 0700. If that cannot be, or others may write there, nothing is kept: false, and the
- * fault says why. */
+ * $XDG_CACHE_HOME/tensord, ~/.cache/tensord. Makes the folder, with mode 0700. If that cannot be, or others may write there, nothing is
+ * kept: false, and the fault says why. */
 bool code_cache_init(struct code_cache *cache, const char *setting, struct fault *fault);
 /* `compiler` "": it is not known, and then nothing is there. *code is one block of malloc(). */
 bool code_cache_find(const struct code_cache *cache, const char *compiler, const struct kernel_source *source,

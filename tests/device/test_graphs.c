@@ -302,8 +302,8 @@ Test(graphs, what_is_in_no_graph_stands_between_graphs, .timeout = 300) {
     suite_close(&suite);
 }
 
-/* Elementwise operations that become one kernel where the device compiles such: with a product before them and a reduction behind, so that what is fused and
- * what is not stand in one graph. The second result is read in the middle, the others at the end. */
+/* Elementwise operations that become one kernel where the device compiles such: with a product before them and a reduction behind, so
+ * that what is fused and what is not stand in one graph. The second result is read in the middle, the others at the end. */
 static void program_make_fused(struct graphs_program *program, struct suite *suite) {
     const struct op_packed none = {.n_ints = 0};
     program_begin(program, suite);

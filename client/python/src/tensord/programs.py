@@ -89,7 +89,7 @@ class _Body:
                 if not results and not state:
                     raise TypeError("function(): the function returns no array")
                 if any([_core._grad_unread(one) for one in state]):
-                    raise RuntimeError("function(): nobody uses the gradients of backward(), which last as long as a run: an optimiser's step() in the function does")
+                    raise RuntimeError("function(): nobody uses the gradients of backward(), which last as long as a run: an optimiser's step() inside does")
                 self.program = _core._record_end(results + list(state), given, len(state))
             except BaseException:
                 _core._record_cancel()
