@@ -80,12 +80,13 @@ struct replay {
     uint32_t *first_patch; /* of each base; one more number ends the last one's */
     uint8_t **applied;     /* the bases whose addresses are in `launches` now; submitter's */
     unsigned n_steps, n_patches, n_guards, n_names, n_bases, first_report;
-    unsigned n_once;     /* the first steps, whose results stay: a run makes them if none has done so, */
-    bool once;           /* and this one has; submitter's */
-    unsigned n_compiled; /* steps with a kernel, */
-    unsigned n_ready;    /* and those of which it is there, as far as the submitter knows */
-    size_t bytes;        /* of `launches` */
-    uint64_t weight;     /* of all steps */
+    unsigned n_once;          /* the first steps, whose results stay: a run makes them if none has done so, */
+    bool once;                /* and this one has; submitter's */
+    unsigned n_singly;        /* fused launches that may be made one by one, */
+    unsigned n_compiled;      /* those of them with a kernel, */
+    _Atomic unsigned n_ready; /* and those that are made as it; submitter's, any thread may read it */
+    size_t bytes;             /* of `launches` */
+    uint64_t weight;          /* of all steps */
     struct {
         uint32_t launches, once, groups, grouped;
     } figures; /* for operators: launches of each run, and of the first one besides; fused ones, and operations in these */

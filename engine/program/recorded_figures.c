@@ -15,15 +15,21 @@ static void figures_of_body(const struct recorded_body *body, struct recorded_fi
     snprintf(figures->label, sizeof figures->label, "%s", body->label ? body->label : "");
 }
 
-static void figures_of_fused(const struct replay *replay, struct recorded_figures *figures) {
-    for (unsigned i = 0; i < replay->n_steps; i++) {
-        const struct replay_step *step = &replay->steps[i];
-        const char *cause = step->singly ? fusion_cause(step->kernel) : NULL;
-        figures->groups_waiting += cause != NULL;
-        if (cause && !*figures->fused_reason)
-            snprintf(figures->fused_reason, sizeof figures->fused_reason, "%s", cause);
-        i += step->singly;
+/* Every look at the daemon's status asks, for every program: so steps whose kernels are there are not looked at again. */
+static void figures_of_fused(struct recorded_plan *plan, struct recorded_figures *figures) {
+    const struct replay *replay = plan->replay;
+    const char *cause = NULL;
+    while (replay->n_singly && plan->fused_seen < replay->n_steps) {
+        const struct replay_step *step = &replay->steps[plan->fused_seen];
+        if (step->singly && (cause = fusion_cause(step->kernel)))
+            break;
+        plan->fused_seen += 1 + step->singly;
     }
+    if (!cause)
+        return;
+    unsigned waiting = replay->n_singly - atomic_load_explicit(&replay->n_ready, memory_order_relaxed);
+    figures->groups_waiting = waiting ? waiting : 1;
+    snprintf(figures->fused_reason, sizeof figures->fused_reason, "%s", cause);
 }
 
 static void figures_of_replay(const struct replay *replay, struct recorded_figures *figures) {
@@ -32,7 +38,6 @@ static void figures_of_replay(const struct replay *replay, struct recorded_figur
     figures->launches_once = replay->figures.once;
     figures->groups = replay->figures.groups;
     figures->grouped = replay->figures.grouped;
-    figures_of_fused(replay, figures);
     figures->runs = figure(&replay->times.runs);
     figures->iterations = figure(&replay->times.iterations);
     figures->timed = figure(&replay->times.counted);
@@ -45,7 +50,7 @@ static void figures_of_replay(const struct replay *replay, struct recorded_figur
     snprintf(figures->graph_reason, sizeof figures->graph_reason, "%s", graphs.reason);
 }
 
-static void figures_of(const struct recorded *recorded, struct recorded_figures *figures) {
+static void figures_of(struct recorded *recorded, struct recorded_figures *figures) {
     *figures = (struct recorded_figures){.id = recorded->id, .loops = recorded->loops, .planned = recorded->planned};
     if (recorded->body)
         figures_of_body(recorded->body, figures);
@@ -54,6 +59,7 @@ static void figures_of(const struct recorded *recorded, struct recorded_figures 
     if (!recorded->planned)
         return;
     figures_of_replay(recorded->plan.replay, figures);
+    figures_of_fused(&recorded->plan, figures);
     figures->arena = recorded->plan.arena_bytes;
     figures->arena_least = recorded->plan.least_bytes;
     figures->queued = recorded->runs > figures->runs ? recorded->runs - figures->runs : 0;
@@ -70,7 +76,7 @@ unsigned session_programs(const struct session *session) {
 
 unsigned session_programs_figures(const struct session *session, struct recorded_figures *figures, unsigned capacity) {
     unsigned n = 0;
-    const struct recorded *recorded = session->programs ? session->programs->recent : NULL;
+    struct recorded *recorded = session->programs ? session->programs->recent : NULL;
     for (; recorded && n < capacity; recorded = recorded->next)
         figures_of(recorded, &figures[n++]);
     return n;

@@ -460,6 +460,7 @@ static int take_singly(struct planner *planner, const struct planned_launch *fir
         return code;
     struct replay_step *step = &replay->steps[number];
     replay->weight = weight;
+    replay->n_singly++;
     step->skipped = true;
     step->singly = (uint16_t)first->fused;
     step->kernel = fusion_hold(planner->recorded->store->kernels, fused, planner->stream->session);

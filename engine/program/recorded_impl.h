@@ -42,6 +42,7 @@ enum { RECORDED_NONE = UINT32_MAX };
 /* What a run needs; made with the first one. */
 struct recorded_plan {
     struct replay *replay;
+    uint32_t fused_seen;               /* of the steps before this one all kernels are there */
     uint64_t arena_bytes, least_bytes; /* of the arena, and of what is in use at one time */
     struct storage *arena;             /* NULL: none is needed */
     uint32_t *lender;                  /* of each result: the parameter in whose memory it is, or RECORDED_NONE */

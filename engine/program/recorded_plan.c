@@ -231,7 +231,7 @@ void recorded_plan_leave(struct recorded *recorded) {
 
 void recorded_plan_finish(struct recorded_plan *plan, struct kernel_store *kernels) {
     const struct replay *replay = plan->replay;
-    for (unsigned i = 0; replay && i < replay->n_steps; i++)
+    for (unsigned i = 0; replay && replay->n_compiled && i < replay->n_steps; i++)
         if (replay->steps[i].kernel)
             fusion_let_go(kernels, replay->steps[i].kernel);
     replay_destroy(plan->replay);
