@@ -8,8 +8,9 @@
 #include "engine/order/replay_graph.h"
 
 /* A kernel that has come is used from the next iteration on. */
-static void replay_choose(struct replay *replay) {
+static void replay_choose(struct replay *replay, uint64_t came) {
     unsigned ready = 0;
+    replay->came_seen = came;
     for (unsigned i = 0; i < replay->n_steps; i++) {
         struct replay_step *step = &replay->steps[i];
         if (!step->kernel || !atomic_load_explicit(&step->kernel->kernel, memory_order_acquire))
@@ -27,8 +28,11 @@ static void replay_choose(struct replay *replay) {
 void replay_apply(struct replay_run *run) {
     struct replay *replay = run->replay;
     uint8_t *const *bases = replay_bases(run);
-    if (replay->n_ready != replay->n_compiled)
-        replay_choose(replay);
+    if (replay->n_ready != replay->n_compiled) {
+        uint64_t came = atomic_load_explicit(replay->came, memory_order_acquire);
+        if (came != replay->came_seen)
+            replay_choose(replay, came);
+    }
     if (!memcmp(replay->applied, bases, replay->n_bases * sizeof(uint8_t *)))
         return;
     for (unsigned base = 0; base < replay->n_bases; base++) {

@@ -80,13 +80,15 @@ struct replay {
     uint32_t *first_patch; /* of each base; one more number ends the last one's */
     uint8_t **applied;     /* the bases whose addresses are in `launches` now; submitter's */
     unsigned n_steps, n_patches, n_guards, n_names, n_bases, first_report;
-    unsigned n_once;          /* the first steps, whose results stay: a run makes them if none has done so, */
-    bool once;                /* and this one has; submitter's */
-    unsigned n_singly;        /* fused launches that may be made one by one, */
-    unsigned n_compiled;      /* those of them with a kernel, */
-    _Atomic unsigned n_ready; /* and those that are made as it; submitter's, any thread may read it */
-    size_t bytes;             /* of `launches` */
-    uint64_t weight;          /* of all steps */
+    unsigned n_once;              /* the first steps, whose results stay: a run makes them if none has done so, */
+    bool once;                    /* and this one has; submitter's */
+    unsigned n_singly;            /* fused launches that may be made one by one, */
+    unsigned n_compiled;          /* those of them with a kernel, */
+    _Atomic unsigned n_ready;     /* and those that are made as it; submitter's, any thread may read it */
+    const _Atomic uint64_t *came; /* how many kernels have come, of all; NULL: none is waited for */
+    uint64_t came_seen;           /* when the submitter looked for its own the last time */
+    size_t bytes;                 /* of `launches` */
+    uint64_t weight;              /* of all steps */
     struct {
         uint32_t launches, once, groups, grouped;
     } figures; /* for operators: launches of each run, and of the first one besides; fused ones, and operations in these */

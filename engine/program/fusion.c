@@ -162,6 +162,7 @@ void fusion_settle(struct kernel_store *store, struct fusion *fusion, struct ker
         free(job->code); /* the cache of code is clients' kernels' */
         job->code = NULL;
         atomic_store_explicit(&fusion->shared.kernel, fusion->loaded, memory_order_release);
+        atomic_fetch_add_explicit(&store->fusions_came, 1, memory_order_release);
     } else if (job)
         fusion->cause = strdup(job->fault.message);
     if (job && job->status == STATUS_UNSUPPORTED) /* there is no compiler */

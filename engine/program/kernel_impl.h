@@ -40,6 +40,7 @@ struct kernel_store {
     unsigned n_fusions, n_fusions_wait; /* all; those that wait to be compiled */
     uint64_t fusion_session;            /* whose was compiled last */
     bool fusions_off;                   /* there is no compiler */
+    _Atomic uint64_t fusions_came;      /* kernels that are there since start */
 };
 
 /* Of a session; made with its first kernel. */

@@ -11,6 +11,7 @@
 #include "engine/device/device_impl.h"
 #include "engine/order/stream.h"
 #include "engine/program/fusion.h"
+#include "engine/program/kernel_impl.h"
 #include "engine/program/recorded_planner.h"
 
 enum {
@@ -465,6 +466,8 @@ static int take_singly(struct planner *planner, const struct planned_launch *fir
     step->singly = (uint16_t)first->fused;
     step->kernel = fusion_hold(planner->recorded->store->kernels, fused, planner->stream->session);
     replay->n_compiled += step->kernel != NULL;
+    replay->came = &planner->recorded->store->kernels->fusions_came;
+    replay->came_seen = UINT64_MAX; /* it has not looked */
     return STATUS_OK;
 }
 
