@@ -287,6 +287,7 @@ FORMULA_OWN_1(log10)
 FORMULA_OWN_1(silu)
 FORMULA_OWN_1(gelu)
 FORMULA_BINARY(atan2, f32, float, FORMULA_MATH_f32(atan2)(a, b))
+FORMULA_BINARY(logaddexp, f32, float, FORMULA_MATH_f32(logaddexp)(a, b))
 #define FORMULA_NARROW_1(name)                                                                                         \
     FORMULA_FUNCTION float formula_##name##_f32(float a) {                                                             \
         return (float)formula_##name##_wide((double)a);                                                                \
@@ -303,7 +304,7 @@ FORMULA_BINARY(atan2, f32, float, FORMULA_MATH_f32(atan2)(a, b))
 FORMULA_NARROW_1(sin) FORMULA_NARROW_1(cos) FORMULA_NARROW_1(tan) FORMULA_NARROW_1(asin) FORMULA_NARROW_1(sinh)
 FORMULA_NARROW_1(cosh) FORMULA_NARROW_1(asinh) FORMULA_NARROW_1(acosh) FORMULA_NARROW_1(atanh) FORMULA_NARROW_1(expm1)
 FORMULA_NARROW_1(erfc) FORMULA_NARROW_1(mish) FORMULA_NARROW_2(elu) FORMULA_NARROW_3(softplus)
-FORMULA_NARROW_2(logaddexp) FORMULA_NARROW_2(hypot) FORMULA_NARROW_2(fmod) FORMULA_NARROW_2(remainder)
+FORMULA_NARROW_2(hypot) FORMULA_NARROW_2(fmod) FORMULA_NARROW_2(remainder)
 /* clang-format on */
 #else
 FORMULA_SMOOTH(f32, float, FORMULA_MATH_f32, FORMULA_PLAIN_f32)
