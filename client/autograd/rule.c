@@ -137,6 +137,10 @@ td_tensor *rule_conjugate(td_tensor *x) {
     return x && dtype_is_complex(x->type.dtype) ? td_conj(x) : x;
 }
 
+td_tensor *rule_adjoint(td_tensor *x) {
+    return td_transpose(rule_conjugate(x));
+}
+
 td_tensor *rule_widen(td_tensor *x) {
     return x && (x->type.dtype == DTYPE_F16 || x->type.dtype == DTYPE_BF16) ? td_cast(x, TD_F32) : x;
 }
@@ -209,6 +213,7 @@ static const bool complex_rules[OP_CODE_MAX] = {
     [OP_SCATTER] = true,
     [OP_SCATTER_ADD] = true,
     [OP_MASKED_SELECT] = true,
+    [OP_UNIQUE_RUNS] = true,
     [OP_SUM] = true,
     [OP_PROD] = true,
     [OP_MEAN] = true,
@@ -216,6 +221,19 @@ static const bool complex_rules[OP_CODE_MAX] = {
     [OP_CUMULATIVE_SUM] = true,
     [OP_CUMULATIVE_PROD] = true,
     [OP_MATMUL] = true,
+    [OP_CHOLESKY] = true,
+    [OP_LU] = true,
+    [OP_QR] = true,
+    [OP_SOLVE] = true,
+    [OP_TRIANGULAR_SOLVE] = true,
+    [OP_INV] = true,
+    [OP_DET] = true,
+    [OP_SLOGDET] = true,
+    [OP_LSTSQ] = true,
+    [OP_EIGH] = true,
+    [OP_EIGVALSH] = true,
+    [OP_SVD] = true,
+    [OP_SVDVALS] = true,
 };
 
 bool rule_takes_complex(unsigned opcode) {

@@ -72,6 +72,8 @@ td_tensor *rule_scale(td_tensor *x, double factor);
 td_tensor *rule_shift(td_tensor *x, double term);
 /* The conjugate of a complex x; else x itself. */
 td_tensor *rule_conjugate(td_tensor *x);
+/* The conjugate transpose of matrices; of real ones the transpose. */
+td_tensor *rule_adjoint(td_tensor *x);
 /* x in the dtype in which operations compute: halves as f32. */
 td_tensor *rule_widen(td_tensor *x);
 

@@ -24,6 +24,7 @@ struct autograd_case {
 #define AUTOGRAD_LISTS(X)                                                                                              \
     X(attention)                                                                                                       \
     X(complex)                                                                                                         \
+    X(complex_matrices)                                                                                                \
     X(convolution)                                                                                                     \
     X(decompose)                                                                                                       \
     X(elementwise)                                                                                                     \

@@ -28,6 +28,13 @@ static td_tensor *chosen(td_tensor *y, td_tensor *mask) {
     return td_masked_select(y, mask, &values, &count) ? NULL : values;
 }
 
+/* Each element twice: of complex numbers equal ones need only be neighbours. */
+static td_tensor *runs(td_tensor *y) {
+    td_tensor *sorted = td_repeat(td_reshape(y, TD_SHAPE(-1)), 2, 0), *all[5];
+    td_tensor *places = td_arange(td_tensor_device(y), TD_I64, 0, 12, 1);
+    return td_unique_runs(sorted, places, &all[0], &all[1], &all[2], &all[3], &all[4]) ? NULL : td_exp(all[0]);
+}
+
 #define NORM(n) TD_FFT_NORM_##n
 #define ROWS(X)                                                                                                        \
     X(complex, COMPLEX, -2, 2, true, parts(td_square(Z)))                                                              \
@@ -92,6 +99,7 @@ static td_tensor *chosen(td_tensor *y, td_tensor *mask) {
     X(scatter_add, SCATTER_ADD, -2, 2, true,                                                                           \
       parts(td_scatter_add(td_square(Z), positions(x[0]), td_slice(W, 1, 0, 2, 1), 1)))                                \
     X(masked_select, MASKED_SELECT, -2, 2, false, parts(chosen(td_square(Z), td_greater(x[0], x[1]))))                 \
+    X(unique_runs, UNIQUE_RUNS, -2, 2, true, parts(runs(Z)))                                                           \
     X(sum, SUM, -2, 2, true, parts(td_sum(td_square(Z), TD_AXES(1), 0)))                                               \
     X(mean, MEAN, -2, 2, true, parts(td_mean(td_square(Z), TD_AXES(0), 1)))                                            \
     X(prod, PROD, -2, 2, true, parts(td_prod(Z, TD_AXES(1), 0)))                                                       \

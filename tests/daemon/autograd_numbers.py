@@ -179,6 +179,23 @@ for reduction in ("none", "mean", "sum"):
         CASES[f"each_{loss}_{reduction}"] = (inputs, lambda *x, of=function, r=reduction: of(*x, r))
 
 
+def matrix(n):
+    return (square(n), some(n, n))
+
+
+for matrices, inputs, function in (
+        ("cholesky", matrix(3), lambda a: torch.linalg.cholesky(a @ a.mH).imag.exp()),
+        ("lu", matrix(3), lambda a: torch.linalg.lu(a)[2].imag),
+        ("qr", (some(4, 2), some(4, 2)), lambda a: torch.linalg.qr(a)[0].imag.exp()),
+        ("solve", matrix(3), lambda a: torch.linalg.solve(a, a.real + 0j).imag),
+        ("inv", matrix(3), lambda a: torch.linalg.inv(a).imag),
+        ("det", matrix(3), lambda a: torch.linalg.det(a).imag),
+        ("slogdet", matrix(3), lambda a: (lambda sign, logarithm: sign.imag * logarithm)(*torch.linalg.slogdet(a))),
+        ("eigh", matrix(3), lambda a: torch.linalg.eigh(a + a.mH)[1].abs()),
+        ("svd", matrix(3), lambda a: (lambda u, s, vh: u @ vh)(*torch.linalg.svd(a)).imag)):
+    CASES[f"complex_{matrices}"] = (inputs, lambda re, im, of=function: of(torch.complex(re, im)))
+
+
 def text(values):
     return ", ".join(repr(v) if v != int(v) else str(int(v)) for v in values.flatten().tolist())
 

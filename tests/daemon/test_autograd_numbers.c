@@ -83,6 +83,34 @@ static td_tensor *eigenvalues(td_tensor *a) {
     td_eigh(td_add(a, td_transpose(a)), 0, &values, &vectors);
     return values;
 }
+static td_tensor *with_adjoint(td_tensor *a, td_tensor *(*of)(td_tensor *, td_tensor *)) {
+    return of(a, td_conj(td_transpose(a)));
+}
+static td_tensor *u_of(td_tensor *a) {
+    td_tensor *p, *l, *u = NULL;
+    td_lu(a, &p, &l, &u);
+    return u;
+}
+static td_tensor *q_of(td_tensor *a) {
+    td_tensor *q = NULL, *r;
+    td_qr(a, TD_QR_MODE_REDUCED, &q, &r);
+    return q;
+}
+static td_tensor *sign_and_logdet(td_tensor *a) {
+    td_tensor *sign = NULL, *logarithm = NULL;
+    td_slogdet(a, &sign, &logarithm);
+    return td_multiply(td_imag(sign), logarithm);
+}
+static td_tensor *eigenvectors(td_tensor *a) {
+    td_tensor *values, *vectors = NULL;
+    td_eigh(a, 0, &values, &vectors);
+    return td_abs(vectors);
+}
+static td_tensor *polar(td_tensor *a) {
+    td_tensor *u = NULL, *s, *vh = NULL;
+    td_svd(a, 0, &u, &s, &vh);
+    return td_matmul(u, vh);
+}
 static td_tensor *attention(td_tensor **x, td_tensor *mask, int is_causal) {
     td_tensor *result = NULL, *logsumexp;
     td_scaled_dot_product_attention(x[0], x[1], x[2], mask, is_causal, 0, &result, &logsumexp);
@@ -208,6 +236,15 @@ static td_tensor *gru_of(td_tensor **x) {
     X(complex_sign, td_imag(td_sign(Z)))                                                                               \
     X(complex_fft, td_imag(td_exp(td_fft(Z, 4, -1, TD_FFT_NORM_BACKWARD))))                                            \
     X(complex_irfft, td_irfft(Z, 6, -1, TD_FFT_NORM_ORTHO))                                                            \
+    X(complex_cholesky, td_exp(td_imag(td_cholesky(with_adjoint(Z, td_matmul), 0))))                                   \
+    X(complex_lu, td_imag(u_of(Z)))                                                                                    \
+    X(complex_qr, td_exp(td_imag(q_of(Z))))                                                                            \
+    X(complex_solve, td_imag(td_solve(Z, x[0])))                                                                       \
+    X(complex_inv, td_imag(td_inv(Z)))                                                                                 \
+    X(complex_det, td_imag(td_det(Z)))                                                                                 \
+    X(complex_slogdet, sign_and_logdet(Z))                                                                             \
+    X(complex_eigh, eigenvectors(with_adjoint(Z, td_add)))                                                             \
+    X(complex_svd, td_imag(polar(Z)))                                                                                  \
     LOSSES(X, none, NONE) LOSSES(X, mean, MEAN) LOSSES(X, sum, SUM)
 
 #define X(name, expression)                                                                                            \
