@@ -6,7 +6,7 @@
 
 #include "client/tensord.h"
 
-enum { AUTOGRAD_INPUTS = 8 };
+enum { AUTOGRAD_INPUTS = 11 };
 
 /* A function of f64 inputs, which are random numbers between `low` and `high`. */
 struct autograd_case {

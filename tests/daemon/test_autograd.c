@@ -566,22 +566,34 @@ Test(autograd, after_an_error_nothing_stays) {
     cr_assert(status_settles(tensord.url, &nothing, 30000));
 }
 
-Test(autograd, what_a_recurrent_layer_returns_for_its_gradient_has_none_itself) {
-    td_tensor *x = td_full(client.device, TD_F64, TD_SHAPE(2, 1, 1), 0.5),
-              *state = td_full(client.device, TD_F64, TD_SHAPE(1, 1), 0.5);
-    td_tensor *four = td_full(client.device, TD_F64, TD_SHAPE(4, 1), 0.5),
-              *three = td_full(client.device, TD_F64, TD_SHAPE(3, 1), 0.5);
-    td_tensor *lstm[5], *gru[3], *g;
+/* Of Σ h by the inputs' one value, of which all inputs are made. */
+static double second_derivative_of_layer(td_dtype dtype, bool gru) {
+    double second;
+    td_tensor *all[5], *g, *again;
     ok(td_tape_begin());
-    ok(td_lstm(x, state, state, four, four, NULL, NULL, 0, &lstm[0], &lstm[1], &lstm[2], &lstm[3], &lstm[4]));
-    ok(td_gru(x, state, three, three, NULL, NULL, 0, &gru[0], &gru[1], &gru[2]));
-    td_tensor *const further[] = {lstm[3], lstm[4], gru[2]};
-    for (int i = 0; i < 3; i++) {
-        cr_assert_eq(td_gradients(further[i], 1, &x, &g), TD_E_UNSUPPORTED);
-        cr_assert(strstr(td_last_error()->message, i < 2 ? "lstm" : "gru"), "%s", td_last_error()->message);
-    }
-    ok(td_gradients(lstm[0], 1, &x, &g));
+    td_tensor *value = td_full(client.device, dtype, TD_SHAPE(1, 1, 1), 0.5);
+    ok(td_tape_begin());
+    td_tensor *x = td_broadcast_to(value, TD_SHAPE(3, 1, 1)), *h = td_reshape(value, TD_SHAPE(1, 1));
+    td_tensor *weight = td_broadcast_to(h, TD_SHAPE(gru ? 3 : 4, 1));
+    if (gru)
+        ok(td_gru(x, h, weight, weight, NULL, NULL, 0, &all[0], &all[1], &all[2]));
+    else
+        ok(td_lstm(x, h, h, weight, weight, NULL, NULL, 0, &all[0], &all[1], &all[2], &all[3], &all[4]));
+    ok(td_gradients(all[0], 1, &value, &g));
     td_tape_end();
+    ok(td_gradients(g, 1, &value, &again));
+    cr_assert_eq(td_tensor_dtype(again), dtype);
+    ok(td_fetch(td_cast(again, TD_F64), &second, sizeof second));
+    td_tape_end();
+    return second;
+}
+
+Test(autograd, second_derivatives_of_layers_of_halves_are_those_of_floats) {
+    for (int gru = 0; gru < 2; gru++) {
+        double expected = second_derivative_of_layer(TD_F64, gru), f16 = second_derivative_of_layer(TD_F16, gru),
+               bf16 = second_derivative_of_layer(TD_BF16, gru);
+        cr_assert(fabs(f16 / expected - 1) < 0.01 && fabs(bf16 / expected - 1) < 0.08, "%g %g %g", expected, f16, bf16);
+    }
 }
 
 /* A row with NaN is not taken for one that sees no key. */
