@@ -1,12 +1,14 @@
 /* Recorded programs: operations that a client has sent once, and runs as one operation. Owner thread.
  *
- * A definition is checked with the rules of every operation. Operations whose results nobody uses are dropped, and of equal ones one is kept. With the
+ * A definition is checked with the rules of every operation, in as many turns as that takes. Operations whose results nobody uses are dropped, and of equal ones one is kept. With the
  * first run it is planned: its operations are bound, as they would be if they came one after another, but in draft memory (memory/draft.h); the
  * launches that come of it are kept as a replay (order/replay.h), and all pieces of memory between its operations are laid out in one block, the
  * arena. The arena belongs to the program and is charged to its session. Runs of one program follow one another, since they share it.
  *
  * A loop is a program with the operations of another one, planned by itself: which parameters may lend their memory follows from what it carries. */
 #pragma once
+
+#include <string.h>
 
 #include "engine/session/session.h"
 
@@ -30,11 +32,25 @@ struct recorded_definition {
     unsigned n_parameters;
     const uint64_t *captures; /* ids of the session's tensors */
     unsigned n_captures;
-    const struct op_request *requests;
+    const struct op_request *requests; /* for session_program_define() */
     unsigned n_requests;
     const uint64_t *results; /* numbers */
     unsigned n_results;
 };
+
+/* How much its operations have, all together. */
+struct recorded_size {
+    uint64_t operations, inputs, ints, floats, outputs, label_bytes;
+};
+
+static inline void recorded_size_add(struct recorded_size *size, const struct op_request *request) {
+    size->operations++;
+    size->inputs += request->n_inputs;
+    size->ints += request->n_ints;
+    size->floats += request->n_floats;
+    size->outputs += 1 + (uint64_t)request->further;
+    size->label_bytes += request->label ? strnlen(request->label, OPERATION_LABEL_MAX) + 1 : 0;
+}
 
 struct recorded_loop {
     uint64_t id, body;
@@ -44,8 +60,18 @@ struct recorded_loop {
     unsigned n_sliced, n_stacked;
 };
 
-/* Takes the id, which must be above all earlier ones. If the definition breaks a rule, runs of the program fail with the first cause. Returns
- * a code only if there is no such program afterwards. */
+/* Begins a program. Its id must be above all earlier ones. The operations follow, as many as `size` says, one by one; they, and what the definition
+ * points to, are copied. If the definition breaks a rule, runs of the program fail with the first cause. Returns a code only if there is no such
+ * program afterwards, and then nothing is to follow. */
+int session_program_begin(struct session *session, const struct recorded_definition *definition,
+                          const struct recorded_size *size, struct fault *fault);
+/* False: the definition is wrong, and the other operations need not follow. */
+bool session_program_add(struct session *session, const struct op_request *request);
+/* The program takes its id. STATUS_AGAIN: the turn's time is over; to be called again in a later one. */
+int session_program_end(struct session *session);
+/* Forgets the program that has begun, if there is one. */
+void session_program_abandon(struct session *session);
+/* All of these, whatever the budget. */
 int session_program_define(struct session *session, const struct recorded_definition *definition, struct fault *fault);
 /* The same without a definition, which could not be read: all runs fail with `why`. */
 int session_program_refuse(struct session *session, uint64_t id, const struct fault *why, struct fault *fault);

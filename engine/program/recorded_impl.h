@@ -29,8 +29,12 @@ struct recorded_body {
     uint32_t *results;        /* values */
     bool *consumed;           /* of each parameter */
     struct tensor **captures; /* with a reference to each */
-    uint64_t host_bytes;      /* charged to its session */
-    const char *label;        /* of the first operation with one; NULL: none has */
+    uint32_t *inputs;         /* those of the operations, and so on: each operation points to its own */
+    int64_t *ints;
+    double *floats;
+    char *labels;
+    uint64_t host_bytes; /* charged to its session */
+    const char *label;   /* of the first operation with one; NULL: none has */
 };
 
 struct recorded_carry {
@@ -88,11 +92,39 @@ struct recorded_table {
     } * entries; /* ascending ids */
     unsigned count, capacity;
     uint64_t last_id;
-    struct recorded *recent; /* all of them, the one that was defined or run last first */
+    struct recorded *recent;      /* all of them, the one that was defined or run last first */
+    struct recorded *begun;       /* whose definition is being checked, with room among the entries; NULL: none */
+    struct recorded_check *check; /* of that definition; NULL: it is wrong */
 };
 
-/* Finds the operations of a checked program that need not run, and the last use of each value. */
-int recorded_trim(struct recorded_body *body, const struct device *device, struct fault *fault);
+/* The check of a definition. */
+struct recorded_check {
+    struct session *session;
+    struct recorded_body *body;
+    struct recorded_size used; /* by the operations that have been added */
+    struct recorded_size size; /* as has been said */
+    uint32_t known;            /* values so far */
+    /* Then of the trim: the stage that is under way, and how far it has come; and its memory. */
+    uint8_t stage;
+    bool first; /* nothing has been done in this turn */
+    size_t at, places;
+    uint32_t *numbers;
+};
+
+/* recorded_check.c: NULL with `fault`: the definition is wrong. */
+struct recorded_check *recorded_check_begin(struct session *session, const struct recorded_definition *definition,
+                                            const struct recorded_size *size, struct fault *fault);
+int recorded_check_add(struct recorded_check *check, const struct op_request *request, struct fault *fault);
+/* STATUS_AGAIN: the turn's time is over. Else the check has ended, with a code if the definition is wrong. */
+int recorded_check_end(struct recorded_check *check, struct fault *fault);
+/* The body of a check that has ended well. */
+struct recorded_body *recorded_check_take(struct recorded_check *check);
+/* Takes NULL. */
+void recorded_check_drop(struct recorded_check *check);
+void recorded_body_unref(struct session *session, struct recorded_body *body);
+
+/* Finds the operations of a checked program that need not run, and the last use of each value. STATUS_AGAIN: the turn's time is over. */
+int recorded_trim(struct recorded_check *check, struct fault *fault);
 /* Whether operations become parts of others on this device: the environment may say no. */
 bool recorded_fuses(const struct device *device);
 /* The program that a request runs. NULL with `fault`: the session has no such program, or its definition is wrong. */

@@ -1,5 +1,5 @@
 /* Which operations of a program need not run: those that nobody uses, those that do what another does, and those that become part of
- * another. */
+ * another. Each stage goes over all operations or values, and goes on in a later turn when the time of this one is over. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,6 +7,23 @@
 #include "engine/program/recorded_impl.h"
 #include "engine/program/signature.h"
 #include "proto/ops/operations.h"
+
+enum {
+    TRIM_NUMBERS = 64,  /* written in a step of the budget */
+    TRIM_OPERANDS = 16, /* of one operation, likewise */
+};
+
+static int operation_steps(const struct recorded_operation *operation) {
+    return 1 + (int)((operation->request.n_inputs + operation->request.further) / TRIM_OPERANDS);
+}
+
+/* Takes so many steps. True: what comes next is for a later turn. It is not if nothing has been done in this one. */
+static bool trim_is_late(struct recorded_check *check, int steps) {
+    bool over = budget_spent(&check->session->order->budget, steps);
+    bool first = check->first;
+    check->first = false;
+    return over && !first;
+}
 
 /* ---- equal operations ---- */
 
@@ -31,20 +48,38 @@ static bool operation_same(const struct recorded_operation *a, const struct reco
            (!x->n_floats || !memcmp(x->floats, y->floats, x->n_floats * sizeof *x->floats));
 }
 
+/* Each value stands for itself, and no operation is known. */
+static int trim_begin(struct recorded_check *check) {
+    uint32_t *same = check->numbers, *table = same + check->body->n_values;
+    size_t values = check->body->n_values;
+    for (; check->at < values + check->places; check->at++) {
+        if (trim_is_late(check, check->at % TRIM_NUMBERS == 0))
+            return STATUS_AGAIN;
+        if (check->at < values)
+            same[check->at] = (uint32_t)check->at;
+        else
+            table[check->at - values] = RECORDED_NONE;
+    }
+    return STATUS_OK;
+}
+
 /* Of equal operations keeps the first one. `same` has the value that stands for each value. */
-static void body_join(struct recorded_body *body, uint32_t *same, uint32_t *table, size_t places) {
-    for (unsigned i = 0; i < body->n_values; i++)
-        same[i] = i;
-    memset(table, 0xff, places * sizeof *table);
-    for (unsigned k = 0; k < body->n_operations; k++) {
-        struct recorded_operation *operation = &body->operations[k];
+static int trim_join(struct recorded_check *check) {
+    struct recorded_body *body = check->body;
+    uint32_t *same = check->numbers, *table = same + body->n_values;
+    int looks = 0; /* for the last operation */
+    for (; check->at < body->n_operations; check->at++) {
+        struct recorded_operation *operation = &body->operations[check->at];
+        if (trim_is_late(check, looks + operation_steps(operation)))
+            return STATUS_AGAIN;
         for (unsigned i = 0; i < operation->request.n_inputs; i++)
             operation->inputs[i] = same[operation->inputs[i]];
-        size_t place = operation_hash(operation) & (places - 1);
-        while (table[place] != RECORDED_NONE && !operation_same(&body->operations[table[place]], operation))
-            place = (place + 1) & (places - 1);
+        size_t place = operation_hash(operation) & (check->places - 1);
+        for (looks = 0; table[place] != RECORDED_NONE && !operation_same(&body->operations[table[place]], operation);
+             looks++)
+            place = (place + 1) & (check->places - 1);
         if (table[place] == RECORDED_NONE) {
-            table[place] = k;
+            table[place] = (uint32_t)check->at;
             continue;
         }
         operation->dead = true;
@@ -54,19 +89,47 @@ static void body_join(struct recorded_body *body, uint32_t *same, uint32_t *tabl
     }
     for (unsigned i = 0; i < body->n_results; i++)
         body->results[i] = same[body->results[i]];
+    return STATUS_OK;
 }
 
 /* ---- linear with its activation ---- */
 
-static void body_count(const struct recorded_body *body, uint32_t *counts) {
-    memset(counts, 0, body->n_values * sizeof *counts);
-    for (unsigned k = 0; k < body->n_operations; k++) {
-        const struct recorded_operation *operation = &body->operations[k];
+/* For each value: the value that stands for it, how often it is read, and the linear operation whose result it is, if that may take relu over. */
+struct fold {
+    uint32_t *stands, *counts, *makers;
+};
+
+static struct fold trim_fold(const struct recorded_check *check) {
+    uint32_t *numbers = check->numbers;
+    size_t n = check->body->n_values;
+    return (struct fold){numbers, numbers + n, numbers + 2 * n};
+}
+
+static int trim_fold_begin(struct recorded_check *check) {
+    struct fold fold = trim_fold(check);
+    for (; check->at < check->body->n_values; check->at++) {
+        if (trim_is_late(check, check->at % TRIM_NUMBERS == 0))
+            return STATUS_AGAIN;
+        fold.stands[check->at] = (uint32_t)check->at;
+        fold.counts[check->at] = 0;
+        fold.makers[check->at] = RECORDED_NONE;
+    }
+    return STATUS_OK;
+}
+
+static int trim_count(struct recorded_check *check) {
+    const struct recorded_body *body = check->body;
+    uint32_t *counts = trim_fold(check).counts;
+    for (; check->at < body->n_operations; check->at++) {
+        const struct recorded_operation *operation = &body->operations[check->at];
+        if (trim_is_late(check, operation_steps(operation)))
+            return STATUS_AGAIN;
         for (unsigned i = 0; i < operation->request.n_inputs && !operation->dead; i++)
             counts[operation->inputs[i]]++;
     }
     for (unsigned i = 0; i < body->n_results; i++)
         counts[body->results[i]]++;
+    return STATUS_OK;
 }
 
 /* Whether it is a linear operation that may take relu over. Halves may not: by itself such an operation rounds first. */
@@ -80,44 +143,47 @@ static bool operation_takes_relu(const struct recorded_body *body, const struct 
     return attributes.activation == OP_ACTIVATION_NONE;
 }
 
-/* The relu of a linear operation, whose result nobody else reads, becomes that operation's activation. `stands` gets the value that
- * stands for each value; `counts` and `makers` are room for as many numbers. */
-static void body_fold(struct recorded_body *body, uint32_t *stands, uint32_t *counts, uint32_t *makers) {
+/* The relu of a linear operation, whose result nobody else reads, becomes that operation's activation. */
+static int trim_take_relu(struct recorded_check *check) {
     static const int64_t RELU[] = {OP_ACTIVATION_RELU};
-    body_count(body, counts);
-    for (unsigned i = 0; i < body->n_values; i++) {
-        stands[i] = i;
-        makers[i] = RECORDED_NONE; /* the linear operation whose result the value is, if it may take relu over */
-    }
-    for (unsigned k = 0; k < body->n_operations; k++) {
-        struct recorded_operation *operation = &body->operations[k];
+    struct recorded_body *body = check->body;
+    struct fold fold = trim_fold(check);
+    for (; check->at < body->n_operations; check->at++) {
+        struct recorded_operation *operation = &body->operations[check->at];
+        if (trim_is_late(check, operation_steps(operation)))
+            return STATUS_AGAIN;
         for (unsigned i = 0; i < operation->request.n_inputs; i++)
-            operation->inputs[i] = stands[operation->inputs[i]];
+            operation->inputs[i] = fold.stands[operation->inputs[i]];
         if (operation_takes_relu(body, operation))
-            makers[operation->first_output] = k;
-        uint32_t maker =
-            operation->request.opcode == OP_RELU && !operation->dead ? makers[operation->inputs[0]] : RECORDED_NONE;
-        if (maker == RECORDED_NONE || counts[operation->inputs[0]] != 1)
+            fold.makers[operation->first_output] = (uint32_t)check->at;
+        uint32_t maker = operation->request.opcode == OP_RELU && !operation->dead ? fold.makers[operation->inputs[0]]
+                                                                                  : RECORDED_NONE;
+        if (maker == RECORDED_NONE || fold.counts[operation->inputs[0]] != 1)
             continue;
         body->operations[maker].request.ints = RELU;
-        makers[operation->inputs[0]] = RECORDED_NONE;
+        fold.makers[operation->inputs[0]] = RECORDED_NONE;
         operation->dead = true;
         operation->same = maker + 1;
-        stands[operation->first_output] = operation->inputs[0];
+        fold.stands[operation->first_output] = operation->inputs[0];
     }
     for (unsigned i = 0; i < body->n_results; i++)
-        body->results[i] = stands[body->results[i]];
+        body->results[i] = fold.stands[body->results[i]];
+    return STATUS_OK;
 }
 
 /* ---- what is not needed ---- */
 
-/* Drops operations whose results nobody uses, and notes the last use of every value. */
-static void body_uses(struct recorded_body *body) {
-    for (unsigned i = 0; i < body->n_results; i++)
+/* Drops operations whose results nobody uses, and notes the last use of every value. From the last operation to the first. */
+static int trim_uses(struct recorded_check *check) {
+    struct recorded_body *body = check->body;
+    for (unsigned i = 0; i < body->n_results && check->at == 0; i++)
         body->values[body->results[i]].last_use = UINT32_MAX;
-    for (unsigned k = body->n_operations; k-- > 0;) {
+    for (; check->at < body->n_operations; check->at++) {
+        uint32_t k = body->n_operations - 1 - (uint32_t)check->at;
         struct recorded_operation *operation = &body->operations[k];
         bool used = false;
+        if (trim_is_late(check, operation_steps(operation)))
+            return STATUS_AGAIN;
         for (unsigned i = 0; i < op_request_outputs(&operation->request); i++)
             used |= body->values[operation->first_output + i].last_use != 0;
         operation->dead |= !used;
@@ -129,21 +195,37 @@ static void body_uses(struct recorded_body *body) {
             *last = *last ? *last : k + 1;
         }
     }
+    return STATUS_OK;
 }
 
-int recorded_trim(struct recorded_body *body, const struct device *device, struct fault *fault) {
-    size_t places = 16;
-    while (places < 2 * (size_t)body->n_operations)
+/* ---- the whole ---- */
+
+static int trim_memory(struct recorded_check *check, struct fault *fault) {
+    size_t values = check->body->n_values, places = 16;
+    while (places < 2 * (size_t)check->body->n_operations)
         places *= 2;
     /* For one value each, and the table; then for three values each. */
-    size_t numbers = body->n_values + (places > 2 * (size_t)body->n_values ? places : 2 * (size_t)body->n_values);
-    uint32_t *memory = malloc(numbers * sizeof *memory);
-    if (!memory)
-        return fault_set(fault, STATUS_NO_HOST_MEMORY, "no host memory to check a program");
-    body_join(body, memory, memory + body->n_values, places);
-    if (device->vtable->exact_activations && recorded_fuses(device))
-        body_fold(body, memory, memory + body->n_values, memory + 2 * (size_t)body->n_values);
-    body_uses(body);
-    free(memory);
+    check->numbers = malloc((values + (places > 2 * values ? places : 2 * values)) * sizeof *check->numbers);
+    check->places = places;
+    return check->numbers ? STATUS_OK : fault_set(fault, STATUS_NO_HOST_MEMORY, "no host memory to check a program");
+}
+
+typedef int trim_stage(struct recorded_check *check);
+
+int recorded_trim(struct recorded_check *check, struct fault *fault) {
+    static trim_stage *const plain[] = {trim_begin, trim_join, trim_uses, NULL};
+    static trim_stage *const folding[] = {trim_begin, trim_join, trim_fold_begin, trim_count, trim_take_relu,
+                                          trim_uses,  NULL};
+    const struct device *device = check->session->order->device;
+    trim_stage *const *stages = device->vtable->exact_activations && recorded_fuses(device) ? folding : plain;
+    if (!check->numbers && trim_memory(check, fault) != STATUS_OK)
+        return (int)fault->code;
+    check->first = true;
+    while (stages[check->stage]) {
+        if (stages[check->stage](check) == STATUS_AGAIN)
+            return STATUS_AGAIN;
+        check->stage++;
+        check->at = 0;
+    }
     return STATUS_OK;
 }

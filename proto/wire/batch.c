@@ -15,6 +15,19 @@ void batch_cursor_init(struct batch_cursor *cursor, const Tensord__Batch *batch)
     };
 }
 
+bool batch_cursor_follow(struct batch_cursor *cursor, const Tensord__Batch *batch) {
+    struct batch_cursor before = *cursor;
+    batch_cursor_init(cursor, batch);
+    cursor->op = before.op;
+    cursor->input = before.input;
+    cursor->integer = before.integer;
+    cursor->floating = before.floating;
+    cursor->label = before.label;
+    cursor->wide = before.wide;
+    return cursor->op <= batch->n_heads && cursor->input <= batch->n_inputs && cursor->integer <= batch->n_ints &&
+           cursor->floating <= batch->n_floats && cursor->label <= batch->n_labels && cursor->wide <= batch->n_wide;
+}
+
 static int overrun(const char *column, size_t op, size_t wanted, size_t left, struct fault *fault) {
     fault_set(fault, STATUS_PROTOCOL, "operation %zu of the batch owns %zu %s, %zu are left", op, wanted, column, left);
     return -1;

@@ -54,6 +54,8 @@ struct batch_cursor {
     size_t op, input, integer, floating, label, wide; /* the next entry of each column */
 };
 void batch_cursor_init(struct batch_cursor *cursor, const Tensord__Batch *batch);
+/* The cursor goes on in `batch`, which is the same message, perhaps unpacked again. False: there is less in it than has been read. */
+bool batch_cursor_follow(struct batch_cursor *cursor, const Tensord__Batch *batch);
 /* Private: as batch_cursor_next(), for any operation. */
 int batch_cursor_read(struct batch_cursor *cursor, struct op_request *op, struct fault *fault);
 /* 1: *op is the next operation, which points into the columns; the caller sets its stream, output, sequence and rights. 0: the end,

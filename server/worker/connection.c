@@ -412,7 +412,7 @@ void connection_tick(struct connection *connection, uint64_t now_ms) {
     if (connection->hold.room &&
         session_queued(connection->session) <= connection->principal->limits.session_operations / 2)
         throttle_on_room(connection);
-    if ((connection->hold.rate || connection->request.batch.begun) && connection->socket.leave_ms)
+    if ((connection->hold.rate || request_is_put_off(&connection->request)) && connection->socket.leave_ms)
         connection_stay(connection); /* the client does not cause the delay of its replies */
     /* The login could not be sent to the front when Hello came. */
     if (!connection->session && connection->in.reader.held && connection->login == CONNECTION_STRANGER)

@@ -97,7 +97,7 @@ static void connection_open(struct connection *connection) {
 /* Whether somebody may still wait for something: the client itself, or a device to which a copy is on its way. */
 static bool connection_owes(const struct connection *connection) {
     return connection->out.pending || !reply_queue_empty(&connection->out.queue) ||
-           transport_unsent(&connection->socket.transport) || connection->request.batch.begun ||
+           transport_unsent(&connection->socket.transport) || request_is_put_off(&connection->request) ||
            link_busy(&connection->links);
 }
 

@@ -217,33 +217,20 @@ static int request_batch_begin(struct connection *connection, const Tensord__Bat
         return REQUEST_PROTOCOL(fault,
                                 "a batch of %zu operations from number %lu came where %zu from %lu were due again",
                                 message->n_heads, message->first_sequence, batch->heads, batch->first);
-    if (batch->op > message->n_heads || batch->input > message->n_inputs || batch->integer > message->n_ints ||
-        batch->floating > message->n_floats || batch->label > message->n_labels || batch->wide > message->n_wide)
+    *cursor = batch->cursor;
+    if (!batch_cursor_follow(cursor, message))
         return REQUEST_PROTOCOL(fault, "a batch came again with less in it");
-    cursor->op = batch->op;
-    cursor->input = batch->input;
-    cursor->integer = batch->integer;
-    cursor->floating = batch->floating;
-    cursor->label = batch->label;
-    cursor->wide = batch->wide;
     return STATUS_OK;
 }
 
 /* The turn's time is over, or there is no memory yet: notes where the batch continues in a later turn. */
 static int request_batch_put_off(struct connection *connection, const struct batch_cursor *cursor) {
-    struct request_batch *batch = &connection->request.batch;
-    batch->begun = true;
-    batch->op = cursor->op;
-    batch->input = cursor->input;
-    batch->integer = cursor->integer;
-    batch->floating = cursor->floating;
-    batch->label = cursor->label;
-    batch->wide = cursor->wide;
+    connection->request.batch.begun = true;
+    connection->request.batch.cursor = *cursor;
     return request_later(connection, STATUS_AGAIN);
 }
 
-/* Reading a large message has taken a part of the share already: it must not take all of it, turn by turn. */
-static void request_batch_share(struct connection *connection, const struct frame_header *header) {
+void request_share(struct connection *connection, const struct frame_header *header) {
     struct budget *budget = connection->service->budget;
     uint64_t began_ns = budget->until_ns - SERVICE_SHARE_NS, spent_ns;
     if (header->message_bytes < REQUEST_LARGE_BYTES)
@@ -287,7 +274,7 @@ static int request_batch(struct connection *connection, const struct frame_heade
     (void)sink;
     if (request_batch_begin(connection, batch, &cursor, fault))
         return STATUS_PROTOCOL;
-    request_batch_share(connection, header);
+    request_share(connection, header);
     next.sequence = connection->request.batch.sequence;
     next.output = connection->request.batch.output;
     while (more > 0) {
@@ -515,7 +502,7 @@ static ProtobufCMessage *request_read(const struct connection *connection, const
                          REQUEST_FIELDS_MAX);
         return NULL;
     }
-    if (connection->service->wire && !connection->request.batch.begun)
+    if (connection->service->wire && !request_is_put_off(&connection->request))
         wire_print(stderr, "<-", header, message);
     arena_reset(arena);
     unpacked = protobuf_c_message_unpack(descriptor, &arena->allocator, header->message_bytes, message);
@@ -556,7 +543,7 @@ int request_handle(struct connection *connection, const struct frame_header *hea
         return (int)fault->code;
     int error = row->once ? request_once(connection, row, header, unpacked, sink, fault)
                           : row->handle(connection, header, unpacked, sink, fault);
-    if (error == STATUS_AGAIN && connection->request.batch.begun) {
+    if (error == STATUS_AGAIN && request_is_put_off(&connection->request)) {
         connection->request.message = unpacked;
         connection->request.message_at = arena->resets;
     }

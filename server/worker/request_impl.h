@@ -14,6 +14,8 @@ int request_label(const char *label, struct fault *fault);
 /* Returns `status`, a handler's. STATUS_AGAIN (the turn has no time left, or there is no memory yet): the same frame is
  * handled again later. */
 int request_later(struct connection *connection, int status);
+/* Reading a large message has taken a part of the share already: it must not take all of it, turn by turn. */
+void request_share(struct connection *connection, const struct frame_header *header);
 /* Sets a type from a dtype and shape that a client sent. If they are wrong, `bad` says so, for the tensor's failure,
  * and the type is one without bytes. */
 void request_type(struct tensor_type *type, uint32_t dtype, const int64_t *shape, size_t rank, struct fault *bad);
@@ -37,6 +39,8 @@ int request_program_loop(struct connection *connection, const struct frame_heade
                          const ProtobufCMessage *message, uint8_t **sink, struct fault *fault);
 int request_program_release(struct connection *connection, const struct frame_header *header,
                             const ProtobufCMessage *message, uint8_t **sink, struct fault *fault);
+/* A definition that was put off is forgotten: it will come again. */
+void request_program_cut(struct connection *connection);
 
 /* Publish, OpenName, ListNames, RemoveName and MoveName, likewise. */
 int request_publish(struct connection *connection, const struct frame_header *header, const ProtobufCMessage *message,

@@ -214,6 +214,7 @@ void request_cut(struct connection *connection) {
     if (connection->request.receiving)
         connection->request.again = connection->request.receiving;
     connection->request.receiving = NULL;
+    request_program_cut(connection);
 }
 
 bool request_drop_uploads(struct connection *connection) {

@@ -345,8 +345,27 @@ Test(recorded, relu_becomes_the_activation_of_the_linear_operation_before_it) {
 
 enum { LONG = 4000, LONG_ROWS = 3, LONG_COLUMNS = 50 };
 
-/* A chain of sums, in which each operation reads the last two results. */
-static uint64_t define_long(struct suite *suite, const struct tensor_type *type) {
+/* Checks a definition in turns of so many nanoseconds, and returns how many that took. */
+static unsigned define_in_turns(struct suite *suite, const struct recorded_definition *definition, uint64_t turn_ns) {
+    struct budget *budget = engine_budget(suite->engine), before = *budget;
+    struct recorded_size size = {0};
+    struct fault fault;
+    unsigned turns = 0;
+    for (unsigned i = 0; i < definition->n_requests; i++)
+        recorded_size_add(&size, &definition->requests[i]);
+    cr_assert_eq(session_program_begin(suite->session, definition, &size, &fault), STATUS_OK, "%s", fault.message);
+    for (unsigned i = 0; i < definition->n_requests; i++)
+        cr_assert(session_program_add(suite->session, &definition->requests[i]));
+    do {
+        budget_begin(budget, turn_ns);
+        turns++;
+    } while (session_program_end(suite->session) == STATUS_AGAIN);
+    *budget = before;
+    return turns;
+}
+
+/* A chain of sums, in which each operation reads the last two results. `turn_ns`: 0: whatever the budget. */
+static uint64_t define_long_in(struct suite *suite, const struct tensor_type *type, uint64_t turn_ns) {
     struct op_request *requests = calloc(LONG, sizeof *requests);
     uint64_t(*inputs)[2] = malloc(LONG * sizeof *inputs);
     struct fault fault;
@@ -364,10 +383,17 @@ static uint64_t define_long(struct suite *suite, const struct tensor_type *type)
                                                    .n_requests = LONG,
                                                    .results = (const uint64_t[]){LONG + 2},
                                                    .n_results = 1};
-    cr_assert_eq(session_program_define(suite->session, &definition, &fault), STATUS_OK, "%s", fault.message);
+    if (turn_ns)
+        cr_assert_gt(define_in_turns(suite, &definition, turn_ns), 3);
+    else
+        cr_assert_eq(session_program_define(suite->session, &definition, &fault), STATUS_OK, "%s", fault.message);
     free(requests);
     free(inputs);
     return programs;
+}
+
+static uint64_t define_long(struct suite *suite, const struct tensor_type *type) {
+    return define_long_in(suite, type, 0);
 }
 
 Test(recorded, the_environment_keeps_operations_apart, .timeout = 120) {
@@ -447,6 +473,24 @@ Test(recorded, plans_are_made_in_turns, .timeout = 120) {
     run.output = suite.next_id + 1;
     run_in_turns(&suite, &run, 20 * 1000, 3, &ran);
     cr_assert_not(ran);
+    suite_close(&suite);
+}
+
+Test(recorded, definitions_are_checked_in_turns, .timeout = 120) {
+    struct suite suite;
+    suite_open(&suite, 507);
+    const int64_t shape[2] = {LONG_ROWS, LONG_COLUMNS};
+    const struct tensor_type type = {DTYPE_F32, 2, {LONG_ROWS, LONG_COLUMNS}};
+    uint64_t ids[2], outputs[2];
+    for (unsigned i = 0; i < 2; i++)
+        ids[i] = suite_sample(&suite, DTYPE_F32, 2, shape, FILL_ORDINARY).id;
+    for (unsigned i = 0; i < 2; i++) {
+        uint64_t id = define_long_in(&suite, &type, i);
+        struct op_request run = {
+            .opcode = OP_PROGRAM, .n_inputs = 2, .inputs = ids, .ints = (const int64_t[]){(int64_t)id, 1}, .n_ints = 2};
+        suite_submit(&suite, &run, &outputs[i]);
+    }
+    fetch_both(&suite, outputs[0], outputs[1], (size_t)type_bytes(&type), 0);
     suite_close(&suite);
 }
 
