@@ -77,8 +77,8 @@ class Daemon:
     def device(self, name):
         return next(device for device in self.status()["devices"] if device["name"] == name)
 
-    def work(self, name, label, mebibytes, device):
-        job = subprocess.Popen([name, label, str(mebibytes), device], executable=os.environ["BUSY_EXE"],
+    def work(self, name, label, mebibytes, device, *recorded):
+        job = subprocess.Popen([name, label, str(mebibytes), device, *recorded], executable=os.environ["BUSY_EXE"],
                                env=dict(os.environ, TENSORD_URL=self.url), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.jobs.append(job)
         assert job.stdout.readline() == b"ready\n", "the job did not begin"
@@ -161,6 +161,30 @@ def sessions_and_users_show_what_they_do(page, daemon):
     assert "run p50" in page.ask(f"{card('cpu:0', '.facts')}.textContent")
 
 
+def programs_show_what_tensorctl_programs_shows(page, daemon):
+    page.until("document.querySelectorAll('[data-programs] tbody tr').length === 3")
+    assert page.ask("[...document.querySelectorAll('[data-programs]')].map(e => e.dataset.programs)") == ["cpu:1"]
+    for program in daemon.status()["programs"]:
+        row = f"document.querySelector('[data-program=\"{program['session']}/{program['id']}\"]')"
+        cell = row + ".querySelector('[data-figure={}]')"
+        shown = {key: page.ask(cell.format(key) + ".textContent") for key in
+                 ("program", "operations", "launches", "fused", "arena", "arena_least", "mean_run_s", "last_run_s")}
+        kind = "loop" if program["loops"] else "program"
+        assert shown["program"].strip() == f"{program['session']} {program['principal']} · {kind} {program['id']}", shown
+        assert program["operations"] == 5 and shown["operations"] == "5 → 4", shown
+        if program["planned"]:
+            assert shown["launches"] == str(program["launches"]), shown
+            assert shown["fused"] == f"{program['fused']} of {program['fused_launches']}", shown
+            assert program["arena"] >= program["arena_least"] >= 64 * 64 * 4
+            assert shown["arena"] == binary(program["arena"]) and shown["arena_least"] == binary(program["arena_least"]), shown
+            page.until(f"+{cell.format('runs')}.dataset.value >= {program['runs']}")
+            page.until(f"+{cell.format('iterations')}.dataset.value >= {program['iterations']}")
+            page.until(f"+{cell.format('mean_run_s')}.dataset.value > 0 && +{cell.format('last_run_s')}.dataset.value > 0")
+        else:
+            assert shown["launches"] == shown["fused"] == shown["arena"] == shown["mean_run_s"] == "–", shown
+    assert page.ask("document.getElementById('more-programs').hidden")
+
+
 def a_click_on_a_title_sorts(page, _daemon):
     ids = "[...document.querySelectorAll('#rows tr')].map(e => +e.querySelector('[data-figure={}]').dataset.value)"
     for title, key in (("Age", "age"), ("Live", "live")):
@@ -217,7 +241,7 @@ def both_colour_schemes_can_be_read(page, _daemon):
 
 
 def phones_show_it_without_scrolling_sideways(page, _daemon):
-    for width in (320, 390, 768):
+    for width in (320, 400, 768):
         page.resize(width, 800, phone=width < 500)
         assert page.ask("innerWidth") == width
         wide = page.ask("[document.documentElement.scrollWidth, [...document.querySelectorAll('body *')]"
@@ -231,7 +255,7 @@ def phones_show_it_without_scrolling_sideways(page, _daemon):
 
 
 def a_lost_worker_leaves_its_mark(page, daemon):
-    assert page.ask(f"{card('cpu:1', '.fault-text')}.hidden")
+    page.until(f"{card('cpu:1', '.fault-text')}.hidden")
     os.kill(daemon.device("cpu:1")["worker_pid"], signal.SIGKILL)
     page.until(f"!{card('cpu:1', '.fault-text')}.hidden")
     assert "killed by signal 9" in page.ask(f"{card('cpu:1', '.fault-text')}.textContent")
@@ -255,6 +279,7 @@ def a_daemon_that_comes_back_is_shown_again(page, daemon):
     daemon.start()
     page.until("document.getElementById('banner').hidden")
     page.until("document.querySelectorAll('#rows tr').length === 0")
+    page.until("document.getElementById('programs').hidden")
     page.until(f"{card('cpu:1', '.fault-text')}.hidden")
     page.until("document.getElementById('about').textContent.includes('2 devices ready')")  # the front was there before them
 
@@ -301,11 +326,31 @@ def crowd_of(template):
         one["readings"].update(utilisation_gpu_percent=97, temperature_c=71, power_draw_w=612.5, memory_others=3 << 30)
         devices.append(one)
     devices[5].update(state="quarantined", last_fault="Xid 79: " + "GPU has fallen off the bus. " * 8, last_fault_age_s=90, faults=5)
+    session["programs"] = 0
     for n in range(1000):
         one = dict(session, id=n + 1, device=f"cuda:{n % 64}", principal=f"user{n}", label="layer/" * (n % 20), live=(n + 1) << 20)
         sessions.append(one)
     sessions.append(dict(session, id=1001, device="cuda:99"))  # of no device that is listed
-    return dict(template, devices=devices, sessions=sessions)
+    # Programs of two devices, as many as a status has at most, and what these may say.
+    programs = [dict(template["programs"][0], session=1 + n % 128, id=n + 1, device=f"cuda:{n % 2}") for n in range(256)]
+    programs[0].update(label=LABEL, cause=f"operation 7 of the program, kernel_launch [{HOSTILE}]: no kernel has id 3",
+                       graph_reason=f"matmul {HOSTILE} cannot be captured", fused_reason=None, fused=12, fused_waiting=2)
+    programs[1].update(label="x" * 128, fused_reason=f"NVRTC: error: {HOSTILE} " + "y" * 128, fused=12, fused_waiting=2)
+    sessions[0]["programs"] = 1256
+    return dict(template, devices=devices, sessions=sessions, programs=programs)
+
+
+def programs_that_fail_say_why(page):
+    page.until("document.querySelectorAll('[data-programs] tbody tr').length === 256")
+    text = page.ask("document.querySelector('[data-program=\"1/1\"] .col-program').innerText").strip()
+    assert text.split("\n") == [
+        f"1 {Crowd.status['programs'][0]['principal']} · {'loop' if Crowd.status['programs'][0]['loops'] else 'program'} 1 · {LABEL}",
+        f"fails: operation 7 of the program, kernel_launch [{HOSTILE}]: no kernel has id 3",
+        f"no graph: matmul {HOSTILE} cannot be captured", "2 of 12 fused launches wait for their kernels"], text
+    assert f"not fused: NVRTC: error: {HOSTILE}" in page.ask("document.querySelector('[data-program=\"2/2\"]').innerText")
+    assert page.ask("document.querySelectorAll('[data-programs=\"cuda:1\"] tbody tr').length") == 128
+    assert page.ask("document.getElementById('more-programs').textContent") == "and 1.0k more"
+    assert page.ask("document.images.length") == 0 and page.ask("typeof window.hit") == "undefined"
 
 
 def many_devices_and_sessions_can_be_looked_at(page, daemon):
@@ -327,9 +372,10 @@ def many_devices_and_sessions_can_be_looked_at(page, daemon):
         page.until(f"{card('cuda:0', '.charts')}.children.length === 6")
         load = f"{card('cuda:0', 'figure:last-child path:nth-child(2)')}.getAttribute('d')"
         page.until(f"({load} || '').split('M').length === 3")  # what is not known is a gap
+        programs_that_fail_say_why(page)
         seen = Crowd.turns
         browser.until(lambda: Crowd.turns > seen + 2, "the page goes on asking")
-        for width in (320, 1280):
+        for width in (320, 400, 1280):
             page.resize(width, 900)
             assert page.ask("document.documentElement.scrollWidth") <= width
         keep(page, "crowd")
@@ -351,9 +397,9 @@ def keep(page, name):
 
 
 TESTS = (numbers_are_those_of_the_status, the_bar_shows_who_has_how_much, sessions_and_users_show_what_they_do,
-         a_click_on_a_title_sorts, wide_screens_are_used, text_of_clients_is_text,
+         programs_show_what_tensorctl_programs_shows, a_click_on_a_title_sorts, wide_screens_are_used, text_of_clients_is_text,
          a_fresh_page_has_the_last_minutes, both_colour_schemes_can_be_read, phones_show_it_without_scrolling_sideways,
-         a_lost_worker_leaves_its_mark, many_devices_and_sessions_can_be_looked_at, nothing_was_refused_by_the_policy,
+         many_devices_and_sessions_can_be_looked_at, a_lost_worker_leaves_its_mark, nothing_was_refused_by_the_policy,
          a_daemon_that_comes_back_is_shown_again)
 
 
@@ -382,7 +428,7 @@ def main():
         daemon.start()
         daemon.work("busy", "backward", 64, "cpu:0")
         daemon.work(HOSTILE, LABEL, 32, "cpu:0")
-        daemon.work("busy", "train", 16, "cpu:1")
+        daemon.work("busy", "train", 16, "cpu:1", "recorded")
         page = browser.Browser()
         failed = run(page, daemon)
         if daemon.process.poll() is None:
