@@ -16,11 +16,16 @@
 enum { THREADS_MAX = 1024 };
 static const size_t huge_page = (size_t)2 << 20;
 
-/* The kernels of each vector level, compiled by engine/cpu/meson.build. The highest level that the processor has is chosen. */
+/* The kernels of each vector level, compiled by engine/cpu/meson.build, the best level first. */
 #if defined(__x86_64__)
 extern const struct cpu_kernels cpu_v2_kernels, cpu_v3_kernels, cpu_v4_kernels;
+static const struct {
+    const char *word; /* in TENSORD_CPU_LEVEL */
+    const struct cpu_kernels *kernels;
+} levels[] = {{"v4", &cpu_v4_kernels}, {"v3", &cpu_v3_kernels}, {"v2", &cpu_v2_kernels}};
 
-const struct cpu_kernels *cpu_kernels_level(unsigned number) {
+/* The place in `levels` of the best one that the processor has. */
+static unsigned level_best(void) {
     __builtin_cpu_init();
     /* f16c and lzcnt came with these or earlier; clang 14 cannot test for them. */
     bool v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
@@ -28,17 +33,51 @@ const struct cpu_kernels *cpu_kernels_level(unsigned number) {
     bool v4 = v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
               __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
               __builtin_cpu_supports("avx512vl");
-    const struct cpu_kernels *const levels[] = {&cpu_v4_kernels, &cpu_v3_kernels, &cpu_v2_kernels, NULL};
-    number += v4 ? 0 : v3 ? 1 : 2;
-    return levels[number < 3 ? number : 3];
+    return v4 ? 0 : v3 ? 1 : 2;
 }
 #else
 extern const struct cpu_kernels cpu_native_kernels;
+static const struct {
+    const char *word;
+    const struct cpu_kernels *kernels;
+} levels[] = {{"native", &cpu_native_kernels}};
 
-const struct cpu_kernels *cpu_kernels_level(unsigned number) {
-    return number == 0 ? &cpu_native_kernels : NULL;
+static unsigned level_best(void) {
+    return 0;
 }
 #endif
+enum { LEVELS = sizeof levels / sizeof *levels };
+
+const struct cpu_kernels *cpu_kernels_level(unsigned number) {
+    number += level_best();
+    return number < LEVELS ? levels[number].kernels : NULL;
+}
+
+/* The level that the operator wants; the processor's best one where they do not say. */
+static int level_choose(const struct cpu_kernels **kernels, struct fault *fault) {
+    const char *word = getenv("TENSORD_CPU_LEVEL");
+    unsigned best = level_best();
+    char words[64] = "";
+    *kernels = levels[best].kernels;
+    if (!word || !*word) {
+        return STATUS_OK;
+    }
+    for (unsigned i = 0; i < LEVELS; i++) {
+        if (strcmp(word, levels[i].word) == 0 && i < best) {
+            return fault_set(fault, STATUS_UNSUPPORTED,
+                             "TENSORD_CPU_LEVEL is %s, but the best level of this processor is %s", word,
+                             levels[best].word);
+        }
+        if (strcmp(word, levels[i].word) == 0) {
+            *kernels = levels[i].kernels;
+            return STATUS_OK;
+        }
+        size_t used = strlen(words);
+        snprintf(words + used, sizeof words - used, "%s%s", used ? ", " : "", levels[i].word);
+    }
+    return fault_set(fault, STATUS_INVALID_ARGUMENT, "TENSORD_CPU_LEVEL is \"%.16s\", which is not one of %s", word,
+                     words);
+}
 
 /* ---- operations ---- */
 
@@ -279,12 +318,17 @@ static int cpu_count(unsigned *count, struct fault *fault) {
 }
 
 static int cpu_open(const struct device_options *options, struct device **device, struct fault *fault) {
+    const struct cpu_kernels *kernels;
+    int code = level_choose(&kernels, fault);
+    if (code) {
+        return code;
+    }
     struct cpu *cpu = aligned_alloc(_Alignof(struct cpu), sizeof *cpu);
     if (!cpu) {
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a cpu device");
     }
     unsigned threads = options->threads ? options->threads : host_cores();
-    *cpu = (struct cpu){.base.vtable = &cpu_device_vtable, .kernels = cpu_kernels_level(0)};
+    *cpu = (struct cpu){.base.vtable = &cpu_device_vtable, .kernels = kernels};
     cpu->memory_total = options->memory_total ? options->memory_total
                                               : host_memory() / 5 * 4 / (options->sharers ? options->sharers : 1);
     threads = threads < THREADS_MAX ? threads : THREADS_MAX;

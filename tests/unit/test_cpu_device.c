@@ -1,5 +1,6 @@
 /* The CPU device by itself: what it says it does in a nanosecond, and how often it looks whether to stop. */
 #include <criterion/criterion.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,6 +28,66 @@ static void load_blas(struct device *device) {
     struct fault fault;
     const struct op_kernel *kernel = device->vtable->operations[OP_MATMUL];
     cr_assert_eq(kernel->needs(device, DTYPE_F32, &fault), STATUS_OK, "%s", fault.message);
+}
+
+/* ---- vector levels ---- */
+
+#if defined(__x86_64__)
+/* Whether the processor has the level whose kernels have this name. */
+static bool has_level(const char *name) {
+    for (unsigned number = 0; cpu_kernels_level(number); number++)
+        if (!strcmp(cpu_kernels_level(number)->level, name))
+            return true;
+    return false;
+}
+
+Test(cpu_device, the_operator_chooses_among_the_levels_that_the_processor_has) {
+    static const char *const rows[][2] = {{"v2", "sse4.2"}, {"v3", "avx2"}, {"v4", "avx512"}};
+    struct device_options options = {.memory_total = 1 << 20, .threads = THREADS};
+    struct device_info info;
+    struct device *device;
+    char text[96];
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct fault fault = {0};
+        setenv("TENSORD_CPU_LEVEL", rows[i][0], 1);
+        int code = device_open("cpu", &options, &device, &fault);
+        if (!has_level(rows[i][1])) {
+            cr_expect_eq(code, STATUS_UNSUPPORTED);
+            snprintf(text, sizeof text, "TENSORD_CPU_LEVEL is %s, but the best level of this processor is ",
+                     rows[i][0]);
+            cr_expect_eq(strncmp(fault.message, text, strlen(text)), 0, "%s", fault.message);
+            continue;
+        }
+        cr_assert_eq(code, STATUS_OK, "%s", fault.message);
+        device_describe(device, &info);
+        cr_expect_str_eq(info.capability, rows[i][1]);
+        device_close(device);
+    }
+}
+#endif
+
+Test(cpu_device, its_level_is_the_best_one_where_the_operator_chooses_none) {
+    struct device_info info;
+    setenv("TENSORD_CPU_LEVEL", "", 1);
+    for (int i = 0; i < 2; i++) {
+        struct device *device = open_cpu(false);
+        device_describe(device, &info);
+        cr_expect_str_eq(info.capability, cpu_kernels_level(0)->level);
+        device_close(device);
+        unsetenv("TENSORD_CPU_LEVEL");
+    }
+}
+
+Test(cpu_device, a_word_that_is_no_level_is_refused) {
+    static const char *const words[] = {"v1", "v33", "V3", "avx2", " ", "a word that is far too long to be repeated"};
+    struct device *device = NULL;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        struct fault fault = {0};
+        setenv("TENSORD_CPU_LEVEL", words[i], 1);
+        cr_expect_eq(device_open("cpu", &(struct device_options){0}, &device, &fault), STATUS_INVALID_ARGUMENT);
+        cr_expect(strstr(fault.message, "which is not one of "), "%s", fault.message);
+        cr_expect_null(device);
+    }
 }
 
 /* ---- products ---- */
