@@ -54,10 +54,10 @@ static void operations_conform(const char *word) {
 #endif
 }
 
-Test(levels, operations_conform_at_v2, .timeout = 600) {
+Test(levels, operations_conform_at_v2, .timeout = 1200) {
     operations_conform("v2");
 }
 
-Test(levels, operations_conform_at_v3, .timeout = 600) {
+Test(levels, operations_conform_at_v3, .timeout = 1200) {
     operations_conform("v3");
 }
