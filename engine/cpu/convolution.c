@@ -287,9 +287,8 @@ static bool weight_part(struct cpu_job *base, struct cpu_lane *lane) {
 
 /* ---- by oneDNN ---- */
 
-static char *images_scratch(const struct job *job, const struct cpu_lane *lane) {
-    return job->workspace + job->weight_bytes + (size_t)job->slices * job->slice_bytes +
-           lane->number * job->scratch_bytes;
+static char *images_scratch(const struct job *job, unsigned lane) {
+    return job->workspace + job->weight_bytes + (size_t)job->slices * job->slice_bytes + lane * job->scratch_bytes;
 }
 
 /* Runs one unit. */
@@ -313,7 +312,7 @@ static bool images_part(struct cpu_job *base, struct cpu_lane *lane) {
     int64_t begin = cpu_part_begin(job->units, lane->part, base->parts);
     int64_t end = cpu_part_begin(job->units, lane->part + 1, base->parts);
     for (int64_t unit = begin + lane->position; unit < end; unit++) {
-        unit_images(job, unit, weight, false, images_scratch(job, lane));
+        unit_images(job, unit, weight, false, images_scratch(job, lane->number));
         if (unit + 1 < end && cpu_job_stops(base)) {
             lane->position = unit + 1 - begin;
             return false;
@@ -337,7 +336,7 @@ static bool slices_part(struct cpu_job *base, struct cpu_lane *lane) {
                 return false;
             }
             unit_images(job, first + position, job->workspace + (size_t)slice * job->slice_bytes, position > 0,
-                        images_scratch(job, lane));
+                        images_scratch(job, lane->number));
         }
         position = 0;
     }
@@ -493,7 +492,8 @@ static int convolution_run(struct cpu *cpu, const struct launch *launch, struct 
     struct job job;
     job_init(&job, cpu, launch);
     job.workspace = launch->workspace;
-    if (job.some && job.weight_bytes && !dnnl_convolution_prepare(job.some, job.left, job.workspace)) {
+    if (job.some && job.weight_bytes &&
+        !dnnl_convolution_prepare(job.some, job.left, job.workspace, images_scratch(&job, 0))) {
         images_done(&job.base);
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "oneDNN has no memory");
     }

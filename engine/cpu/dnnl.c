@@ -43,6 +43,20 @@ void dnnl_unload(struct dnnl *dnnl) {
     free(dnnl);
 }
 
+bool dnnl_attributes_fill(const struct dnnl *dnnl, bool add, dnnl_primitive_attr_t attributes) {
+    dnnl_post_ops_t sum = NULL;
+    bool made = dnnl->primitive_attr_set_scratchpad_mode(attributes, dnnl_scratchpad_mode_user) == dnnl_success;
+    if (add) {
+        made = made && dnnl->post_ops_create(&sum) == dnnl_success &&
+               dnnl->post_ops_append_sum(sum, 1) == dnnl_success &&
+               dnnl->primitive_attr_set_post_ops(attributes, sum) == dnnl_success;
+    }
+    if (sum) {
+        dnnl->post_ops_destroy(sum);
+    }
+    return made;
+}
+
 /* ---- execution ---- */
 
 void dnnl_call_add(struct dnnl_call *call, int argument, const dnnl_memory_desc_t *desc, const void *data) {

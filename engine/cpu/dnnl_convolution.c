@@ -5,8 +5,16 @@
 
 #include "engine/cpu/dnnl_impl.h"
 
-/* So many convolutions are kept, of some 100 KB each: a network has some dozens, three ways each. More only while all are in use. */
-enum { KEPT = 128 };
+enum {
+    KEPT = 128, /* convolutions: a network has some dozens, three ways each */
+    /* The largest blocks of oneDNN's products of f32 (2.6: with AVX-512, of 9984 by 384 and 384 by 384), and what they are rounded up to. */
+    PACKED_LONG = 10000,
+    PACKED_SHORT = 384,
+    PACKED_DEPTH = 384,
+    PACKED_DEPTH_LEAST = 128,
+    PACKED_MULTIPLE = 48,
+    PACKED_MORE = 1 << 15, /* bytes, for addresses that are rounded up */
+};
 
 struct dnnl_kept {
     enum dnnl_way way;
@@ -20,6 +28,11 @@ struct dnnl_kept {
 
 enum { ROLE_X, ROLE_WEIGHT, ROLE_Y, ROLES };
 
+struct reorder {
+    dnnl_primitive_t primitive; /* NULL: there is none */
+    dnnl_memory_desc_t scratchpad;
+};
+
 struct dnnl_convolution {
     struct dnnl *dnnl;
     enum dnnl_way way;
@@ -29,8 +42,10 @@ struct dnnl_convolution {
     /* Memory as tensord has it, and as the primitive wants it. reorder: from one to the other where they differ, or back for the result; of
      * the weight's gradient it may also add. */
     dnnl_memory_desc_t plain[ROLES], wanted[ROLES], bias_memory, scratchpad;
-    dnnl_primitive_t reorder[ROLES], reorder_add;
-    size_t offset[ROLES], scratchpad_offset, scratch; /* in the scratch memory */
+    struct reorder reorder[ROLES], reorder_add;
+    /* In the scratch memory. Primitives run one after another, so they have one place for their scratchpads. At its end is what nobody
+     * touches (packed_bytes()). */
+    size_t offset[ROLES], scratchpad_offset, scratch;
 };
 
 static unsigned result_of(enum dnnl_way way) {
@@ -126,36 +141,65 @@ static dnnl_status_t primitive_describe(struct dnnl_convolution *this, const str
     return status;
 }
 
-/* Whether the implementation is one of the fast ones: "ref:any" is a loop without any care. */
-static bool is_fast(const struct dnnl_convolution *this) {
+static const char *implementation(const struct dnnl_convolution *this) {
     const char *name = "";
     this->dnnl->primitive_desc_query(this->desc, dnnl_query_impl_info_str, 0, &name);
-    return !strstr(name, "ref");
+    return name;
 }
 
-static bool reorder_create(const struct dnnl *dnnl, const dnnl_memory_desc_t *from, const dnnl_memory_desc_t *to,
-                           dnnl_primitive_attr_t attributes, dnnl_primitive_t *out) {
-    dnnl_primitive_desc_t desc;
-    if (dnnl->reorder_primitive_desc_create(&desc, from, dnnl->engine, to, dnnl->engine, attributes) != dnnl_success) {
-        return false;
+/* Whether the implementation is one of the fast ones: "ref:any" is a loop without any care. */
+static bool is_fast(const struct dnnl_convolution *this) {
+    return !strstr(implementation(this), "ref");
+}
+
+static int64_t least(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
+
+static int64_t most(int64_t a, int64_t b) {
+    return a > b ? a : b;
+}
+
+/* Implementations by products of matrices copy blocks of these into memory that oneDNN takes for each product and gives back: it is in no
+ * scratchpad. So many bytes at most, by each thread. */
+static size_t packed_bytes(const struct dnnl_convolution *this, const struct convolution *c) {
+    int64_t y = c->y_channels / c->groups, seen = c->x_channels / c->groups * convolution_volume(c->kernel);
+    int64_t places = convolution_volume(c->y), m = places, n = y, k = seen;
+    if (!strstr(implementation(this), "gemm")) {
+        return 0;
     }
-    bool made = dnnl->primitive_create(out, desc) == dnnl_success;
-    dnnl->primitive_desc_destroy(desc);
-    return made;
+    if (this->way == DNNL_BACK) {
+        n = seen;
+        k = y;
+    } else if (this->way == DNNL_WEIGHT) {
+        m = seen;
+        k = places;
+    }
+    int64_t rows = least(most(m, n), PACKED_LONG) + least(least(m, n), PACKED_SHORT) + 2 * PACKED_MULTIPLE;
+    return sizeof(float) * (size_t)(rows * most(least(k, PACKED_DEPTH), PACKED_DEPTH_LEAST)) + PACKED_MORE;
 }
 
-/* A reorder that adds to what is there. */
-static bool reorder_create_add(struct dnnl_convolution *this) {
+/* Makes room for a scratchpad, if there is less. */
+static void scratchpad_fit(struct dnnl_convolution *this, dnnl_primitive_desc_t desc, dnnl_memory_desc_t *scratchpad,
+                           size_t *bytes) {
+    *scratchpad = *this->dnnl->primitive_desc_query_md(desc, dnnl_query_scratchpad_md, 0);
+    size_t needed = dnnl_rounded(this->dnnl->memory_desc_get_size(scratchpad));
+    *bytes = needed > *bytes ? needed : *bytes;
+}
+
+/* A reorder that may add to what is there. */
+static bool reorder_create(struct dnnl_convolution *this, const dnnl_memory_desc_t *from, const dnnl_memory_desc_t *to,
+                           bool add, struct reorder *out, size_t *scratchpad_bytes) {
     const struct dnnl *dnnl = this->dnnl;
-    dnnl_post_ops_t sum = NULL;
     dnnl_primitive_attr_t attributes = NULL;
+    dnnl_primitive_desc_t desc = NULL;
     bool made =
-        dnnl->post_ops_create(&sum) == dnnl_success && dnnl->post_ops_append_sum(sum, 1) == dnnl_success &&
-        dnnl->primitive_attr_create(&attributes) == dnnl_success &&
-        dnnl->primitive_attr_set_post_ops(attributes, sum) == dnnl_success &&
-        reorder_create(dnnl, &this->wanted[ROLE_WEIGHT], &this->plain[ROLE_WEIGHT], attributes, &this->reorder_add);
-    if (sum) {
-        dnnl->post_ops_destroy(sum);
+        dnnl->primitive_attr_create(&attributes) == dnnl_success && dnnl_attributes_fill(dnnl, add, attributes) &&
+        dnnl->reorder_primitive_desc_create(&desc, from, dnnl->engine, to, dnnl->engine, attributes) == dnnl_success;
+    if (made) {
+        scratchpad_fit(this, desc, &out->scratchpad, scratchpad_bytes);
+        made = dnnl->primitive_create(&out->primitive, desc) == dnnl_success;
+        dnnl->primitive_desc_destroy(desc);
     }
     if (attributes) {
         dnnl->primitive_attr_destroy(attributes);
@@ -164,7 +208,7 @@ static bool reorder_create_add(struct dnnl_convolution *this) {
 }
 
 /* What the primitive wants to have in another order, with places for it in the scratch memory. */
-static bool reorders_create(struct dnnl_convolution *this) {
+static bool reorders_create(struct dnnl_convolution *this, const struct convolution *c) {
     static const dnnl_query_t queries[3][ROLES] = {
         [DNNL_FORWARD] = {dnnl_query_src_md, dnnl_query_weights_md, dnnl_query_dst_md},
         [DNNL_BACK] = {dnnl_query_diff_src_md, dnnl_query_weights_md, dnnl_query_diff_dst_md},
@@ -172,6 +216,7 @@ static bool reorders_create(struct dnnl_convolution *this) {
     };
     const struct dnnl *dnnl = this->dnnl;
     unsigned result = result_of(this->way);
+    size_t scratchpad = 0;
     for (unsigned role = 0; role < ROLES; role++) {
         this->wanted[role] = *dnnl->primitive_desc_query_md(this->desc, queries[this->way][role], 0);
         bool sums = this->way == DNNL_WEIGHT && role == ROLE_WEIGHT; /* always from its own memory, to be added up */
@@ -179,7 +224,8 @@ static bool reorders_create(struct dnnl_convolution *this) {
             continue;
         }
         const dnnl_memory_desc_t *from = &this->plain[role], *to = &this->wanted[role];
-        if (!reorder_create(dnnl, role == result ? to : from, role == result ? from : to, NULL, &this->reorder[role])) {
+        if (!reorder_create(this, role == result ? to : from, role == result ? from : to, false, &this->reorder[role],
+                            &scratchpad)) {
             return false;
         }
         if (role != ROLE_WEIGHT || sums) { /* of other ways the caller has room for the weight */
@@ -187,10 +233,14 @@ static bool reorders_create(struct dnnl_convolution *this) {
             this->scratch += dnnl_rounded(dnnl->memory_desc_get_size(to));
         }
     }
-    this->scratchpad = *dnnl->primitive_desc_query_md(this->desc, dnnl_query_scratchpad_md, 0);
+    if (this->way == DNNL_WEIGHT && !reorder_create(this, &this->wanted[ROLE_WEIGHT], &this->plain[ROLE_WEIGHT], true,
+                                                    &this->reorder_add, &scratchpad)) {
+        return false;
+    }
+    scratchpad_fit(this, this->desc, &this->scratchpad, &scratchpad);
     this->scratchpad_offset = this->scratch;
-    this->scratch += dnnl_rounded(dnnl->memory_desc_get_size(&this->scratchpad));
-    return this->way != DNNL_WEIGHT || reorder_create_add(this);
+    this->scratch += scratchpad + dnnl_rounded(packed_bytes(this, c));
+    return true;
 }
 
 static void convolution_destroy(struct dnnl_convolution *this) {
@@ -199,12 +249,12 @@ static void convolution_destroy(struct dnnl_convolution *this) {
     }
     const struct dnnl *dnnl = this->dnnl;
     for (unsigned role = 0; role < ROLES; role++) {
-        if (this->reorder[role]) {
-            dnnl->primitive_destroy(this->reorder[role]);
+        if (this->reorder[role].primitive) {
+            dnnl->primitive_destroy(this->reorder[role].primitive);
         }
     }
-    if (this->reorder_add) {
-        dnnl->primitive_destroy(this->reorder_add);
+    if (this->reorder_add.primitive) {
+        dnnl->primitive_destroy(this->reorder_add.primitive);
     }
     if (this->primitive) {
         dnnl->primitive_destroy(this->primitive);
@@ -228,8 +278,7 @@ static struct dnnl_convolution *convolution_create(struct dnnl *dnnl, enum dnnl_
     this->bias = bias;
     dnnl->set_threads(1); /* of the calling thread, which need not be the one that has loaded the library */
     dnnl_status_t status = dnnl_out_of_memory;
-    if (dnnl->primitive_attr_create(&attributes) == dnnl_success &&
-        dnnl->primitive_attr_set_scratchpad_mode(attributes, dnnl_scratchpad_mode_user) == dnnl_success &&
+    if (dnnl->primitive_attr_create(&attributes) == dnnl_success && dnnl_attributes_fill(dnnl, false, attributes) &&
         describe(this, convolution, images)) {
         status = primitive_describe(this, convolution, attributes);
     }
@@ -237,7 +286,7 @@ static struct dnnl_convolution *convolution_create(struct dnnl *dnnl, enum dnnl_
         status = dnnl_unimplemented;
     }
     if (status == dnnl_success &&
-        (!reorders_create(this) || dnnl->primitive_create(&this->primitive, this->desc) != dnnl_success)) {
+        (!reorders_create(this, convolution) || dnnl->primitive_create(&this->primitive, this->desc) != dnnl_success)) {
         status = dnnl_out_of_memory;
     }
     if (attributes) {
@@ -262,15 +311,21 @@ static bool same(const struct dnnl_kept *kept, enum dnnl_way way, const struct c
            !memcmp(other->padding, c->padding, bytes) && !memcmp(other->dilation, c->dilation, bytes);
 }
 
-/* A place for a convolution that is not kept yet: a new one, or that of the one whose last use is longest ago. NULL: there is no memory. */
-static struct dnnl_kept *kept_place(struct dnnl *dnnl) {
+/* The one whose last use is longest ago; NULL: all are in use. */
+static struct dnnl_kept *kept_oldest(struct dnnl *dnnl) {
     struct dnnl_kept *oldest = NULL;
-    for (unsigned i = 0; i < dnnl->n_kept && dnnl->n_kept >= KEPT; i++) {
+    for (unsigned i = 0; i < dnnl->n_kept; i++) {
         struct dnnl_kept *kept = &dnnl->kept[i];
         if (kept->users == 0 && (!oldest || kept->last_use < oldest->last_use)) {
             oldest = kept;
         }
     }
+    return oldest;
+}
+
+/* A place for a convolution that is not kept yet: a new one, or the oldest one's. NULL: there is no memory. */
+static struct dnnl_kept *kept_place(struct dnnl *dnnl) {
+    struct dnnl_kept *oldest = dnnl->n_kept >= KEPT ? kept_oldest(dnnl) : NULL;
     if (oldest) {
         convolution_destroy(oldest->made);
         return oldest;
@@ -318,6 +373,12 @@ void dnnl_convolution_release(const struct dnnl_convolution *this) {
     for (unsigned i = 0; i < dnnl->n_kept; i++) {
         dnnl->kept[i].users -= dnnl->kept[i].made == this;
     }
+    /* There are more than are to be kept if all have been in use at once. */
+    struct dnnl_kept *oldest = dnnl->n_kept > KEPT ? kept_oldest(dnnl) : NULL;
+    if (oldest) {
+        convolution_destroy(oldest->made);
+        *oldest = dnnl->kept[--dnnl->n_kept];
+    }
     pthread_mutex_unlock(&dnnl->lock);
 }
 
@@ -335,7 +396,7 @@ void dnnl_convolutions_finish(struct dnnl *dnnl) {
 }
 
 size_t dnnl_convolution_weight_bytes(const struct dnnl_convolution *this) {
-    bool own = this->way != DNNL_WEIGHT && this->reorder[ROLE_WEIGHT];
+    bool own = this->way != DNNL_WEIGHT && this->reorder[ROLE_WEIGHT].primitive;
     return own ? dnnl_rounded(this->dnnl->memory_desc_get_size(&this->wanted[ROLE_WEIGHT])) : 0;
 }
 
@@ -345,20 +406,21 @@ size_t dnnl_convolution_scratch_bytes(const struct dnnl_convolution *this) {
 
 /* ---- execution, by the calling thread ---- */
 
-static bool call_reorder(struct dnnl_call *call, dnnl_primitive_t reorder, const dnnl_memory_desc_t *from,
-                         const void *source, const dnnl_memory_desc_t *to, const void *target) {
+static bool call_reorder(struct dnnl_call *call, const struct reorder *reorder, const dnnl_memory_desc_t *from,
+                         const void *source, const dnnl_memory_desc_t *to, const void *target, const void *scratchpad) {
     dnnl_call_add(call, DNNL_ARG_FROM, from, source);
     dnnl_call_add(call, DNNL_ARG_TO, to, target);
-    return dnnl_call_run(call, reorder);
+    dnnl_call_add(call, DNNL_ARG_SCRATCHPAD, &reorder->scratchpad, scratchpad);
+    return dnnl_call_run(call, reorder->primitive);
 }
 
-bool dnnl_convolution_prepare(const struct dnnl_convolution *this, const void *weight, void *prepared) {
+bool dnnl_convolution_prepare(const struct dnnl_convolution *this, const void *weight, void *prepared, void *scratch) {
     struct dnnl_call call;
     if (!dnnl_call_begin(&call, this->dnnl)) {
         return false;
     }
-    bool right = call_reorder(&call, this->reorder[ROLE_WEIGHT], &this->plain[ROLE_WEIGHT], weight,
-                              &this->wanted[ROLE_WEIGHT], prepared);
+    bool right = call_reorder(&call, &this->reorder[ROLE_WEIGHT], &this->plain[ROLE_WEIGHT], weight,
+                              &this->wanted[ROLE_WEIGHT], prepared, (char *)scratch + this->scratchpad_offset);
     dnnl_call_end(&call);
     return right;
 }
@@ -371,7 +433,7 @@ static bool convolution_execute(const struct dnnl_convolution *this, struct dnnl
         [DNNL_WEIGHT] = {DNNL_ARG_SRC, DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_DIFF_DST},
     };
     for (unsigned role = 0; role < ROLES; role++) {
-        bool moved = this->reorder[role] && (role != ROLE_WEIGHT || this->way == DNNL_WEIGHT);
+        bool moved = this->reorder[role].primitive && (role != ROLE_WEIGHT || this->way == DNNL_WEIGHT);
         dnnl_call_add(call, names[this->way][role], &this->wanted[role],
                       moved ? scratch + this->offset[role] : operands[role]);
     }
@@ -393,15 +455,16 @@ bool dnnl_convolution_run(const struct dnnl_convolution *this, void *x, void *pr
     }
     bool right = true;
     for (unsigned role = 0; role < ROLES && right; role++) {
-        if (role != result && role != ROLE_WEIGHT && this->reorder[role]) {
-            right = call_reorder(&call, this->reorder[role], &this->plain[role], operands[role], &this->wanted[role],
-                                 memory + this->offset[role]);
+        if (role != result && role != ROLE_WEIGHT && this->reorder[role].primitive) {
+            right = call_reorder(&call, &this->reorder[role], &this->plain[role], operands[role], &this->wanted[role],
+                                 memory + this->offset[role], memory + this->scratchpad_offset);
         }
     }
     right = right && convolution_execute(this, &call, operands, bias, memory);
-    if (right && this->reorder[result]) {
-        right = call_reorder(&call, add ? this->reorder_add : this->reorder[result], &this->wanted[result],
-                             memory + this->offset[result], &this->plain[result], operands[result]);
+    if (right && this->reorder[result].primitive) {
+        right = call_reorder(&call, add ? &this->reorder_add : &this->reorder[result], &this->wanted[result],
+                             memory + this->offset[result], &this->plain[result], operands[result],
+                             memory + this->scratchpad_offset);
     }
     dnnl_call_end(&call);
     return right;

@@ -65,6 +65,9 @@ void dnnl_convolutions_finish(struct dnnl *dnnl);
 void dnnl_products_init(struct dnnl *dnnl);
 void dnnl_products_finish(struct dnnl *dnnl);
 
+/* The attributes of every primitive: its scratchpad is the caller's memory, and its result may be added to what is there. */
+bool dnnl_attributes_fill(const struct dnnl *dnnl, bool add, dnnl_primitive_attr_t attributes);
+
 static inline size_t dnnl_rounded(size_t bytes) {
     return (bytes + 63) & ~(size_t)63;
 }

@@ -20,20 +20,6 @@ struct dnnl_product {
     uint64_t last_use; /* dnnl->uses, then */
 };
 
-static bool attributes_fill(const struct dnnl *dnnl, bool add, dnnl_primitive_attr_t attributes) {
-    dnnl_post_ops_t sum = NULL;
-    bool made = dnnl->primitive_attr_set_scratchpad_mode(attributes, dnnl_scratchpad_mode_user) == dnnl_success;
-    if (add) {
-        made = made && dnnl->post_ops_create(&sum) == dnnl_success &&
-               dnnl->post_ops_append_sum(sum, 1) == dnnl_success &&
-               dnnl->primitive_attr_set_post_ops(attributes, sum) == dnnl_success;
-    }
-    if (sum) {
-        dnnl->post_ops_destroy(sum);
-    }
-    return made;
-}
-
 static dnnl_status_t primitive_make(struct dnnl_product *this, const dnnl_matmul_desc_t *product,
                                     dnnl_primitive_attr_t attributes, dnnl_primitive_t *out,
                                     dnnl_memory_desc_t *scratchpad) {
@@ -61,7 +47,7 @@ static dnnl_status_t primitive_add(struct dnnl_product *this, const dnnl_matmul_
         return dnnl_out_of_memory;
     }
     dnnl_status_t status = dnnl_out_of_memory;
-    if (attributes_fill(dnnl, add, attributes)) {
+    if (dnnl_attributes_fill(dnnl, add, attributes)) {
         status = primitive_make(this, product, attributes, add ? &this->adds.primitive : &this->sets.primitive,
                                 add ? &this->adds.scratchpad : &this->sets.scratchpad);
     }

@@ -397,6 +397,57 @@ Test(memory, what_products_need_besides_is_counted) {
     suite_close(&suite);
 }
 
+/* A convolution of zeros, 8 images of 32 channels; its status. The failure is that of its result. */
+static int convolve(struct suite *suite, unsigned opcode, struct failure *failure) {
+    static const int64_t image[] = {8, 32, 28, 28}, weight[] = {32, 32, 3, 3};
+    const int64_t *shapes[] = {image, opcode == OP_CONV_GRAD_WEIGHT ? image : weight};
+    int64_t one[] = {1, 1};
+    struct op_ints ones = {2, one};
+    uint64_t inputs[2], result;
+    double zero = 0;
+    for (int i = 0; i < 2; i++) {
+        int64_t ints[] = {DTYPE_F32, 0, shapes[i][0], shapes[i][1], shapes[i][2], shapes[i][3]};
+        struct op_request request = {.opcode = OP_FULL, .n_ints = 6, .ints = ints, .n_floats = 1, .floats = &zero};
+        cr_assert_eq(suite_submit(suite, &request, &inputs[i]), STATUS_OK);
+    }
+#define COMMON .stride = ones, .padding = ones, .dilation = ones, .groups = 1
+    struct op_packed packed = opcode == OP_CONV ? SUITE_ATTRIBUTES(conv, COMMON)
+                              : opcode == OP_CONV_GRAD_INPUT
+                                  ? SUITE_ATTRIBUTES(conv_grad_input, COMMON, .shape = SUITE_LIST(8, 32, 28, 28))
+                                  : SUITE_ATTRIBUTES(conv_grad_weight, COMMON, .shape = SUITE_LIST(32, 32, 3, 3));
+#undef COMMON
+    struct op_request request = {
+        .opcode = opcode, .n_inputs = 2, .inputs = inputs, .n_ints = packed.n_ints, .ints = packed.ints};
+    suite_submit(suite, &request, &result);
+    return suite_outcome(suite, result, failure);
+}
+
+/* Where its operands are reordered and what it multiplies by. */
+Test(memory, what_a_convolution_needs_besides_its_operands_is_charged) {
+    static const unsigned opcodes[] = {OP_CONV, OP_CONV_GRAD_INPUT, OP_CONV_GRAD_WEIGHT};
+    const char *device = getenv("TENSORD_TEST_DEVICE");
+    if (device && strncmp(device, "cpu", 3) != 0 && strncmp(device, "late", 4) != 0)
+        cr_skip("this device's kernels may do without");
+    for (size_t i = 0; i < sizeof opcodes / sizeof *opcodes; i++) {
+        struct suite suite;
+        struct failure failure = {0};
+        suite_open(&suite, 5);
+        cr_assert_eq(convolve(&suite, opcodes[i], &failure), STATUS_OK, "%s", failure.message);
+        struct session_stats needed = account(&suite);
+        cr_expect_geq(needed.peak, needed.live + MIB / 16, "%s", op_info(opcodes[i])->name);
+        suite_close(&suite);
+        for (int less = 0; less < 2; less++) {
+            suite_open_limited(&suite, 5, 0, needed.peak - (less ? 1 : 0));
+            cr_expect_eq(convolve(&suite, opcodes[i], &failure), less ? STATUS_LIMIT : STATUS_OK);
+            if (less)
+                cr_expect(strstr(failure.message, "for the workspace: the session's limit of "), "%s", failure.message);
+            else
+                cr_expect_eq(account(&suite).peak, needed.peak);
+            suite_close(&suite);
+        }
+    }
+}
+
 /* Sizes and lives at random: every block must keep its contents while others come and go. */
 Test(memory, blocks_keep_their_contents_while_others_come_and_go, .timeout = 120) {
     struct suite suite;
