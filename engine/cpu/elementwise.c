@@ -11,7 +11,7 @@ enum {
      * next rows. Few elements, because lines of rows that are 2^n bytes apart compete for the same sets of the cache. */
     TILE_ROWS = 16,
     TILE_ELEMENTS = 64,
-    SHORT_AXIS = 8, /* a last axis of so few elements is not worth a call for each of its rows */
+    SHORT_AXIS = CPU_GATHER_MAX, /* a last axis of so few elements is not worth a call for each of its rows */
 };
 /* clang-format off */
 #define MOVED(ID, dtype, text, bytes, kind)                                                                            \
@@ -43,6 +43,7 @@ struct job {
      * block. 1: the innermost axis is the last one. */
     int64_t pair;
     bool gathered[WALK_ARRAYS];
+    bool copied; /* to gather the operand is all */
     int64_t pair_stride[WALK_ARRAYS]; /* of the axis before the last one, in elements */
 };
 
@@ -92,24 +93,10 @@ static void job_convert(const struct job *job, const struct cpu_row *run) {
     }
 }
 
-/* out[i · width + j] = x[i · row + j · column] */
-static void gather(const struct job *job, int k, char *out, const char *x, int64_t rows) {
-    int64_t width = job->pair, row = job->pair_stride[k], column = job->run.stride[k];
-    switch (job->size[k]) {
-#define GATHER(bytes, T)                                                                                               \
-    case bytes:                                                                                                        \
-        for (int64_t j = 0; j < width; j++) {                                                                          \
-            for (int64_t i = 0; i < rows; i++) {                                                                       \
-                ((T *)(void *)out)[i * width + j] = ((const T *)(const void *)x)[i * row + j * column];                \
-            }                                                                                                          \
-        }                                                                                                              \
-        break;
-        GATHER(1, uint8_t)
-        GATHER(2, uint16_t)
-        GATHER(4, uint32_t)
-        GATHER(8, uint64_t)
-        GATHER(16, struct cpu_pair)
-    }
+/* The rows of an operand of which the last two axes are not one. */
+static inline void gather(const struct job *job, int k, char *out, const char *x, int64_t rows) {
+    job->base.cpu->kernels->gather[__builtin_ctzll((uint64_t)job->size[k])](out, x, rows, job->pair, job->pair_stride[k],
+                                                                            job->run.stride[k]);
 }
 
 /* Elements begin … end - 1 of the last two axes, which are whole rows of the last one. */
@@ -126,14 +113,18 @@ static void job_call_pairs(const struct job *job, const struct walk *outer, int6
         for (int k = 0; k < outer->arrays; k++) {
             int64_t row = job->gathered[k] ? job->pair_stride[k] : job->pair * run.stride[k];
             run.data[k] = outer->at[k] + begin / job->pair * row * job->size[k];
-            if (job->gathered[k]) {
+            if (job->copied && k == 1) {
+                gather(job, k, run.data[0], run.data[k], run.n / job->pair);
+            } else if (job->gathered[k]) {
                 gather(job, k, buffers[k], run.data[k], run.n / job->pair);
                 run.data[k] = buffers[k];
                 run.stride[k] = 1;
             }
         }
-        job_parameters(job, &run);
-        job->row(&run);
+        if (!job->copied) {
+            job_parameters(job, &run);
+            job->row(&run);
+        }
     }
 }
 
@@ -269,6 +260,7 @@ static void job_pair(struct job *job, const struct launch *launch) {
         job->pair_stride[k] = strides[last - 1];
         job->gathered[k] = strides[last - 1] != job->pair * strides[last];
     }
+    job->copied = launch->opcode == OP_COPY && job->gathered[1];
 }
 
 /* The cost of an element, as bytes of memory traffic: functions of real numbers cost more than moving their bytes, and more in f64, where

@@ -72,6 +72,7 @@ const struct cpu_kernels CPU_NAME(kernels) = {
     .product_u32 = CPU_NAME(product_u32),
     .product_u64 = CPU_NAME(product_u64),
     .product_bool = CPU_NAME(product_bool),
+    .gather = CPU_NAME(gather),
     .move = move,
     .stream = stream,
     .stream_end = stream_end,

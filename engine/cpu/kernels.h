@@ -234,6 +234,11 @@ enum cpu_row_number {
         CPU_ROW_COUNT
 };
 
+/* to[i · width + j] = from[i · row + j · column] for rows 0 … rows - 1, in elements; 2 to CPU_GATHER_MAX columns. The two have no byte in
+ * common. */
+enum { CPU_GATHER_MAX = 8 };
+typedef void cpu_gather_function(void *to, const void *from, int64_t rows, int64_t width, int64_t row, int64_t column);
+
 /* NULL: no such kernel. Entries of the tables are indexed by a kind and the dtype presented (of the last input); those of `elementwise`
  * by the number of the row function, which cpu_row_find() finds: pointers are relocated when a process starts, so there is
  * one for each function and not one for each operation and dtype. */
@@ -255,6 +260,7 @@ struct cpu_kernels {
     const struct cpu_loss *loss;             /* by enum loss_way, of f32 and then of f64 */
     const struct cpu_fft *fft_f32, *fft_f64; /* engine/cpu/fft.h */
     cpu_product_function *product_u32, *product_u64, *product_bool;
+    cpu_gather_function *const *gather; /* by log2 of an element's bytes, 1 to 16 */
     void (*move)(void *to, const void *from,
                  size_t bytes); /* cpu_move() with this level's vectors: half the time for rows of some KiB */
     /* Copies past the caches to an address aligned to 64; bytes are a multiple of 64. */

@@ -1,6 +1,6 @@
-/* Reductions. Sums of f32 and of halves are accumulated in f64, of elements that follow one another in fours, which are added in f32 (if they
+/* Reductions. Sums of f32 and of halves are accumulated in f64, of elements in eights, which are added in f32 (if they
  * overflow there, in f64); sums of f64 with their rounding errors; integers wrap around in 64 bits. So all sums are at least as exact as
- * pairwise summation, in any order of the axes. Fours, since to convert an element takes as long as to add two.
+ * pairwise summation, in any order of the axes. Eights, since to convert an element takes as long as to add two.
  *
  * A row with a stride is read as four streams, a quarter each, so that an addition need not wait for the one before; so is a contiguous one,
  * unless there are loops over vectors for it, which read it from its beginning to its end, as processors foresee it best. */
@@ -185,11 +185,19 @@ INLINE double wide_sum(wide_f64 v) {
 #define VECTOR_READ_float read_f32
 #define VECTOR_READ_double read_f64
 
-/* The same in fours. Where they overflow the result is not finite; so it may be elsewhere, too. */
-#define FOURS_SUM(name, T, FOUR, WIDEN)                                                                                \
+/* The same in eights, and in fours what is left. Where they overflow the result is not finite; so it may be elsewhere, too. */
+#define EIGHTS_SUM(name, T, FOUR, WIDEN)                                                                               \
     INLINE double name(int64_t n, const T *x) {                                                                        \
         wide_f64 v0 = {0}, v1 = v0, v2 = v0, v3 = v0;                                                                  \
         int64_t i = 0;                                                                                                 \
+        for (; i + 32 * WIDE <= n; i += 32 * WIDE) {                                                                   \
+            const wide_f32 a = FOUR(x + i) + FOUR(x + i + 8 * WIDE);                                                   \
+            const wide_f32 b = FOUR(x + i + 16 * WIDE) + FOUR(x + i + 24 * WIDE);                                      \
+            v0 += __builtin_convertvector(WIDE_LOW(a), wide_f64);                                                      \
+            v1 += __builtin_convertvector(WIDE_HIGH(a), wide_f64);                                                     \
+            v2 += __builtin_convertvector(WIDE_LOW(b), wide_f64);                                                      \
+            v3 += __builtin_convertvector(WIDE_HIGH(b), wide_f64);                                                     \
+        }                                                                                                              \
         for (; i + 16 * WIDE <= n; i += 16 * WIDE) {                                                                   \
             const wide_f32 a = FOUR(x + i), b = FOUR(x + i + 8 * WIDE);                                                \
             v0 += __builtin_convertvector(WIDE_LOW(a), wide_f64);                                                      \
@@ -213,8 +221,8 @@ INLINE wide_f32 four_bf16(const uint16_t *x) {
     const wide_u32 a = ((const read_u32 *)(const void *)x)[0], b = ((const read_u32 *)(const void *)x)[1];
     return ((wide_f32)(a << 16) + (wide_f32)(a & 0xffff0000)) + ((wide_f32)(b << 16) + (wide_f32)(b & 0xffff0000));
 }
-FOURS_SUM(fours_f32, float, four_f32, MAP_PLAIN)
-FOURS_SUM(fours_bf16, uint16_t, four_bf16, half_from_bf16)
+EIGHTS_SUM(eights_f32, float, four_f32, MAP_PLAIN)
+EIGHTS_SUM(eights_bf16, uint16_t, four_bf16, half_from_bf16)
 #if defined(__F16C__)
 INLINE wide_f32 wide_from_f16(const uint16_t *x) {
 #if defined(__AVX512F__)
@@ -227,9 +235,9 @@ INLINE wide_f32 four_f16(const uint16_t *x) {
     return (wide_from_f16(x) + wide_from_f16(x + 2 * WIDE)) +
            (wide_from_f16(x + 4 * WIDE) + wide_from_f16(x + 6 * WIDE));
 }
-FOURS_SUM(fours_f16, uint16_t, four_f16, half_from_f16)
+EIGHTS_SUM(eights_f16, uint16_t, four_f16, half_from_f16)
 #else
-INLINE double fours_f16(int64_t n, const uint16_t *x) {
+INLINE double eights_f16(int64_t n, const uint16_t *x) {
     double sum = 0;
     CPU_LOOP_SUM(sum)
     for (int64_t i = 0; i < n; i++) {
@@ -469,7 +477,7 @@ static void sum_f64_merge(int64_t n, struct cpu_accumulators *accumulators, cons
 
 VECTOR_SUM(sum_f32, float, MAP_PLAIN)
 INLINE double sum_f32_contiguous(int64_t n, const void *x, int64_t stride, double parameter) {
-    const double sum = fours_f32(n, x);
+    const double sum = eights_f32(n, x);
     return __builtin_isfinite(sum) ? sum : sum_f32_vectors(n, x, stride, parameter);
 }
 STREAMS(sum_f32, float, double, double, +, 0, TAKE_SUM, MAP_PLAIN)
@@ -509,7 +517,7 @@ static void sum_f32_columns(int64_t n, const void *elements, int64_t stride, int
     static void sum_##half##_row(int64_t n, const void *x, int64_t stride, int64_t position,                           \
                                  struct cpu_accumulators *accumulators) {                                              \
         VALUES(double);                                                                                                \
-        const double sum = stride == 1 ? fours_##half(n, x) : (double)NAN;                                             \
+        const double sum = stride == 1 ? eights_##half(n, x) : (double)NAN;                                            \
         if (__builtin_isfinite(sum)) {                                                                                 \
             *value += sum;                                                                                             \
         } else {                                                                                                       \
