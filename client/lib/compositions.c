@@ -383,22 +383,52 @@ td_tensor *td_gather(td_tensor *x, td_tensor *indices, int axis) {
     return x && !part ? NULL : made_of(part == x ? NULL : part, td_take_along_axis(part, indices, axis));
 }
 
+/* The result takes the place of *x, which the operation releases. */
+static int call_into(td_tensor **x, struct batch_entry *entry) {
+    td_tensor *result;
+    int code = call_enqueue_taking(entry, 1, &result, 1, x);
+    if (!code)
+        *x = td_keep(result);
+    return code;
+}
+
+static int no_place(const char *function) {
+    call_refuse_function(function, STATUS_INVALID_ARGUMENT, "there is no place for the result: the pointer is NULL");
+    return td_last_error()->code;
+}
+
 int td_scatter_into(td_tensor **x, td_tensor *indices, td_tensor *values, int axis) {
     struct scatter_attributes attributes = {.axis = axis};
     struct op_packed packed;
     scatter_attributes_write(&attributes, &packed);
-    if (!x) {
-        call_refuse_function("scatter_into", STATUS_INVALID_ARGUMENT,
-                             "there is no place for the result: the pointer is NULL");
-        return td_last_error()->code;
-    }
-    td_tensor *inputs[] = {*x, indices, values}, *result;
+    if (!x)
+        return no_place("scatter_into");
+    td_tensor *inputs[] = {*x, indices, values};
     struct batch_entry entry = {
         .opcode = OP_SCATTER, .ints = packed.ints, .n_ints = packed.n_ints, .n_inputs = 3, .inputs = inputs};
-    int code = call_enqueue_taking(&entry, 1, &result, 1, inputs);
-    if (!code)
-        *x = td_keep(result);
-    return code;
+    return call_into(x, &entry);
+}
+
+static bool broadcasts_to(const td_tensor *tensor, const td_tensor *x) {
+    struct tensor_type both;
+    return tensor && x &&
+           shape_broadcast(&both, &x->type, &tensor->type, &(struct fault){.code = STATUS_OK}) == STATUS_OK &&
+           shape_equal(&both, &x->type);
+}
+
+int td_where_into(td_tensor **x, td_tensor *mask, td_tensor *value) {
+    if (!x)
+        return no_place("where_into");
+    td_tensor *inputs[] = {mask, value, *x};
+    struct batch_entry entry = {.opcode = OP_WHERE, .n_inputs = 3, .inputs = inputs};
+    /* Other mistakes are the operation's to find. */
+    for (unsigned i = 0; i < 2; i++)
+        if (inputs[i] && *x && !broadcasts_to(inputs[i], *x)) {
+            call_refuse_function("where_into", STATUS_SHAPE, "the %s does not broadcast to x's shape",
+                                 i ? "value" : "mask");
+            return td_last_error()->code;
+        }
+    return call_into(x, &entry);
 }
 
 /* Indices of rank 1 as those of td_scatter(): with an axis for each of x's. */

@@ -140,6 +140,23 @@ Test(compositions, masked_fill_and_gather) {
               td_last_error()->message);
 }
 
+Test(compositions, where_into_takes_the_place_of_x) {
+    td_tensor *x = td_keep(matrix()), *was, *one = td_full(client.device, TD_F32, TD_SCALAR, 1);
+    td_tensor *wide = td_full(client.device, TD_F32, TD_SHAPE(2, 2, 3), 1);
+    cr_assert(!td_where_into(&x, td_greater(x, one), td_full(client.device, TD_F32, TD_SHAPE(2, 1), 9)));
+    EXPECT(x, 0, 1, 9, 9, 9, 9);
+    was = x;
+    cr_assert_eq(td_where_into(&x, td_greater(wide, one), one), TD_E_SHAPE);
+    cr_assert(strstr(td_last_error()->message, "the mask does not broadcast to x's shape"));
+    cr_assert_eq(td_where_into(&x, td_greater(x, one), wide), TD_E_SHAPE);
+    cr_assert(strstr(td_last_error()->message, "the value does not broadcast to x's shape"));
+    cr_assert(td_where_into(&x, NULL, one) && td_where_into(&x, x, NULL));
+    cr_assert_eq(td_where_into(NULL, x, one), TD_E_INVALID_ARGUMENT);
+    cr_assert_eq(x, was);
+    EXPECT(x, 0, 1, 9, 9, 9, 9);
+    td_release(x);
+}
+
 Test(compositions, index_add_and_copy_take_slices) {
     td_tensor *x = matrix(), *one = td_full(client.device, TD_F32, TD_SCALAR, 1);
     EXPECT(td_index_add(x, 1, indices(2, 0, 2), one), 1, 1, 4, 4, 4, 7);

@@ -69,12 +69,23 @@ int call_slice(const union argument *in, td_tensor **out) {
     return PyErr_Occurred() ? refused() : done(td_slices(in[0].tensor, 3 * (int)n, ranges), out);
 }
 
+/* Whether a list of arrays that take results is of one. */
+static bool takes_one(const union argument *list, const char *function) {
+    if (list->count == 1)
+        return true;
+    PyErr_Format(PyExc_ValueError, "%s(): a list of one array, not of %d", function, list->count);
+    return false;
+}
+
 int call_scatter_into(const union argument *in, td_tensor **out) {
     (void)out;
-    if (in[0].count == 1)
-        return td_scatter_into(in[0].tensors, in[1].tensor, in[2].tensor, (int)in[3].i);
-    PyErr_Format(PyExc_ValueError, "scatter_into(): a list of one array, not of %d", in[0].count);
-    return refused();
+    return takes_one(&in[0], "scatter_into") ? td_scatter_into(in[0].tensors, in[1].tensor, in[2].tensor, (int)in[3].i)
+                                             : refused();
+}
+
+int call_where_into(const union argument *in, td_tensor **out) {
+    (void)out;
+    return takes_one(&in[0], "where_into") ? td_where_into(in[0].tensors, in[1].tensor, in[2].tensor) : refused();
 }
 
 static bool same_count(const union argument *a, const union argument *b, const char *function) {

@@ -5,8 +5,10 @@
 
 int call_full(const union argument *in, td_tensor **out);
 int call_arange(const union argument *in, td_tensor **out);
-/* x[0] takes the result. */
+/* Of these x[0] takes the result. */
 int call_scatter_into(const union argument *in, td_tensor **out);
+int call_where_into(const union argument *in, td_tensor **out);
+
 int call_slice(const union argument *in, td_tensor **out);
 /* Of several outputs: *out is an array of them from malloc(), with a NULL behind the last one. */
 int call_meshgrid(const union argument *in, td_tensor **out);

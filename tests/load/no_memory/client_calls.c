@@ -296,7 +296,8 @@ static td_tensor *optimised(td_device *device, td_tensor *x) {
         td_adamw(1, &step[0], &gradient, &step[1], &step[2], 1, 0.1, 0.9, 0.999, 1e-8, 0) ||
         td_rmsprop(1, &step[0], &gradient, &step[1], 0.1, 0.9, 1e-8, 0) ||
         td_adagrad(1, &step[0], &gradient, &step[1], 0.1, 1e-8, 0) || td_moving_average(1, &step[2], &step[0], 0.5) ||
-        td_scatter_into(&step[2], td_reshape(targets, TD_SHAPE(4, 1)), gradient, 0))
+        td_scatter_into(&step[2], td_reshape(targets, TD_SHAPE(4, 1)), gradient, 0) ||
+        td_where_into(&step[2], td_less(gradient, step[2]), gradient))
         return NULL;
     return step[2];
 }

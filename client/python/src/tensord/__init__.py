@@ -97,7 +97,7 @@ pi = 3.141592653589793
 
 # Every operation, connection, device and error that the extension has, under its own name. Left out are operations that the array has
 # as an index or a method, that the standard has under another name, and whose place is linalg, fft or random.
-_INNER = {"slice", "permute", "transpose", "cast", "copy", "full", "dtypes", "unique", "scatter_into", "randint", "bernoulli_like", "linspace_complex"}
+_INNER = {"slice", "permute", "transpose", "cast", "copy", "full", "dtypes", "unique", "scatter_into", "where_into", "randint", "bernoulli_like", "linspace_complex"}
 _INNER.update(_name for _module in (linalg, fft, random) for _name in vars(_module) if _name.islower())
 globals().update({_name: getattr(_core, _name) for _name in dir(_core) if _name[0] != "_" and _name not in _INNER and _name not in globals()})
 

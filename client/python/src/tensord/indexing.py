@@ -413,11 +413,15 @@ def put(x, key, value):
 
 
 def put_into(x, key, value):
-    """x[key] = value: the object x takes the new array. The new one has the memory of the old one, and nothing but the part is written, if
-    nothing else uses that memory and the key has one array of integers at most, of rank 1, without other integers and slices. Blocks as
-    put()."""
+    """x[key] = value: the object x takes the new array. The new one has the memory of the old one if nothing else uses that memory and the
+    key is a mask, for one value, or has one array of integers at most, of rank 1, without other integers and slices; then nothing but the part
+    is written. Blocks as put()."""
     value = value_for(x, value)
-    if _mask_for(x, key) is None:
+    mask = _mask_for(x, key)
+    if mask is not None and value.size == 1 and not x.requires_grad and not value.requires_grad:
+        _core.where_into([x], mask, _core.reshape(value, ()))
+        return
+    if mask is None:
         key = tuple(_items(key, x))
         cuts = _cuts(x, key)
         if cuts:
