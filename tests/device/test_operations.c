@@ -13,7 +13,7 @@ static void operation_conforms(unsigned opcode, const char *name) {
 }
 
 #define X(name, value, text)                                                                                      \
-    Test(operations, name, .timeout = 120) {                                                                           \
+    Test(operations, name, .timeout = 400) {                                                                           \
         operation_conforms(value, text);                                                                               \
     }
 OP_LIST(X)
