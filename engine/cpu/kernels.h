@@ -46,28 +46,32 @@ struct cpu_reduction {
     void (*finish)(int64_t n, const struct cpu_accumulators *accumulators, int64_t count, void *out);
 };
 
-/* The reductions, in a table without gaps: its addresses are written when the program is loaded. */
+/* X(NAME, name): the reductions. vector_norm is one for each kind of its order. */
+#define CPU_REDUCTIONS(X)                                                                                              \
+    X(SUM, sum)                                                                                                        \
+    X(PROD, prod)                                                                                                      \
+    X(MEAN, mean)                                                                                                      \
+    X(MAX, max)                                                                                                        \
+    X(MIN, min)                                                                                                        \
+    X(ANY, any)                                                                                                        \
+    X(ALL, all)                                                                                                        \
+    X(ARGMAX, argmax)                                                                                                  \
+    X(ARGMIN, argmin)                                                                                                  \
+    X(VAR, var)                                                                                                        \
+    X(STD, std)                                                                                                        \
+    X(COUNT_NONZERO, count_nonzero)                                                                                    \
+    X(LOGSUMEXP, logsumexp)                                                                                            \
+    X(NORM_0, norm_0)                                                                                                  \
+    X(NORM_1, norm_1)                                                                                                  \
+    X(NORM_2, norm_2)                                                                                                  \
+    X(NORM_POWER, norm_power)                                                                                          \
+    X(NORM_MAX, norm_max)                                                                                              \
+    X(NORM_MIN, norm_min)
 enum cpu_reduction_kind {
-    CPU_REDUCE_SUM,
-    CPU_REDUCE_PROD,
-    CPU_REDUCE_MEAN,
-    CPU_REDUCE_MAX,
-    CPU_REDUCE_MIN,
-    CPU_REDUCE_ANY,
-    CPU_REDUCE_ALL,
-    CPU_REDUCE_ARGMAX,
-    CPU_REDUCE_ARGMIN,
-    CPU_REDUCE_VAR,
-    CPU_REDUCE_STD,
-    CPU_REDUCE_COUNT_NONZERO,
-    CPU_REDUCE_LOGSUMEXP,
-    CPU_REDUCE_NORM_0, /* vector_norm by its order */
-    CPU_REDUCE_NORM_1,
-    CPU_REDUCE_NORM_2,
-    CPU_REDUCE_NORM_POWER,
-    CPU_REDUCE_NORM_MAX,
-    CPU_REDUCE_NORM_MIN,
-    CPU_REDUCE_COUNT,
+#define X(NAME, name) CPU_REDUCE_##NAME,
+    CPU_REDUCTIONS(X)
+#undef X
+        CPU_REDUCE_COUNT,
 };
 
 /* The next n elements of one line of a scan, or the next element of each of n lines. */
@@ -245,9 +249,9 @@ typedef void cpu_gather_function(void *to, const void *from, int64_t rows, int64
 struct cpu_kernels {
     const char *level; /* "avx512" */
     cpu_row_function *const *elementwise;
-    cpu_row_function *(*cast)[DTYPE_COUNT];                       /* [from][to] */
-    const struct cpu_reduction *const (*reductions)[DTYPE_COUNT]; /* [enum cpu_reduction_kind][dtype] */
-    const struct cpu_scan *const (*scans)[DTYPE_COUNT];           /* [enum cpu_scan_kind][dtype] */
+    cpu_row_function *(*cast)[DTYPE_COUNT];               /* [from][to] */
+    const struct cpu_reduction *const *const *reductions; /* [enum cpu_reduction_kind][dtype] */
+    const struct cpu_scan *const (*scans)[DTYPE_COUNT];   /* [enum cpu_scan_kind][dtype] */
     cpu_row_function *(*linear)[DTYPE_COUNT]; /* [activation][dtype]: of a product and a bias; halves as f32 */
     const struct cpu_softmax *const (*softmax)[DTYPE_COUNT]; /* [whether it is the logarithm][dtype] */
     cpu_random_function *const (*random)[DTYPE_COUNT];       /* [enum cpu_random_kind][dtype] */

@@ -39,7 +39,7 @@ enum { CPU_BLOCK = 256 }; /* elements in the buffers through which f16 and bf16 
 
 extern cpu_row_function *const CPU_NAME(elementwise)[CPU_ROW_COUNT];
 extern cpu_row_function *CPU_NAME(cast)[DTYPE_COUNT][DTYPE_COUNT];
-extern const struct cpu_reduction *const CPU_NAME(reductions)[CPU_REDUCE_COUNT][DTYPE_COUNT];
+extern const struct cpu_reduction *const *const CPU_NAME(reductions)[CPU_REDUCE_COUNT];
 extern const struct cpu_scan *const CPU_NAME(scans)[CPU_SCAN_COUNT][DTYPE_COUNT];
 extern cpu_row_function *CPU_NAME(linear)[OP_ACTIVATION_COUNT][DTYPE_COUNT];
 extern const struct cpu_softmax *const CPU_NAME(softmax)[2][DTYPE_COUNT];

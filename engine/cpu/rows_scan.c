@@ -244,7 +244,7 @@ FLOAT_SCANS(bf16, uint16_t, half_from_bf16)
 FLOAT_SCANS(f32, float, LOAD_PLAIN)
 FLOAT_SCANS(f64, double, LOAD_PLAIN)
 
-/* ---- log of running sums of exponentials: a level and the sum of exp(x - level), as in rows_reduce.c ---- */
+/* ---- log of running sums of exponentials: a level and the sum of exp(x - level), as in rows_logsumexp.c ---- */
 
 enum { LEVEL_SLACK = 16 };
 
