@@ -17,7 +17,7 @@ enum { THREADS_MAX = 1024 };
 static const size_t huge_page = (size_t)2 << 20;
 
 /* The kernels of each vector level, compiled by engine/cpu/meson.build, the best level first. */
-#if defined(__x86_64__)
+#if !defined(CPU_NATIVE)
 extern const struct cpu_kernels cpu_v2_kernels, cpu_v3_kernels, cpu_v4_kernels;
 static const struct {
     const char *word; /* in TENSORD_CPU_LEVEL */

@@ -8,15 +8,12 @@
 
 #include "engine/device/device_impl.h"
 #include "engine/device/thread.h"
-#include "engine/order/order_impl.h"
-#include "engine/order/replay_graph.h"
+#include "engine/order/submitter.h"
 
 enum {
     SUBMITTER_TURN_RECORDS = 256,
-    SUBMITTER_TURN_NS = 200 * 1000, /* of estimated work: then the next stream has its turn */
-    SUBMITTER_TURN_COST_NS = 1000,  /* of the turn itself, so that turns of records without weight are not free */
-    SUBMITTER_ITERATION_NS = 20,    /* of a loop, besides its launches */
-    SUBMITTER_SPIN_NS = 30 * 1000,  /* waking a sleeping core costs about this much */
+    SUBMITTER_TURN_COST_NS = 1000, /* of the turn itself, so that turns of records without weight are not free */
+    SUBMITTER_SPIN_NS = 30 * 1000, /* waking a sleeping core costs about this much */
     /* It is unknown how long clients' kernels run. So few of them share an event: the watch over the device looks at events. */
     SUBMITTER_TURN_KERNELS = 8,
     /* A launch that can be left is left after this time when another session waits: long compared with what leaving costs, and short
@@ -29,8 +26,7 @@ enum {
     SUBMITTER_AHEAD_ALL = 960,
     SUBMITTER_AHEAD_LEAST = 16,
     /* Of one run, turns that are on such a device at a time: few, since nothing stops what is there when the run is cancelled. */
-    SUBMITTER_PARTS = 4,
-    SUBMITTER_PART_LAUNCHES = SUBMITTER_AHEAD / SUBMITTER_PARTS,
+    SUBMITTER_PARTS = SUBMITTER_AHEAD / SUBMITTER_PART_LAUNCHES,
 };
 
 /* The device's own stream for this stream; NULL if the device has failed. */
@@ -46,13 +42,12 @@ static struct device_stream *submitter_device_stream(struct order *order, struct
     return *slot;
 }
 
-static bool submitter_skips(const struct order *order, const struct stream *stream) {
+bool submitter_skips(const struct order *order, const struct stream *stream) {
     return atomic_load_explicit(&stream->cancelled, memory_order_relaxed) ||
            atomic_load_explicit(&order->broken, memory_order_relaxed);
 }
 
-/* False: this stream's launches are skipped from now on. */
-static bool submitter_may_launch(struct order *order, struct stream *stream, struct device_stream **device_stream) {
+bool submitter_may_launch(struct order *order, struct stream *stream, struct device_stream **device_stream) {
     if (submitter_skips(order, stream))
         return false;
     if (order->device->vtable->async && !(*device_stream = submitter_device_stream(order, stream)))
@@ -61,7 +56,7 @@ static bool submitter_may_launch(struct order *order, struct stream *stream, str
     return true;
 }
 
-static void submitter_launch(struct order *order, struct stream *stream, const struct launch *launch) {
+void submitter_launch(struct order *order, struct stream *stream, const struct launch *launch) {
     const struct device_vtable *vtable = order->device->vtable;
     struct device_stream *device_stream = NULL;
     struct fault fault;
@@ -71,24 +66,6 @@ static void submitter_launch(struct order *order, struct stream *stream, const s
         order_latch(order, &fault);
 }
 
-/* What one turn of a stream did. */
-struct turn {
-    bool shared;
-    bool brief; /* a launch that proves to take long is left to the submitter's own thread */
-    bool moved, blocked, signalled;
-    bool left;         /* in the middle of a launch */
-    bool full;         /* the stream has no room for another mark: a new mark would be joined to the last one */
-    unsigned launches; /* of runs */
-    uint64_t weight;   /* estimated, of the records that have run */
-    uint64_t cost;     /* nanoseconds that these records have taken: measured, or where that was not done estimated */
-    uint64_t most_ns;  /* for one operation; 0: any time */
-    struct stream_chunk *chunks;
-    struct stream_mark mark; /* number 0: none */
-    struct stream_span span;
-    uint64_t began_ns;
-    uint32_t sample_weight; /* on a device that runs later: as in struct stream_mark */
-};
-
 /* The time that a launch has taken corrects the estimates for similar launches. */
 static void record_learn(struct order *order, const struct record *record, uint64_t ns) {
     if (record->kind == RECORD_LAUNCH)
@@ -96,7 +73,7 @@ static void record_learn(struct order *order, const struct record *record, uint6
                    record->launch.factor, ns);
 }
 
-static void submitter_abandon(struct order *order, struct stream *stream) {
+void submitter_abandon(struct order *order, struct stream *stream) {
     if (stream->submit.begun)
         order->device->vtable->abandon(order->device, stream->submit.begun);
     stream->submit.begun = NULL;
@@ -110,9 +87,8 @@ static void submitter_stop(struct order *order, struct stream *stream, struct re
     submitter_abandon(order, stream);
 }
 
-/* For a device whose launches can be left. True: this launch has been left. */
-static bool submitter_launch_part(struct order *order, struct stream *stream, const struct record *record,
-                                  const struct launch *launch, const struct fused_launch *fused, struct turn *turn) {
+bool submitter_launch_part(struct order *order, struct stream *stream, const struct record *record,
+                           const struct launch *launch, const struct fused_launch *fused, struct turn *turn) {
     struct report *report = launch ? launch->report : fused->report;
     uint64_t sequence =
         record->kind == RECORD_LAUNCH ? record->sequence : 0; /* a run's operations have their times for themselves */
@@ -155,7 +131,7 @@ static bool submitter_launch_part(struct order *order, struct stream *stream, co
     return stream->submit.begun;
 }
 
-static void submitter_launch_kernel(struct order *order, struct stream *stream, const struct kernel_launch *launch) {
+void submitter_launch_kernel(struct order *order, struct stream *stream, const struct kernel_launch *launch) {
     const struct device_vtable *vtable = order->device->vtable;
     struct device_stream *device_stream = NULL;
     struct fault fault;
@@ -176,6 +152,27 @@ static void submitter_launch_record(struct order *order, struct stream *stream, 
         submitter_launch(order, stream, &record->launch);
 }
 
+void submitter_launch_flat_traced(struct order *order, struct stream *stream, const struct record *record,
+                                  const struct flat_launch *launches, uint32_t n, uint64_t sequence) {
+    for (uint32_t i = 0; i < n; i++) {
+        const int64_t axis[2] = {launches[i].elements, 1};
+        const struct launch launch = {
+            .opcode = launches[i].opcode,
+            .output = {launches[i].data[0], &axis[0], &axis[1], launches[i].dtype, launches[i].dtype, 1}};
+        const struct trace_launch trace = {.session = stream->session,
+                                           .sequence = sequence ? sequence : launches[i].sequence,
+                                           .stream = stream->id,
+                                           .role = stream->role,
+                                           .number = stream->submit.executed + 1,
+                                           .enqueued_ns = record->enqueued_ns,
+                                           .launch = &launch};
+        struct trace_mark mark;
+        trace_before(&order->trace, NULL, NULL, &mark);
+        order->device->vtable->launch_flat(order->device, &launches[i], 1);
+        trace_after(&order->trace, &stream->trace, NULL, &trace, &mark);
+    }
+}
+
 /* Small launches, with devices that have run them when launch_flat() returns. */
 static void submitter_launch_flat(struct order *order, struct stream *stream, const struct record *record) {
     struct device *device = order->device;
@@ -190,23 +187,7 @@ static void submitter_launch_flat(struct order *order, struct stream *stream, co
         device->vtable->launch_flat(device, launches, record->flat.n);
         return;
     }
-    for (uint32_t i = 0; i < record->flat.n; i++) {
-        const int64_t axis[2] = {launches[i].elements, 1};
-        const struct launch launch = {
-            .opcode = launches[i].opcode,
-            .output = {launches[i].data[0], &axis[0], &axis[1], launches[i].dtype, launches[i].dtype, 1}};
-        const struct trace_launch trace = {.session = stream->session,
-                                           .sequence = launches[i].sequence,
-                                           .stream = stream->id,
-                                           .role = stream->role,
-                                           .number = stream->submit.executed + 1,
-                                           .enqueued_ns = record->enqueued_ns,
-                                           .launch = &launch};
-        struct trace_mark mark;
-        trace_before(&order->trace, NULL, NULL, &mark);
-        device->vtable->launch_flat(device, &launches[i], 1);
-        trace_after(&order->trace, &stream->trace, NULL, &trace, &mark);
-    }
+    submitter_launch_flat_traced(order, stream, record, launches, record->flat.n, 0);
 }
 
 static void submitter_launch_traced(struct order *order, struct stream *stream, const struct record *record,
@@ -230,195 +211,6 @@ static void submitter_launch_traced(struct order *order, struct stream *stream, 
     trace_before(&order->trace, device_stream, stream->submit.begun, &mark);
     submitter_launch_record(order, stream, record, turn);
     trace_after(&order->trace, &stream->trace, device_stream, &launch, &mark);
-}
-
-/* ---- runs of programs ---- */
-
-static bool submitter_traces(struct order *order, const struct stream *stream) {
-    return trace_is_on(&order->trace) && trace_wants(&order->trace, stream->group->share, stream->session);
-}
-
-/* On a device that has compiled the launch's kernel. */
-static void submitter_launch_fused(struct order *order, struct stream *stream, const struct replay_kernel *kernel,
-                                   const struct fused_launch *fused) {
-    struct device_stream *device_stream = NULL;
-    struct fault fault;
-    if (submitter_may_launch(order, stream, &device_stream) &&
-        order->device->vtable->fusion->launch(order->device, device_stream,
-                                              atomic_load_explicit(&kernel->kernel, memory_order_acquire), fused,
-                                              &fault) != STATUS_OK)
-        order_latch(order, &fault);
-}
-
-static void submitter_replay_launch(struct order *order, struct stream *stream, const struct record *record,
-                                    const struct replay_kernel *compiled, const struct launch *launch,
-                                    const struct fused_launch *fused, const struct kernel_launch *kernel,
-                                    struct turn *turn) {
-    if (kernel)
-        submitter_launch_kernel(order, stream, kernel);
-    else if (compiled)
-        submitter_launch_fused(order, stream, compiled, fused);
-    else if (order->device->vtable->launch_part)
-        turn->left = submitter_launch_part(order, stream, record, launch, fused, turn);
-    else
-        submitter_launch(order, stream, launch);
-}
-
-/* One launch, or a fused one, in a history and perhaps in a trace. */
-static void submitter_replay_one(struct order *order, struct stream *stream, const struct record *record,
-                                 const struct replay_step *step, struct turn *turn) {
-    const struct replay *replay = record->replay.replay;
-    const void *at = replay->launches + step->at;
-    const struct launch *launch = step->kind == REPLAY_LAUNCH ? at : NULL;
-    const struct fused_launch *fused = step->kind == REPLAY_FUSED ? at : NULL;
-    const struct kernel_launch *kernel = step->kind == REPLAY_KERNEL ? at : NULL;
-    const char *label = replay->names[step->name].label, *name = fused ? "fused" : kernel ? kernel->name : NULL;
-    unsigned opcode = launch ? launch->opcode : 0;
-    struct device_stream *device_stream = NULL;
-    if (!stream->submit.begun)
-        history_note(&order->history, &stream->completed, stream->submit.executed + 1, stream->session,
-                     record->sequence, opcode, name, *label ? label : NULL);
-    if (__builtin_expect(!submitter_traces(order, stream), 1)) {
-        submitter_replay_launch(order, stream, record, step->kernel, launch, fused, kernel, turn);
-    } else if (submitter_may_launch(order, stream, &device_stream)) {
-        const struct trace_launch trace = {.session = stream->session,
-                                           .sequence = record->sequence,
-                                           .stream = stream->id,
-                                           .role = stream->role,
-                                           .number = stream->submit.executed + 1,
-                                           .enqueued_ns = record->enqueued_ns,
-                                           .launch = launch,
-                                           .kernel = name,
-                                           .label = *label ? label : NULL};
-        struct trace_mark mark;
-        trace_before(&order->trace, device_stream, stream->submit.begun, &mark);
-        submitter_replay_launch(order, stream, record, step->kernel, launch, fused, kernel, turn);
-        trace_after(&order->trace, &stream->trace, device_stream, &trace, &mark);
-    }
-}
-
-/* Small launches, with devices that have run them when launch_flat() returns. */
-static void submitter_replay_flat(struct order *order, struct stream *stream, const struct record *record,
-                                  const struct replay_step *step, struct turn *turn) {
-    const struct flat_launch *launches =
-        (const struct flat_launch *)(const void *)(record->replay.replay->launches + step->at);
-    if (__builtin_expect(!submitter_traces(order, stream), 1)) {
-        history_note(&order->history, &stream->completed, stream->submit.executed + 1, stream->session,
-                     record->sequence, launches->opcode, NULL, NULL);
-        order->device->vtable->launch_flat(order->device, launches, step->n);
-        return;
-    }
-    for (uint32_t i = 0; i < step->n; i++) {
-        const int64_t axis[2] = {launches[i].elements, 1};
-        const struct launch shown = {
-            .opcode = launches[i].opcode,
-            .output = {launches[i].data[0], &axis[0], &axis[1], launches[i].dtype, launches[i].dtype, 1}};
-        const struct trace_launch trace = {.session = stream->session,
-                                           .sequence = record->sequence,
-                                           .stream = stream->id,
-                                           .role = stream->role,
-                                           .number = stream->submit.executed + 1,
-                                           .enqueued_ns = record->enqueued_ns,
-                                           .launch = &shown};
-        struct trace_mark mark;
-        trace_before(&order->trace, NULL, NULL, &mark);
-        order->device->vtable->launch_flat(order->device, &launches[i], 1);
-        trace_after(&order->trace, &stream->trace, NULL, &trace, &mark);
-    }
-    (void)turn;
-}
-
-/* The run's next steps as one graph, on a device that has them. False: the next one is to be launched by itself. */
-static bool submitter_replay_graph(struct order *order, struct stream *stream, struct record *record,
-                                   struct turn *turn) {
-    struct replay_run *run = &record->replay;
-    struct device_stream *device_stream = NULL;
-    struct fault fault;
-    unsigned steps = 0;
-    if (!order->device->vtable->async || submitter_traces(order, stream) ||
-        !submitter_may_launch(order, stream, &device_stream))
-        return false;
-    if (replay_graph_launch(run, order->device, device_stream, &steps, &fault) != STATUS_OK)
-        order_latch(order, &fault);
-    if (!steps)
-        return false;
-    history_note(&order->history, &stream->completed, stream->submit.executed + 1, stream->session, record->sequence, 0,
-                 "graph", NULL);
-    for (; steps; steps--) {
-        const struct replay_step *step = &run->replay->steps[run->step++];
-        turn->cost += step->skipped ? 0 : step->weight;
-    }
-    turn->launches++;
-    return true;
-}
-
-/* A step of a run. False: it was left in the middle. */
-static bool submitter_replay_step(struct order *order, struct stream *stream, struct record *record,
-                                  struct turn *turn) {
-    struct replay_run *run = &record->replay;
-    const struct replay_step *step = &run->replay->steps[run->step];
-    uint64_t cost = turn->cost;
-    if (step->kind == REPLAY_FLAT)
-        submitter_replay_flat(order, stream, record, step, turn);
-    else
-        submitter_replay_one(order, stream, record, step, turn);
-    if (turn->left)
-        return false;
-    if (turn->cost == cost)
-        turn->cost += step->weight;
-    turn->launches++;
-    return true;
-}
-
-/* As much of a run as belongs to one turn; a turn that leaves it goes on with it later. The device's launches have run when they return, or a
- * launch may wait here for room on the device. */
-static void submitter_replay(struct order *order, struct stream *stream, struct record *record, struct turn *turn) {
-    struct replay_run *run = &record->replay;
-    bool async = order->device->vtable->async, more = !submitter_skips(order, stream);
-    if (more && !run->begun)
-        replay_begin(run);
-    run->begun = true;
-    while (more) {
-        if (turn->cost >= SUBMITTER_TURN_NS || (async && turn->launches >= SUBMITTER_PART_LAUNCHES)) {
-            atomic_fetch_add_explicit(&order->pieces, 1, memory_order_relaxed);
-            turn->left = true;
-            return;
-        }
-        if (run->step < run->replay->n_steps) {
-            if (submitter_replay_graph(order, stream, record, turn))
-                continue;
-            if (!run->replay->steps[run->step].skipped && !submitter_replay_step(order, stream, record, turn))
-                return;
-            replay_stepped(run);
-            continue;
-        }
-        turn->cost += SUBMITTER_ITERATION_NS;
-        more = !submitter_skips(order, stream) && replay_next(run, !async);
-        if (more)
-            replay_apply(run);
-    }
-    submitter_abandon(order, stream);
-    if (!async) /* else the reaper does it */
-        replay_end(run, true);
-}
-
-/* A run, perhaps with its time: on devices whose launches have run when they return, that of its turns. */
-static void submitter_replay_timed(struct order *order, struct stream *stream, struct record *record,
-                                   struct turn *turn) {
-    struct replay_run *run = &record->replay;
-    bool async = order->device->vtable->async;
-    if (!run->begun && !turn->full) /* else its mark would be joined to an earlier one */
-        replay_time_begin(run);
-    uint64_t began_ns = run->counts ? clock_now() : 0;
-    if (!run->begun)
-        run->began_ns = began_ns;
-    submitter_replay(order, stream, record, turn);
-    if (async) /* the reaper tells how long it ran */
-        return;
-    if (run->counts)
-        run->ran_ns += clock_now() - began_ns;
-    if (!turn->left && !submitter_skips(order, stream))
-        replay_count(run, run->ran_ns);
 }
 
 /* The event of the first mark that includes this number, or the last event before that mark. *marked: there is such a mark. If there
@@ -495,7 +287,7 @@ static bool submitter_step(struct order *order, struct stream *stream, struct re
         return true;
     case RECORD_REPLAY:
         atomic_store_explicit(&stream->submit.running, record, memory_order_relaxed);
-        submitter_replay_timed(order, stream, record, turn);
+        submitter_replay(order, stream, record, turn);
         return true;
     case RECORD_WAIT:
         return submitter_wait(order, stream, record);

@@ -14,7 +14,6 @@ static void stop(void) {
 
 TestSuite(vector_level, .fini = stop, .timeout = 120);
 
-#if defined(__x86_64__)
 Test(vector_level, the_one_that_is_in_use_is_listed) {
     struct client client;
     td_device_info info;
@@ -27,7 +26,6 @@ Test(vector_level, the_one_that_is_in_use_is_listed) {
     client_expect(client_ramp(client.device, 2, 5), (float[]){5, 6}, 2);
     client_close(&client);
 }
-#endif
 
 Test(vector_level, a_word_that_is_none_is_told_as_the_devices_fault) {
     struct daemon_options options = {.flags = (const char *const[]){"--quarantine-after", "1", NULL},

@@ -32,7 +32,7 @@ static void load_blas(struct device *device) {
 
 /* ---- vector levels ---- */
 
-#if defined(__x86_64__)
+#if !defined(CPU_NATIVE)
 /* Whether the processor has the level whose kernels have this name. */
 static bool has_level(const char *name) {
     for (unsigned number = 0; cpu_kernels_level(number); number++)

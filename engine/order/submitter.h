@@ -1,0 +1,48 @@
+/* What the submitter's files share: one turn of a stream, and how it launches. Only who has the submitter's role calls these. */
+#pragma once
+
+#include "engine/order/order_impl.h"
+
+enum {
+    SUBMITTER_TURN_NS = 200 * 1000, /* of estimated work: then the next stream has its turn */
+    SUBMITTER_PART_LAUNCHES = 128,  /* of a run in one turn, on a device that runs later */
+};
+
+/* What one turn of a stream did. */
+struct turn {
+    bool shared;
+    bool brief; /* a launch that proves to take long is left to the submitter's own thread */
+    bool moved, blocked, signalled;
+    bool left;         /* in the middle of a launch */
+    bool full;         /* the stream has no room for another mark: a new mark would be joined to the last one */
+    unsigned launches; /* of runs */
+    uint64_t weight;   /* estimated, of the records that have run */
+    uint64_t cost;     /* nanoseconds that these records have taken: measured, or where that was not done estimated */
+    uint64_t most_ns;  /* for one operation; 0: any time */
+    struct stream_chunk *chunks;
+    struct stream_mark mark; /* number 0: none */
+    struct stream_span span;
+    uint64_t began_ns;
+    uint32_t sample_weight; /* on a device that runs later: as in struct stream_mark */
+};
+
+/* Whether nothing of the stream is launched any more. */
+bool submitter_skips(const struct order *order, const struct stream *stream);
+/* False: this stream's launches are skipped from now on. */
+bool submitter_may_launch(struct order *order, struct stream *stream, struct device_stream **device_stream);
+void submitter_launch(struct order *order, struct stream *stream, const struct launch *launch);
+void submitter_launch_kernel(struct order *order, struct stream *stream, const struct kernel_launch *launch);
+/* For a device whose launches can be left. `launch` or `fused` is NULL. True: this launch has been left. */
+bool submitter_launch_part(struct order *order, struct stream *stream, const struct record *record,
+                           const struct launch *launch, const struct fused_launch *fused, struct turn *turn);
+/* Gives up the launch that was left, if there is one. */
+void submitter_abandon(struct order *order, struct stream *stream);
+/* Small launches one by one, each in the trace; for devices that have run them when launch_flat() returns. `sequence`: of all of them; 0: each
+ * has its own. */
+void submitter_launch_flat_traced(struct order *order, struct stream *stream, const struct record *record,
+                                  const struct flat_launch *launches, uint32_t n, uint64_t sequence);
+
+/* ---- runs of programs (submitter_replay.c) ---- */
+
+/* As much of a run as belongs to one turn, perhaps with its time: on devices whose launches have run when they return, that of its turns. */
+void submitter_replay(struct order *order, struct stream *stream, struct record *record, struct turn *turn);
