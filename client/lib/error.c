@@ -143,6 +143,22 @@ int error_fault(const struct fault *fault, const char *operation, const char *la
     return fault->code;
 }
 
+int error_about(const char *format, ...) {
+    td_error *error = &last_error;
+    va_list arguments;
+    char text[sizeof error->message + 4], message[sizeof error->message];
+    size_t named = strlen(error->operation);
+    bool begins = named && !strncmp(error->message, error->operation, named) && error->message[named] == ':';
+    copy_text(message, sizeof message, error->message + (begins ? named + 2 : 0));
+    va_start(arguments, format);
+    int n = vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    size_t at = n < 0 ? 0 : (size_t)n < sizeof text ? (size_t)n : sizeof text - 1;
+    snprintf(text + at, sizeof text - at, ": %s", message);
+    utf8_clean(error->message, sizeof error->message, text);
+    return error->code;
+}
+
 void *error_null(void) {
     made_null = true;
     return NULL;

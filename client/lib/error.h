@@ -14,6 +14,8 @@ int error_store(const td_error *error);
 int error_store_details(const td_error *error, char *details);
 /* `operation` and `label` may be NULL; if there is an operation, the message begins with it. */
 int error_fault(const struct fault *fault, const char *operation, const char *label);
+/* Puts words before the message of the last error, in the place of the operation's name if it begins with that. */
+int error_about(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Notes that a call returns NULL for a tensor because of the last error: a later call with that NULL keeps this error.
  * Returns NULL. */

@@ -14,19 +14,44 @@
 #include "proto/ops/cleanup.h"
 #include "proto/ops/kernel.h"
 
-struct td_kernel {
-    struct td_device *device;
-    struct td_kernel *next, *previous;
-    uint64_t id;
-    char name[64]; /* for messages; may be cut */
-};
+enum { MESSAGE_NAME_MAX = 63 }; /* of a kernel's name, in messages */
+
+static void kernel_destroy(td_kernel *kernel) {
+    if (!kernel)
+        return;
+    free(kernel->source);
+    free(kernel);
+}
+CLEANUP_OF(td_kernel, kernel_destroy)
 
 void kernels_finish(struct kernels *kernels) {
     while (kernels->first) {
         struct td_kernel *kernel = kernels->first;
         kernels->first = kernel->next;
-        free(kernel);
+        kernel_destroy(kernel);
     }
+}
+
+/* A session has 256 kernels at most. */
+struct td_kernel *kernels_find(const struct kernels *kernels, uint64_t id) {
+    struct td_kernel *kernel = kernels->first;
+    while (kernel && kernel->id != id)
+        kernel = kernel->next;
+    return kernel;
+}
+
+void kernel_let_go(struct td_kernel *kernel) {
+    td_device *device = kernel->device;
+    if (--kernel->holders)
+        return;
+    Tensord__KernelRelease message = TENSORD__KERNEL_RELEASE__INIT;
+    message.kernel = kernel->id;
+    *(kernel->previous ? &kernel->previous->next : &device->kernels.first) = kernel->next;
+    if (kernel->next)
+        kernel->next->previous = kernel->previous;
+    /* If there is no room for the message, the kernel stays on the device until the session ends. */
+    (void)frame_push(device, FRAME_KERNEL_RELEASE, &message.base, 0);
+    kernel_destroy(kernel);
 }
 
 /* ---- arguments ---- */
@@ -90,8 +115,8 @@ static int compile_check(td_device *device, const char *source, const char *name
     if (!name_bytes || name_bytes > KERNEL_NAME_MAX)
         return error_set(STATUS_INVALID_ARGUMENT, "a kernel's name has 1 to %d bytes, not %zu", KERNEL_NAME_MAX,
                          name_bytes);
-    if (bytes > FRAME_MESSAGE_MAX - 1024)
-        return error_set(STATUS_LIMIT, "a source of %zu bytes, the limit is %d", bytes, FRAME_MESSAGE_MAX - 1024);
+    if (bytes > FRAME_SOURCE_MAX)
+        return error_set(STATUS_LIMIT, "a source of %zu bytes, the limit is %d", bytes, FRAME_SOURCE_MAX);
     return 0;
 }
 
@@ -147,11 +172,12 @@ int td_kernel_compile(td_device *device, const char *source, const char *name, t
         code = record_check("compile", device, NULL, RECORD_SYNC);
     if (code)
         return code;
-    CLEANUP(free) td_kernel *kernel = calloc(1, sizeof *kernel);
-    if (!kernel)
+    CLEANUP(kernel_destroy) td_kernel *kernel = calloc(1, sizeof *kernel);
+    if (!kernel || !(kernel->source = strdup(source)))
         return error_set(STATUS_NO_HOST_MEMORY, "no memory for a kernel");
     kernel->device = device;
-    snprintf(kernel->name, sizeof kernel->name, "%s", name);
+    kernel->holders = 1;
+    memcpy(kernel->name, name, strlen(name) + 1);
     pthread_mutex_lock(&device->lock);
     code = compile_until_reply(device, kernel, source, name);
     if (!code) {
@@ -170,16 +196,9 @@ void td_kernel_release(td_kernel *kernel) {
     if (!kernel)
         return;
     td_device *device = kernel->device;
-    Tensord__KernelRelease message = TENSORD__KERNEL_RELEASE__INIT;
-    message.kernel = kernel->id;
     pthread_mutex_lock(&device->lock);
-    *(kernel->previous ? &kernel->previous->next : &device->kernels.first) = kernel->next;
-    if (kernel->next)
-        kernel->next->previous = kernel->previous;
-    /* If there is no room for the message, the kernel stays on the device until the session ends. */
-    (void)frame_push(device, FRAME_KERNEL_RELEASE, &message.base, 0);
+    kernel_let_go(kernel);
     pthread_mutex_unlock(&device->lock);
-    free(kernel);
 }
 
 /* ---- launches ---- */
@@ -316,7 +335,9 @@ static void launch_give(const struct launch *launch, bool made) {
 
 static int launch_refuse(const struct fault *fault, const td_kernel *kernel) {
     size_t n;
-    int code = error_fault(fault, kernel ? kernel->name : "kernel", label_current(&n));
+    char name[MESSAGE_NAME_MAX + 1];
+    snprintf(name, sizeof name, "%.*s", MESSAGE_NAME_MAX, kernel ? kernel->name : "kernel");
+    int code = error_fault(fault, name, label_current(&n));
     label_clear();
     return code;
 }
@@ -344,8 +365,9 @@ static int kernel_launch(td_kernel *kernel, td_dim grid, td_dim block, size_t sh
     }
     if (!launch_whole(&launch)) {
         label_clear();
-        return error_of_null() ? error_of_null()
-                               : error_set(STATUS_INVALID_ARGUMENT, "%s: an input is NULL", kernel->name);
+        return error_of_null()
+                   ? error_of_null()
+                   : error_set(STATUS_INVALID_ARGUMENT, "%.*s: an input is NULL", MESSAGE_NAME_MAX, kernel->name);
     }
     if (launch_check(&launch, grid, block, shared_bytes, &fault))
         return launch_refuse(&fault, kernel);

@@ -21,7 +21,7 @@ struct program_loop {
 /* ---- programs ---- */
 
 td_program *program_create(td_device *device, unsigned n_parameters, unsigned n_results, unsigned n_consumed,
-                           unsigned n_captured) {
+                           unsigned n_captured, unsigned n_kernels) {
     td_program *program = calloc(1, sizeof *program);
     if (!program)
         return NULL;
@@ -30,11 +30,13 @@ td_program *program_create(td_device *device, unsigned n_parameters, unsigned n_
                             .n_results = n_results,
                             .n_consumed = n_consumed,
                             .n_captured = n_captured,
+                            .n_kernels = n_kernels,
                             .parameters = calloc(n_parameters + 1, sizeof(struct tensor_type)),
                             .results = calloc(n_results + 1, sizeof(struct tensor_type)),
                             .consumed = calloc(n_consumed + 1, sizeof(uint32_t)),
-                            .captured = calloc(n_captured + 1, sizeof(td_tensor *))};
-    if (program->parameters && program->results && program->consumed && program->captured)
+                            .captured = calloc(n_captured + 1, sizeof(td_tensor *)),
+                            .kernels = calloc(n_kernels + 1, sizeof(td_kernel *))};
+    if (program->parameters && program->results && program->consumed && program->captured && program->kernels)
         return program;
     program_destroy(program);
     return NULL;
@@ -52,6 +54,7 @@ void program_destroy(td_program *program) {
     free(program->results);
     free(program->consumed);
     free(program->captured);
+    free(program->kernels);
     free(program->definition);
     free(program);
 }
@@ -61,6 +64,8 @@ static void program_enter(td_program *program) {
     struct programs *programs = &program->device->programs;
     for (unsigned i = 0; i < program->n_captured; i++)
         program->captured[i]->holders++;
+    for (unsigned i = 0; i < program->n_kernels; i++)
+        program->kernels[i]->holders++;
     program->id = ++programs->last_id;
     program->next = programs->first;
     if (program->next)
@@ -117,6 +122,8 @@ void td_program_release(td_program *program) {
     release_id(device, program->id);
     for (unsigned i = 0; i < program->n_captured; i++)
         tensor_let_go(program->captured[i]);
+    for (unsigned i = 0; i < program->n_kernels; i++)
+        kernel_let_go(program->kernels[i]);
     pthread_mutex_unlock(&device->lock);
     program_destroy(program);
 }

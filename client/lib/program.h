@@ -16,7 +16,7 @@ struct programs {
 void programs_finish(struct programs *programs);
 
 /* The id, the lists and what they point to are constant. A program keeps its definition, for recordings that run it and to be saved, and so the handles of what it
- * has captured live as long. */
+ * has captured, and of the kernels that it launches, live as long. */
 struct td_program {
     struct td_device *device;
     struct td_program *next, *previous; /* under the device's lock, */
@@ -26,14 +26,16 @@ struct td_program {
     struct tensor_type *parameters, *results;
     uint32_t *consumed; /* the parameters whose inputs a run releases */
     unsigned n_captured;
-    struct td_tensor **captured; /* held from when the device has the program */
-    uint8_t *definition;         /* message ProgramDefine; the ids in it are without meaning */
+    struct td_tensor **captured; /* held from when the device has the program, */
+    unsigned n_kernels;
+    struct td_kernel **kernels; /* and so are these, each of which comes once */
+    uint8_t *definition;        /* message ProgramDefine; the ids in it are without meaning */
     size_t definition_bytes;
 };
 
 /* A program whose lists the caller fills; NULL out of memory. */
 struct td_program *program_create(struct td_device *device, unsigned n_parameters, unsigned n_results,
-                                  unsigned n_consumed, unsigned n_captured);
+                                  unsigned n_consumed, unsigned n_captured, unsigned n_kernels);
 /* Of one that the device does not have. */
 void program_destroy(struct td_program *program);
 /* Sends the definition, whose id it sets, behind the upload `gate`: the device has the program from then on, and holds what it captures. After

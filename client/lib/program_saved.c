@@ -31,12 +31,18 @@ static int pack(const td_program *program, enum saved_program_place place, uint6
     Tensord__ProgramDefine *definition =
         tensord__program_define__unpack(NULL, program->definition_bytes, program->definition);
     CLEANUP(free) const struct tensor_type **captured = malloc((program->n_captured + 1) * sizeof *captured);
-    int code =
-        definition && captured ? STATUS_OK : fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for the program");
+    CLEANUP(free) struct saved_kernel *kernels = malloc((program->n_kernels + 1) * sizeof *kernels);
+    int code = definition && captured && kernels ? STATUS_OK
+                                                 : fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for the program");
     for (unsigned i = 0; i < program->n_captured && !code; i++)
         captured[i] = &program->captured[i]->type;
+    for (unsigned i = 0; i < program->n_kernels && !code; i++) {
+        const td_kernel *kernel = program->kernels[i];
+        kernels[i] = (struct saved_kernel){.id = kernel->id, .source = kernel->source, .name = kernel->name};
+    }
     if (!code)
-        code = saved_program_pack(definition, program->n_captured, captured, place, publication, head, bytes, fault);
+        code = saved_program_pack(definition, program->n_captured, captured, program->n_kernels, kernels, place,
+                                  publication, head, bytes, fault);
     tensord__program_define__free_unpacked(definition, NULL);
     return code;
 }
@@ -59,7 +65,21 @@ static void captured_finish(struct captured *captured) {
 }
 CLEANUP_FINISH(struct captured, captured_finish)
 
-static void program_fill(td_program *program, const struct saved_program *saved, const struct captured *captured) {
+/* Kernels on their way into a program. */
+struct kernel_list {
+    unsigned n;
+    td_kernel **kernels;
+};
+
+static void kernel_list_finish(struct kernel_list *list) {
+    for (unsigned i = 0; i < list->n; i++)
+        td_kernel_release(list->kernels[i]);
+    free(list->kernels);
+}
+CLEANUP_FINISH(struct kernel_list, kernel_list_finish)
+
+static void program_fill(td_program *program, const struct saved_program *saved, const struct captured *captured,
+                         const struct kernel_list *kernels) {
     const Tensord__ProgramDefine *definition = saved->message->definition;
     const struct tensor_type *types = saved->types.types;
     memcpy(program->parameters, types, program->n_parameters * sizeof *types);
@@ -71,18 +91,20 @@ static void program_fill(td_program *program, const struct saved_program *saved,
         program->captured[i] = captured->tensors[i];
         definition->captures[i] = captured->tensors[i]->id;
     }
+    for (unsigned i = 0; i < kernels->n; i++)
+        program->kernels[i] = kernels->kernels[i];
 }
 
-/* A program of the device from a definition that has been checked. */
+/* A program of the device from a definition that has been checked, whose launches have the ids of the kernels. */
 static int define(td_device *device, const struct saved_program *saved, const struct captured *captured,
-                  td_program **out) {
+                  const struct kernel_list *kernels, td_program **out) {
     Tensord__ProgramDefine *definition = saved->message->definition;
     uint64_t gate = 0;
     td_program *program = program_create(device, saved->types.n_parameters, (unsigned)definition->n_outputs,
-                                         (unsigned)definition->n_consumed, captured->n);
+                                         (unsigned)definition->n_consumed, captured->n, kernels->n);
     if (!program)
         return error_set(STATUS_NO_HOST_MEMORY, "no memory for a program");
-    program_fill(program, saved, captured);
+    program_fill(program, saved, captured, kernels);
     for (unsigned i = 0; i < captured->n; i++)
         gate = captured->tensors[i]->gate > gate ? captured->tensors[i]->gate : gate;
     definition->operations->first_sequence = 0;
@@ -191,8 +213,30 @@ static int load_captured(td_device *device, const struct saved_program *saved, i
     return 0;
 }
 
+/* Compiles the kernels, and puts their ids into the launches. The program holds them later. */
+static int load_kernels(td_device *device, struct saved_program *saved, const char *path, struct kernel_list *list) {
+    const Tensord__SavedProgram *message = saved->message;
+    uint64_t ids[SAVED_PROGRAM_KERNELS_MAX];
+    list->kernels = calloc(message->n_kernels + 1, sizeof(td_kernel *));
+    if (!list->kernels)
+        return error_set(STATUS_NO_HOST_MEMORY, "no memory for %zu kernels", message->n_kernels);
+    for (; list->n < message->n_kernels; list->n++) {
+        const Tensord__KernelCompile *kernel = message->kernels[list->n];
+        int code;
+        do
+            code = td_kernel_compile(device, kernel->source, kernel->name, &list->kernels[list->n]);
+        while (room_again(device, code));
+        if (code)
+            return error_about("%.120s: kernel %.63s", path, kernel->name);
+        ids[list->n] = list->kernels[list->n]->id;
+    }
+    saved_program_bind_kernels(saved, ids);
+    return 0;
+}
+
 static int load(td_device *device, const char *path, td_program **program) {
     CLEANUP(captured_finish) struct captured captured = {.n = 0};
+    CLEANUP(kernel_list_finish) struct kernel_list kernels = {.n = 0};
     struct saved_program saved;
     struct fault fault;
     if (!device || !path || !program)
@@ -210,9 +254,11 @@ static int load(td_device *device, const char *path, td_program **program) {
     }
     if (saved_program_read(&saved, fd, &fault))
         return refuse(path, &fault);
-    code = load_captured(device, &saved, fd, path, &captured);
+    code = load_kernels(device, &saved, path, &kernels);
     if (!code)
-        code = define(device, &saved, &captured, program);
+        code = load_captured(device, &saved, fd, path, &captured);
+    if (!code)
+        code = define(device, &saved, &captured, &kernels, program);
     saved_program_finish(&saved);
     return code;
 }
@@ -404,7 +450,7 @@ static int open_once(td_device *device, const char *name, bool *changed, td_prog
         code = code ? code : found;
     }
     if (!code && !*changed)
-        code = define(device, &saved, &captured, program);
+        code = define(device, &saved, &captured, &(struct kernel_list){.n = 0}, program);
     saved_program_finish(&saved);
     return code;
 }

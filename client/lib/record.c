@@ -33,6 +33,8 @@ struct recording {
     td_tensor **captured; /* by slots; held until the definition is queued */
     size_t captured_room;
     struct slots slots;
+    td_kernel **kernels; /* that are launched, held as long */
+    unsigned n_kernels, kernels_room;
     uint64_t gate; /* of the captured tensors' uploads */
 };
 
@@ -134,6 +136,31 @@ static void capture(struct recording *recording, td_tensor *tensor) {
         recording->gate = tensor->gate;
 }
 
+/* Finds the kernel of a launch, and makes room for it. On failure nothing has changed but the room. */
+static int kernels_reserve(struct recording *recording, const td_device *device, uint64_t id, td_kernel **kernel) {
+    *kernel = kernels_find(&device->kernels, id);
+    if (!*kernel)
+        return error_set(STATUS_INVALID_ARGUMENT, "no kernel has id %llu", (unsigned long long)id);
+    if (recording->n_kernels < recording->kernels_room)
+        return 0;
+    unsigned room = recording->kernels_room ? 2 * recording->kernels_room : 16;
+    td_kernel **kernels = realloc(recording->kernels, room * sizeof(td_kernel *));
+    if (!kernels)
+        return error_set(STATUS_NO_HOST_MEMORY, "no memory to record a launch");
+    recording->kernels = kernels;
+    recording->kernels_room = room;
+    return 0;
+}
+
+/* There is room. */
+static void kernels_hold(struct recording *recording, td_kernel *kernel) {
+    for (unsigned i = recording->n_kernels; i > 0; i--) /* most launch the one that came last */
+        if (recording->kernels[i - 1] == kernel)
+            return;
+    recording->kernels[recording->n_kernels++] = kernel;
+    kernel->holders++;
+}
+
 /* Handles for all outputs; false: there was no memory, and it has taken none. */
 static bool take_handles(td_device *device, unsigned n, td_tensor **outputs) {
     for (unsigned i = 0; i < n; i++) {
@@ -170,9 +197,14 @@ int record_push(struct recording *recording, const struct batch_entry *call, uns
                          operations->heads.n + 1, operations->item.bytes + call->bytes, FRAME_MESSAGE_MAX);
     if (!captures_reserve(recording, call->n_inputs) || !batch_reserve(operations, call))
         return error_set(STATUS_NO_HOST_MEMORY, "no memory to record an operation");
+    td_kernel *kernel = NULL;
+    if (call->opcode == OP_KERNEL && (code = kernels_reserve(recording, device, (uint64_t)call->ints[0], &kernel)))
+        return code;
     if (!take_handles(device, n_outputs, outputs))
         return error_set(STATUS_NO_HOST_MEMORY, "no memory for a tensor handle");
     batch_append(operations, call);
+    if (kernel)
+        kernels_hold(recording, kernel);
     for (unsigned i = 0; i < call->n_inputs; i++)
         capture(recording, call->inputs[i]);
     for (unsigned i = 0; i < n_outputs; i++)
@@ -206,6 +238,7 @@ static void recording_destroy(struct recording *recording) {
         batch_destroy(recording->operations);
     free(recording->parameters);
     free(recording->captured);
+    free(recording->kernels);
     slots_finish(&recording->slots);
     free(recording);
 }
@@ -221,6 +254,8 @@ static void recording_finish(struct recording *recording) {
         pthread_mutex_lock(&device->lock);
         for (size_t i = 0; i < recording->slots.n; i++)
             tensor_let_go(recording->captured[i]);
+        for (unsigned i = 0; i < recording->n_kernels; i++)
+            kernel_let_go(recording->kernels[i]);
         pthread_mutex_unlock(&device->lock);
     }
     *recording->previous = recording->next;
@@ -427,7 +462,8 @@ static struct td_program *program_of(const struct recording *recording, int coun
     unsigned consumed = 0, n = (unsigned)recording->n_parameters;
     for (unsigned i = 0; i < n; i++)
         consumed += recording->parameters[i].consumed;
-    td_program *program = program_create(recording->device, n, (unsigned)count, consumed, (unsigned)recording->slots.n);
+    td_program *program = program_create(recording->device, n, (unsigned)count, consumed, (unsigned)recording->slots.n,
+                                         recording->n_kernels);
     if (!program)
         return NULL;
     consumed = 0;
@@ -440,6 +476,8 @@ static struct td_program *program_of(const struct recording *recording, int coun
         program->results[i] = results[i]->type;
     for (size_t i = 0; i < recording->slots.n; i++)
         program->captured[i] = recording->captured[i];
+    for (unsigned i = 0; i < recording->n_kernels; i++)
+        program->kernels[i] = recording->kernels[i];
     return program;
 }
 

@@ -9,6 +9,7 @@
 #include "client/tensorctl/command.h"
 #include "proto/files/saved_program.h"
 #include "proto/ops/cleanup.h"
+#include "proto/ops/utf8.h"
 #include "proto/wire/batch.h"
 
 const char *command_program_check(const struct tensorctl *ctl) {
@@ -35,17 +36,45 @@ static const char *plural(size_t n) {
 
 static void write_head(FILE *out, const struct saved_program *program) {
     const Tensord__ProgramDefine *definition = program->message->definition;
-    size_t n = definition->operations->n_heads;
+    size_t n = definition->operations->n_heads, kernels = program->message->n_kernels;
     uint64_t captured = 0;
     char bytes[TEXT_UNIT_MAX];
     for (unsigned i = 0; i < program->n_captured; i++)
         captured += (uint64_t)type_bytes(saved_program_captured(program, i));
     fputs("program of ", out);
     wire_print_text(out, program->message->writer);
-    fprintf(out, ": %u parameter%s, %u captured tensor%s with %s, %zu operation%s, %zu result%s\n",
-            program->types.n_parameters, plural(program->types.n_parameters), program->n_captured,
-            plural(program->n_captured), text_bytes(bytes, (double)captured), n, plural(n), definition->n_outputs,
-            plural(definition->n_outputs));
+    fprintf(out, ": %u parameter%s, %u captured tensor%s with %s, ", program->types.n_parameters,
+            plural(program->types.n_parameters), program->n_captured, plural(program->n_captured),
+            text_bytes(bytes, (double)captured));
+    if (kernels)
+        fprintf(out, "%zu kernel%s, ", kernels, plural(kernels));
+    fprintf(out, "%zu operation%s, %zu result%s\n", n, plural(n), definition->n_outputs, plural(definition->n_outputs));
+}
+
+/* All of a source, because who loads the file runs it. */
+static void write_source(FILE *out, const char *source) {
+    const char *indent = "      ";
+    for (bool begins = true; *source;) {
+        char shown[UTF8_SHOWN_MAX];
+        if (begins && *source != '\n')
+            fputs(indent, out);
+        begins = *source == '\n';
+        if (*source == '\n' || *source == '\t')
+            fputc(*source++, out);
+        else
+            fwrite(shown, 1, utf8_show(&source, shown), out);
+        if (!*source && !begins)
+            fputc('\n', out);
+    }
+}
+
+static void write_kernels(FILE *out, const Tensord__SavedProgram *message) {
+    for (size_t i = 0; i < message->n_kernels; i++) {
+        fprintf(out, "%s  %zu: ", i ? "" : "kernels\n", i + 1);
+        wire_print_text(out, message->kernels[i]->name);
+        fputc('\n', out);
+        write_source(out, message->kernels[i]->source);
+    }
 }
 
 /* "  %7, %8 = split(%3; …)  f32 (2, 5), f32 (2, 3)  [label]" */
@@ -86,6 +115,7 @@ static void write_text(FILE *out, const struct saved_program *program) {
         print_type(out, &types[number - 1]);
         fputc('\n', out);
     }
+    write_kernels(out, program->message);
     batch_cursor_init(&cursor, definition->operations);
     for (const char *title = "operations\n"; batch_cursor_next(&cursor, &op, &fault) > 0; title = "") {
         fputs(title, out);
@@ -124,11 +154,16 @@ static void dot_edge(FILE *out, const struct dot_source *source, const char *kin
     fputs(";\n", out);
 }
 
-static void dot_operation(FILE *out, const struct op_request *op, const struct tensor_type *types, size_t number,
+static void dot_operation(FILE *out, const struct saved_program *program, const struct op_request *op, size_t number,
                           struct dot_source *sources) {
+    const struct tensor_type *types = program->types.types;
     const struct op_info *info = op_info(op->opcode);
     unsigned n = op_request_outputs(op);
     fprintf(out, "  n%zu [label=\"%s", number, info->name);
+    if (op->opcode == OP_KERNEL) { /* its first attribute is the number */
+        fputs("\\n", out);
+        dot_text(out, program->message->kernels[op->ints[0] - 1]->name);
+    }
     for (unsigned i = 0; i < n; i++) {
         fputs("\\n", out);
         print_type(out, &types[number + i - 1]);
@@ -165,7 +200,7 @@ static int write_dot(FILE *out, const struct saved_program *program, struct faul
     }
     batch_cursor_init(&cursor, definition->operations);
     for (; batch_cursor_next(&cursor, &op, fault) > 0; number += op_request_outputs(&op))
-        dot_operation(out, &op, types, number, sources);
+        dot_operation(out, program, &op, number, sources);
     for (size_t i = 0; i < definition->n_outputs; i++) {
         fprintf(out, "  r%zu [shape=ellipse, style=bold, label=\"result %zu\"];\n", i, i);
         dot_edge(out, &sources[definition->outputs[i] - 1], "r", i);

@@ -9,6 +9,8 @@
 #include "proto/files/crc64.h"
 #include "proto/files/file.h"
 #include "proto/ops/cleanup.h"
+#include "proto/ops/kernel.h"
+#include "proto/ops/utf8.h"
 #include "proto/wire/batch.h"
 #include "proto/wire/check.h"
 
@@ -30,17 +32,81 @@ static uint32_t get32(const uint8_t *at) {
     return value;
 }
 
-/* A kernel has a number in its session alone. */
-static int refuse_kernels(const Tensord__ProgramDefine *definition, struct fault *fault) {
+/* ---- kernels ---- */
+
+/* The next launch of a kernel that has attributes: where its kernel is, by id or number. NULL: there is none. */
+static int64_t *next_launch(struct batch_cursor *cursor) {
+    struct op_request op;
+    struct fault ignored;
+    while (batch_cursor_next(cursor, &op, &ignored) > 0)
+        if (op.opcode == OP_KERNEL && op.n_ints)
+            return &cursor->batch->ints[op.ints - cursor->batch->ints];
+    return NULL;
+}
+
+/* A name's program is opened by others, and a file of version 1 has no kernels, so that a number would be that of any kernel of the reader's session. */
+static int refuse_kernels(const Tensord__SavedProgram *message, enum saved_program_place place, struct fault *fault) {
     struct batch_cursor cursor;
     struct op_request op;
-    batch_cursor_init(&cursor, definition->operations);
+    batch_cursor_init(&cursor, message->definition->operations);
     while (batch_cursor_next(&cursor, &op, fault) > 0)
         if (op.opcode == OP_KERNEL)
             return fault_set(fault, STATUS_UNSUPPORTED,
-                             "operation %zu of the program is a kernel of the client's own, which cannot be saved",
-                             cursor.op);
+                             "operation %zu of the program is a kernel of the client's own, which cannot be saved%s",
+                             cursor.op, place == SAVED_PROGRAM_UNDER_NAMES ? " under a name" : "");
+    if (message->n_kernels)
+        return WRONG(fault, "has kernels, which %s cannot have",
+                     place == SAVED_PROGRAM_UNDER_NAMES ? "a program under a name" : "version 1 of the format");
     return STATUS_OK;
+}
+
+static int check_kernel(const Tensord__KernelCompile *kernel, size_t number, struct fault *fault) {
+    size_t bytes = strlen(kernel->name), source_bytes = strlen(kernel->source);
+    const char *at = kernel->name;
+    if (!bytes || bytes > KERNEL_NAME_MAX)
+        return WRONG(fault, "kernel %zu has a name of %zu bytes, and 1 to %d are possible", number, bytes,
+                     KERNEL_NAME_MAX);
+    if (!utf8_is_valid(kernel->name))
+        return WRONG(fault, "the name of kernel %zu is not UTF-8", number);
+    while (*at)
+        if (utf8_is_unsafe(utf8_next(&at)))
+            return WRONG(fault, "the name of kernel %zu has a character that cannot be shown", number);
+    if (source_bytes > FRAME_SOURCE_MAX)
+        return WRONG(fault, "kernel %zu, %.63s, has a source of %zu bytes, the limit is %d", number, kernel->name,
+                     source_bytes, FRAME_SOURCE_MAX);
+    return STATUS_OK;
+}
+
+/* Whether each launch has a kernel, and each kernel a launch. The operations have been checked. */
+static int check_kernels(const Tensord__SavedProgram *message, struct fault *fault) {
+    bool launched[SAVED_PROGRAM_KERNELS_MAX] = {false};
+    struct batch_cursor cursor;
+    int code = STATUS_OK;
+    if (message->n_kernels > SAVED_PROGRAM_KERNELS_MAX)
+        return fault_set(fault, STATUS_LIMIT, "%zu kernels, the limit is %d", message->n_kernels,
+                         SAVED_PROGRAM_KERNELS_MAX);
+    for (size_t i = 0; i < message->n_kernels && code == STATUS_OK; i++)
+        code = check_kernel(message->kernels[i], i + 1, fault);
+    if (code != STATUS_OK)
+        return code;
+    batch_cursor_init(&cursor, message->definition->operations);
+    for (const int64_t *number; (number = next_launch(&cursor));) {
+        if (*number < 1 || (uint64_t)*number > message->n_kernels)
+            return WRONG(fault, "operation %zu of the program launches kernel %" PRId64 ", and there are %zu",
+                         cursor.op, *number, message->n_kernels);
+        launched[*number - 1] = true;
+    }
+    for (size_t i = 0; i < message->n_kernels; i++)
+        if (!launched[i])
+            return WRONG(fault, "no operation launches kernel %zu, %.63s", i + 1, message->kernels[i]->name);
+    return STATUS_OK;
+}
+
+void saved_program_bind_kernels(struct saved_program *program, const uint64_t ids[]) {
+    struct batch_cursor cursor;
+    batch_cursor_init(&cursor, program->message->definition->operations);
+    for (int64_t *number; (number = next_launch(&cursor));)
+        *number = (int64_t)ids[*number - 1];
 }
 
 /* ---- writing ---- */
@@ -55,7 +121,7 @@ static uint64_t data_bytes(unsigned n, const struct tensor_type *const captured[
 
 static int pack(const Tensord__SavedProgram *message, enum saved_program_place place, uint64_t data, uint8_t **head,
                 size_t *head_bytes, struct fault *fault) {
-    const uint32_t numbers[2] = {SAVED_PROGRAM_VERSION, place};
+    const uint32_t numbers[2] = {message->n_kernels ? SAVED_PROGRAM_VERSION_KERNELS : SAVED_PROGRAM_VERSION, place};
     size_t bytes = tensord__saved_program__get_packed_size(message);
     if (bytes > SAVED_PROGRAM_MESSAGE_MAX)
         return fault_set(fault, STATUS_LIMIT, "a program whose description has %zu bytes, the limit is %d", bytes,
@@ -76,11 +142,47 @@ static int pack(const Tensord__SavedProgram *message, enum saved_program_place p
     return STATUS_OK;
 }
 
+/* Kernels on their way into a file. */
+struct packed_kernels {
+    Tensord__KernelCompile messages[SAVED_PROGRAM_KERNELS_MAX], *list[SAVED_PROGRAM_KERNELS_MAX];
+};
+
+/* Puts the kernels into the message, and their numbers into the launches. */
+static int pack_kernels(Tensord__SavedProgram *message, unsigned n, const struct saved_kernel kernels[],
+                        struct packed_kernels *packed, struct fault *fault) {
+    struct batch_cursor cursor;
+    for (unsigned i = 0; i < n; i++) {
+        packed->list[i] = &packed->messages[i];
+        tensord__kernel_compile__init(packed->list[i]);
+        packed->list[i]->source = (char *)(uintptr_t)kernels[i].source;
+        packed->list[i]->name = (char *)(uintptr_t)kernels[i].name;
+    }
+    message->n_kernels = n;
+    message->kernels = packed->list;
+    batch_cursor_init(&cursor, message->definition->operations);
+    for (int64_t *id; (id = next_launch(&cursor));) {
+        unsigned number = 0;
+        while (number < n && kernels[number].id != (uint64_t)*id)
+            number++;
+        *id = number < n ? number + 1 : 0;
+    }
+    return check_kernels(message, fault);
+}
+
 int saved_program_pack(Tensord__ProgramDefine *definition, unsigned n_captured,
-                       const struct tensor_type *const captured[], enum saved_program_place place, uint64_t publication,
+                       const struct tensor_type *const captured[], unsigned n_kernels,
+                       const struct saved_kernel kernels[], enum saved_program_place place, uint64_t publication,
                        uint8_t **head, size_t *head_bytes, struct fault *fault) {
     Tensord__SavedProgram message = TENSORD__SAVED_PROGRAM__INIT;
-    int code = refuse_kernels(definition, fault);
+    message.definition = definition;
+    if (n_kernels > SAVED_PROGRAM_KERNELS_MAX)
+        return fault_set(fault, STATUS_LIMIT, "a program with %u kernels, the limit is %d", n_kernels,
+                         SAVED_PROGRAM_KERNELS_MAX);
+    CLEANUP(free) struct packed_kernels *packed = malloc(sizeof *packed);
+    if (!packed)
+        return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a program of %u kernels", n_kernels);
+    int code = place == SAVED_PROGRAM_UNDER_NAMES ? refuse_kernels(&message, place, fault)
+                                                  : pack_kernels(&message, n_kernels, kernels, packed, fault);
     if (code != STATUS_OK)
         return code;
     CLEANUP(free) int64_t *types = malloc((size_t)n_captured * (2 + SHAPE_RANK_MAX) * sizeof *types + 1);
@@ -92,7 +194,6 @@ int saved_program_pack(Tensord__ProgramDefine *definition, unsigned n_captured,
         definition->captures[i] = 0;
     definition->program = 0;
     message.captured = types;
-    message.definition = definition;
     message.publication = publication;
     message.writer = (char *)(uintptr_t)("tensord " TENSORD_VERSION);
     return pack(&message, place, data_bytes(n_captured, captured), head, head_bytes, fault);
@@ -106,11 +207,11 @@ int saved_program_head_bytes(const uint8_t start[SAVED_PROGRAM_START_BYTES], uin
     uint32_t version = get32(start + AT_VERSION);
     if (memcmp(start, magic, sizeof magic))
         return WRONG(fault, "is no saved program");
-    if (version != SAVED_PROGRAM_VERSION)
+    if (version < SAVED_PROGRAM_VERSION || version > SAVED_PROGRAM_VERSION_KERNELS)
         return fault_set(fault, STATUS_VERSION,
                          "is a program in version %" PRIu32
-                         " of the format, and this version of tensord reads version %d",
-                         version, SAVED_PROGRAM_VERSION);
+                         " of the format, and this version of tensord reads versions %d to %d",
+                         version, SAVED_PROGRAM_VERSION, SAVED_PROGRAM_VERSION_KERNELS);
     if (get32(start + AT_PLACE) > SAVED_PROGRAM_UNDER_NAMES)
         return WRONG(fault, "has its captured tensors in an unknown place, %" PRIu32, get32(start + AT_PLACE));
     if (get64(start + AT_FILE_BYTES) != file_bytes)
@@ -126,6 +227,8 @@ static int unpack(struct saved_program *program, const uint8_t *message, size_t 
     enum { FIELDS_MAX = 2 * OP_PROGRAM_VALUES_MAX * (2 + SHAPE_RANK_MAX) };
     if (message_fields_look(&tensord__saved_program__descriptor, message, bytes, FIELDS_MAX) != MESSAGE_FIELDS_FINE)
         return WRONG(fault, "has a malformed description");
+    if (message_has_nul(&tensord__saved_program__descriptor, message, bytes))
+        return WRONG(fault, "has a text with a NUL byte");
     bool no_memory;
     program->message =
         (Tensord__SavedProgram *)message_unpack(&tensord__saved_program__descriptor, message, bytes, &no_memory);
@@ -136,7 +239,7 @@ static int unpack(struct saved_program *program, const uint8_t *message, size_t 
     return STATUS_OK;
 }
 
-static int check(struct saved_program *program, uint64_t file_bytes, struct fault *fault) {
+static int check(struct saved_program *program, uint32_t version, uint64_t file_bytes, struct fault *fault) {
     const Tensord__SavedProgram *message = program->message;
     uint64_t bytes = program->head_bytes;
     CLEANUP(free) struct tensor_type *captured = malloc((message->n_captured / 2 + 1) * sizeof *captured);
@@ -155,8 +258,16 @@ static int check(struct saved_program *program, uint64_t file_bytes, struct faul
     }
     if (bytes != file_bytes)
         return WRONG(fault, "does not have the bytes of its %u captured tensors behind its head", program->n_captured);
-    code = refuse_kernels(message->definition, fault);
-    return code == STATUS_OK ? program_types_init(&program->types, message->definition, captured, fault) : code;
+    bool kernels = version == SAVED_PROGRAM_VERSION_KERNELS && program->place == SAVED_PROGRAM_IN_FILE;
+    code = kernels ? STATUS_OK : refuse_kernels(message, program->place, fault);
+    if (code == STATUS_OK)
+        code = program_types_init(&program->types, message->definition, captured, fault);
+    if (code != STATUS_OK || !kernels)
+        return code;
+    code = check_kernels(message, fault);
+    if (code != STATUS_OK)
+        program_types_finish(&program->types);
+    return code;
 }
 
 int saved_program_parse(struct saved_program *program, const uint8_t *head, size_t bytes, uint64_t file_bytes,
@@ -175,7 +286,7 @@ int saved_program_parse(struct saved_program *program, const uint8_t *head, size
     program->place = (enum saved_program_place)get32(head + AT_PLACE);
     code = unpack(program, head + SAVED_PROGRAM_START_BYTES, sum_at - SAVED_PROGRAM_START_BYTES, fault);
     if (code == STATUS_OK)
-        code = check(program, file_bytes, fault);
+        code = check(program, get32(head + AT_VERSION), file_bytes, fault);
     if (code != STATUS_OK) {
         program->types = (struct program_types){.types = NULL};
         saved_program_finish(program);

@@ -19,18 +19,17 @@ static bool message_varint(const uint8_t **at, const uint8_t *end, uint64_t *val
     return false;
 }
 
-/* Steps over one field of a message. True: the descriptor says that the field is a text, which is [*text, *at). If the message
- * is malformed, *at becomes the end. */
-static bool message_field(const ProtobufCMessageDescriptor *descriptor, const uint8_t **at, const uint8_t *end,
-                          const uint8_t **text) {
+/* Steps over one field of a message. Returns the field if it has a length and the descriptor knows it: its value is [*value, *at). NULL: another field,
+ * or the message is malformed, and then *at becomes the end. */
+static const ProtobufCFieldDescriptor *message_field(const ProtobufCMessageDescriptor *descriptor, const uint8_t **at,
+                                                     const uint8_t *end, const uint8_t **value) {
     enum { VARINT = 0, FIXED64 = 1, LENGTH = 2, FIXED32 = 5 };
-    const ProtobufCFieldDescriptor *field;
     uint64_t tag, bytes = 0;
 
     if (!message_varint(at, end, &tag))
         goto malformed;
     if ((tag & 7) == VARINT)
-        return message_varint(at, end, &bytes) ? false : (*at = end, false);
+        return message_varint(at, end, &bytes) ? NULL : (*at = end, NULL);
     if ((tag & 7) == LENGTH && !message_varint(at, end, &bytes))
         goto malformed;
     if ((tag & 7) == FIXED64 || (tag & 7) == FIXED32)
@@ -39,29 +38,46 @@ static bool message_field(const ProtobufCMessageDescriptor *descriptor, const ui
         goto malformed;
     if (bytes > (uint64_t)(end - *at))
         goto malformed;
-    *text = *at;
+    *value = *at;
     *at += bytes;
-    field = (tag & 7) == LENGTH && tag >> 3 <= UINT32_MAX
-                ? protobuf_c_message_descriptor_get_field(descriptor, (unsigned)(tag >> 3))
-                : NULL;
-    return field && field->type == PROTOBUF_C_TYPE_STRING;
+    return (tag & 7) == LENGTH && tag >> 3 <= UINT32_MAX
+               ? protobuf_c_message_descriptor_get_field(descriptor, (unsigned)(tag >> 3))
+               : NULL;
 malformed:
     *at = end;
-    return false;
+    return NULL;
+}
+
+static bool message_text_has_nul(const ProtobufCFieldDescriptor *field, const uint8_t *value, const uint8_t *end) {
+    return field && field->type == PROTOBUF_C_TYPE_STRING && memchr(value, 0, (size_t)(end - value));
 }
 
 enum message_fields message_fields_look(const ProtobufCMessageDescriptor *descriptor, const uint8_t *message,
                                         size_t bytes, size_t most) {
-    const uint8_t *at = message, *end = message + bytes, *text;
+    const uint8_t *at = message, *end = message + bytes, *value = message;
     enum message_fields found = MESSAGE_FIELDS_FINE;
 
     for (size_t n = 0; at < end; n++) {
         if (n == most)
             return MESSAGE_FIELDS_MANY;
-        if (message_field(descriptor, &at, end, &text) && memchr(text, 0, (size_t)(at - text)))
+        const ProtobufCFieldDescriptor *field = message_field(descriptor, &at, end, &value);
+        if (message_text_has_nul(field, value, at))
             found = MESSAGE_FIELDS_NUL;
     }
     return found;
+}
+
+bool message_has_nul(const ProtobufCMessageDescriptor *descriptor, const uint8_t *message, size_t bytes) {
+    const uint8_t *at = message, *end = message + bytes, *value = message;
+    while (at < end) {
+        const ProtobufCFieldDescriptor *field = message_field(descriptor, &at, end, &value);
+        if (message_text_has_nul(field, value, at))
+            return true;
+        if (field && field->type == PROTOBUF_C_TYPE_MESSAGE &&
+            message_has_nul(field->descriptor, value, (size_t)(at - value)))
+            return true;
+    }
+    return false;
 }
 
 /* ---- unpacking ---- */

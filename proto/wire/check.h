@@ -19,6 +19,9 @@ enum message_fields {
 enum message_fields message_fields_look(const ProtobufCMessageDescriptor *descriptor, const uint8_t *message,
                                         size_t bytes, size_t most);
 
+/* Whether a text in the packed message, or in a message within it, has a NUL byte. Messages contain each other as deep as the schema says. */
+bool message_has_nul(const ProtobufCMessageDescriptor *descriptor, const uint8_t *message, size_t bytes);
+
 /* Unpacks a message, which the caller frees with protobuf_c_message_free_unpacked(). NULL: it is malformed, or there was no memory for it. */
 ProtobufCMessage *message_unpack(const ProtobufCMessageDescriptor *descriptor, const uint8_t *message, size_t bytes,
                                  bool *no_memory);

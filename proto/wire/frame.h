@@ -30,6 +30,8 @@ enum {
     PREAMBLE_BYTES = 8,
     PROTOCOL_VERSION_MIN = 2,
     PROTOCOL_VERSION_MAX = 2,
+    /* Bytes of the source of a client's kernel. */
+    FRAME_SOURCE_MAX = FRAME_MESSAGE_MAX - 1024,
 };
 
 /* X(NAME, value, message type or Empty, who sends it). Values never change. */

@@ -181,9 +181,9 @@ Test(programs_saved, damaged_files_are_refused) {
             "/model: is damaged: the checksum of captured tensor 2 is wrong");
     damage(40, "\377", 1);
     refused(td_program_load(client.device, path, &none), TD_E_INVALID_ARGUMENT, "checksum of its description");
-    damage(8, "\2", 1);
+    damage(8, "\3", 1);
     refused(td_program_load(client.device, path, &none), TD_E_VERSION,
-            "is a program in version 2 of the format, and this version of tensord reads version 1");
+            "is a program in version 3 of the format, and this version of tensord reads versions 1 to 2");
     cr_assert_eq(truncate(path, whole.st_size - 1), 0);
     damage(8, "\1", 1);
     refused(td_program_load(client.device, path, &none), TD_E_INVALID_ARGUMENT, "bytes, and should have");

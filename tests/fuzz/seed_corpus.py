@@ -404,7 +404,7 @@ def saved_programs():
     yield "good", b"\0" + program_file(good, [weights])
     yield "cut", b"\0" + program_file(good, [weights])[:-9]
     yield "damaged", b"\0" + program_file(good, [weights]).replace(b"loss", b"lose")
-    yield "version", b"\0" + program_file(good, [weights], version=2)
+    yield "version", b"\0" + program_file(good, [weights], version=3)
     yield "place", b"\0" + program_file(good, [weights], place=7)
     yield "length", b"\0" + program_file(good, [weights], length=(1 << 64) - 1)
     yield "data_missing", b"\0" + program_file(good)
@@ -435,6 +435,41 @@ def saved_programs():
     yield message("consumed", one, batch(2, [], sequence=0), [1], [3])
     yield message("consumed_twice", one * 2, batch(3, [], sequence=0), [1], [0, 0])
     yield message("captured_uneven", one, batch(3, [], sequence=0), [1], [], [0, 0], captured=one)
+    def kernel(name, source=b"// a source\n"):
+        return data(5, data(2, source) + data(3, name))
+
+    def kernels(name, *packed, number=1, first=1, captured=()):
+        launched = batch(first + 1, [head(KERNEL, 1, 17)] * 2, inputs=[1, first + 1], sequence=0,
+                         ints=[1, 0, 3, 1, 1, 1, 3, 32, 1, 1, 2, 1, 2, 0, F32, 1, 4] + [number, 0, 3, 1, 1, 1, 3, 32, 1, 1, 2, 1, 2, 0, F32, 1, 4])
+        definition = define(0, [F32, 1, 4], launched, [first + 2], [], [0] * (first - 1))
+        return "kernels_" + name, program_message(definition, captured) + b"".join(packed)
+
+    def kernels_message(*arguments, **others):
+        name, packed = kernels(*arguments, **others)
+        return name, b"\2" + packed
+
+    two = kernel(b"scale<float>"), kernel(b"g", b'extern "C" __global__ void g(float *x, const float *y) {}\n')
+    file = kernels("file", *two, number=2, first=2, captured=[F32, 1, 4])[1]
+    yield "kernels_file", b"\0" + program_file(file, [weights], version=2)
+    yield "kernels_version_1", b"\0" + program_file(file, [weights])
+    yield "kernels_cut", b"\0" + program_file(file, [weights], version=2)[:150]
+    yield "kernels_named", b"\1" + kernels("named", *two, number=2)[1]
+    yield kernels_message("two", *two, number=2)
+    yield kernels_message("alike", two[0], two[0], number=2)
+    yield kernels_message("number_zero", two[0], number=0)
+    yield kernels_message("number_large", *two, number=3)
+    yield kernels_message("number_negative", *two, number=-1 << 63)
+    yield kernels_message("unused", *two)
+    yield kernels_message("missing")
+    yield kernels_message("many", *[two[0]] * 257)
+    yield kernels_message("name_empty", kernel(b""))
+    yield kernels_message("name_long", kernel(b"k" * 256))
+    yield kernels_message("name_nul", kernel(b"k\0k"))
+    yield kernels_message("name_escape", kernel(b"k\x1b[2J"))
+    yield kernels_message("name_not_utf8", kernel(b"k\xff"))
+    yield kernels_message("source_nul", kernel(b"k", b"//\0"))
+    yield kernels_message("source_empty", kernel(b"k", b""))
+    yield kernels_message("torn", kernel(b"k")[:-3])
     yield message("many_parameters", one * 5000, batch(5001, [], sequence=0), [1])
 
 

@@ -71,7 +71,7 @@ class SavedPrograms(unittest.TestCase):
             td.open_program("none")
         with open(self.path, "r+b") as file:
             file.seek(8)
-            file.write(b"\2")
+            file.write(b"\3")
         with self.assertRaises(td.VersionError):
             td.load_program(self.path)
 

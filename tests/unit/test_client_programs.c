@@ -293,9 +293,30 @@ Test(client_programs, kernels_are_recorded) {
     td_kernel_release(kernel);
     cr_assert_eq(td_sync(device), 0);
     saw("program 1 parameters 9:1:3 outputs 2,3\nkernel 1 (2,1,1)x(32,1,1)");
-    saw("end 1\nKERNEL_RELEASE\n");
-    refused(td_program_save(program, "/tmp/none"), TD_E_UNSUPPORTED,
+    refused(td_program_publish(program, "name"), TD_E_UNSUPPORTED,
             "operation 1 of the program is a kernel of the client's own, which cannot be saved");
+    td_program_release(program);
+    cr_assert_eq(td_sync(device), 0);
+    saw("end 1\nsync 0\nrelease program 1\nKERNEL_RELEASE\nsync 0\n"); /* the program holds it */
+}
+
+Test(client_programs, kernel_may_be_released_before_the_recording_ends) {
+    td_kernel *kernel;
+    td_tensor *y;
+    cr_assert_eq(td_kernel_compile(device, "right", "f", &kernel), 0);
+    begin();
+    cr_assert_eq(td_kernel_launch(kernel, TD_DIM(1), TD_DIM(1), 0, TD_ARGS(td_arg_out(&y, TD_F32, TD_SHAPE(2)))), 0);
+    td_kernel_release(kernel);
+    td_record_cancel(device);
+    cr_assert_eq(td_sync(device), 0);
+    saw("compile 1 f, 5 bytes\nKERNEL_RELEASE\nsync 0\n");
+    cr_assert_eq(td_kernel_compile(device, "right", "f", &kernel), 0);
+    begin();
+    cr_assert_eq(td_kernel_launch(kernel, TD_DIM(1), TD_DIM(1), 0, TD_ARGS(td_arg_out(&y, TD_F32, TD_SHAPE(2)))), 0);
+    td_kernel_release(kernel);
+    end(y);
+    cr_assert_eq(td_sync(device), 0);
+    saw("end 1\nsync 0\n");
 }
 
 static void *other_thread(void *some) {
