@@ -9,6 +9,8 @@ import tensord as td
 from tensord import _core as core
 from tensord import _safetensors
 
+from session import serve_late
+
 
 def setUpModule():
     global daemon
@@ -134,16 +136,8 @@ class Kernels(unittest.TestCase):
         with self.assertRaises((td.UnsupportedError, td.DeniedError)):
             td.device().compile('extern "C" __global__ void f(float *x) {}', "f")
 
-    @unittest.skipUnless(os.environ.get("TENSORD_TEST_LATE"), "the device for tests is not there")
     def test_run(self):
-        # This device has functions in the place of kernels; those of its kernels that this test needs are saxpy and such by name.
-        environment = os.environ.get("LD_LIBRARY_PATH", "")
-        os.environ["LD_LIBRARY_PATH"] = f"{os.environ['TENSORD_TEST_LATE']}:{environment}"
-        try:
-            own = td.serve(devices="late:0", flags=["--user-kernels", "all"], default=False)
-        finally:
-            os.environ["LD_LIBRARY_PATH"] = environment
-        with own:
+        with serve_late() as own:
             device = own.connection.device()
             with self.assertRaises(td.InvalidArgumentError) as caught:
                 device.compile("#error", "saxpy")

@@ -7,7 +7,7 @@ import unittest
 
 import tensord as td
 
-from session import setUpModule  # noqa: F401 - starts the daemon
+from session import serve_late, setUpModule  # noqa: F401 - starts the daemon
 
 
 class SavedPrograms(unittest.TestCase):
@@ -52,6 +52,29 @@ class SavedPrograms(unittest.TestCase):
         self.assertEqual(td.open_program("model")(self.x).tolist(), self.model(self.x).tolist())
         names = {one["name"] for one in td.device().names()}
         self.assertLessEqual({"model", "model/captured/1"}, names)
+
+    def test_kernels_go_with_the_program(self):
+        with serve_late() as own:
+            device = own.connection.device()
+            x = td.asarray([1.0, 2.0, 3.0], device=device)
+            source, saxpy = "// the source of it", device.compile("// the source of it", "saxpy")
+
+            def twice(x):
+                return saxpy(1, 32, td.out("float32", (3,)), x, x, td.f32(2), td.i32(3)) + 1
+
+            td.save_program(twice, self.path, x)
+            with self.assertRaises(td.UnsupportedError):
+                td.publish_program(twice, "twice", x)
+            saxpy = None  # releases the kernel
+            program = td.load_program(self.path, device)
+            self.assertEqual(program(x).tolist(), [4, 7, 10])
+            td.save_program(program, self.path)
+            self.assertEqual(td.load_program(self.path, device)(x).tolist(), [4, 7, 10])
+            with open(self.path, "rb") as file:
+                self.assertIn(source.encode(), file.read())
+            with self.assertRaises((td.UnsupportedError, td.DeniedError)) as caught:
+                td.load_program(self.path)  # a CPU device
+            self.assertIn("kernel saxpy", str(caught.exception))
 
     def test_arguments_are_checked(self):
         td.save_program(self.model, self.path, self.x)

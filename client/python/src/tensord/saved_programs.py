@@ -34,7 +34,8 @@ def save_program(function: Union[Callable[..., Any], SavedProgram], path: Union[
     """Records a function for arguments like these, and writes the program into a file.
 
     What the program takes are the arrays in the arguments, in their order; other arguments are what they are now. What it gives are the arrays in the
-    result, in their order. Arrays that the function takes from elsewhere, such as the weights of a model, are in the file, too, with the values that they have now.
+    result, in their order. Arrays that the function takes from elsewhere, such as the weights of a model, are in the file, too, with the values that they have now,
+    and so are the sources of kernels that it launches (Device.compile()).
     tensorctl program dump shows what is in the file. `function` may also be a program that was loaded. Blocks until all of it has been written.
 
         td.save_program(model, "model.td", td.zeros((1, 28, 28)))
@@ -49,15 +50,17 @@ def load_program(path: Union[str, PathLike[str]], device: Optional[Union[_core.D
     """The program in a file that save_program() has written, or td_program_save() in C. It takes and gives arrays: y = program(x), or
     y, z = program(w, x) where there are more; its `parameters` and `results` tell their dtypes and shapes.
 
-    The device may be of another kind than the one that it was saved on. Blocks until the file has been read.
+    The device may be of another kind than the one that it was saved on. Kernels in the file are compiled, and run with the rights of the daemon's process: look at those
+    of files from others first, with tensorctl program dump. Blocks until the file has been read, and the kernels have been compiled.
 
-    Errors: InvalidArgumentError for a file that cannot be read, is no program or is damaged; VersionError for one of a later version."""
+    Errors: InvalidArgumentError for a file that cannot be read, is no program or is damaged; VersionError for one of a later version; for a kernel those of
+    Device.compile(), with its name in the message."""
     return _core._program_load(fspath(path), device)
 
 
 def publish_program(function: Union[Callable[..., Any], SavedProgram], name: str, *args: Any, **kwargs: Any) -> None:
     """Records a function for arguments like these, and gives the program a name, under which other programs of the same user open it. The memory of the arrays that
-    it takes from elsewhere is shared with them. Otherwise as save_program(). Blocks until these arrays have been computed."""
+    it takes from elsewhere is shared with them. Otherwise as save_program(), but for kernels (UnsupportedError). Blocks until these arrays have been computed."""
     _core._program_publish(_program("publish_program", function, args, kwargs), name)
 
 
