@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "client/tensord.h"
 
@@ -76,6 +77,35 @@ static int counting(td_device *device) {
     return 0;
 }
 
+/* 2 · x + x by a program that has been recorded with a kernel, released meanwhile, saved and loaded. */
+static int saved(td_device *device) {
+    float got[4];
+    char path[] = "/tmp/kernel_check.XXXXXX";
+    td_kernel *kernel;
+    td_program *program, *loaded;
+    td_tensor *z, *x = td_full(device, TD_F32, TD_SHAPE(4), 3);
+    int fd = mkstemp(path);
+    if (fd < 0 || close(fd))
+        return fprintf(stderr, "kernel_check: no file\n"), 1;
+    if (td_kernel_compile(device, saxpy_source, "saxpy", &kernel) || td_record_begin(device))
+        return wrong("recording");
+    td_tensor *input = td_parameter(TD_F32, TD_SHAPE(4));
+    td_kernel_launch(
+        kernel, TD_DIM(1), TD_DIM(32), 0,
+        TD_ARGS(td_arg_out(&z, TD_F32, TD_SHAPE(4)), td_arg_in(input), td_arg_in(input), td_arg_f32(2), td_arg_i32(4)));
+    td_kernel_release(kernel);
+    if (td_record_end(device, 1, &z, &program) || td_program_save(program, path))
+        return wrong("saving a program");
+    td_program_release(program);
+    if (td_program_load(device, path, &loaded) || td_program_run(loaded, 1, &x, 1, &z) || td_fetch(z, got, sizeof got))
+        return wrong("loading a program");
+    unlink(path);
+    if (fabsf(got[0] - 9) > 0 || fabsf(got[3] - 9) > 0)
+        return fprintf(stderr, "kernel_check: a loaded program computes %g\n", (double)got[0]), 1;
+    td_program_release(loaded);
+    return 0;
+}
+
 static int refusals(td_device *device) {
     td_kernel *kernel;
     td_tensor *z;
@@ -125,7 +155,7 @@ int main(int argc, char **argv) {
         td_device_open(connection, argv[2], &device) || td_device_open(connection, argv[3], &other))
         return wrong("opening");
     if (linear(device, saxpy_source, "saxpy") || linear(device, axpy_source, "axpy<float>") || counting(device) ||
-        refusals(device) || serves(other) || crash(device, other))
+        saved(device) || refusals(device) || serves(other) || crash(device, other))
         return 1;
     if (td_device_open(connection, argv[2], &again)) /* waits for the new worker */
         return wrong("opening it again");
