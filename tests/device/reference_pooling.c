@@ -184,6 +184,16 @@ static void pool_channel(const struct pool *p, int64_t base_x, int64_t base_y) {
     } while (values_next(AXES, p->y.extent + 2, y));
 }
 
+/* The most places of a window, or windows of a place; in small ones roundings that were made before count. */
+static double terms_most(const struct given *given, const struct axes *x, const struct axes *y) {
+    double terms = 1;
+    for (int i = 0; i < AXES; i++) {
+        int64_t a = x->extent[2 + i], b = y->extent[2 + i];
+        terms *= (double)(!given->adaptive ? given->kernel[i] : a && b ? (a > b ? a / b : b / a) + 2 : 1);
+    }
+    return terms > 64 ? terms : 64;
+}
+
 static struct values *result_make(const struct reference_request *r, const struct given *given, enum dtype dtype) {
     const struct values *in = r->inputs[0];
     int64_t shape[VALUES_RANK_MAX];
@@ -216,7 +226,7 @@ struct values *reference_pooling(const struct reference_request *r) {
             out->i[k] = -1;
     }
     if (r->opcode != OP_MAX_POOL)
-        values_scaled(out, 64);
+        values_scaled(out, terms_most(&given, &p.x, &p.y));
     for (int i = 0; i < AXES; i++)
         p.windows[i] = windows_create(&given, i, p.x.extent[2 + i], p.y.extent[2 + i]);
     for (int64_t image = 0; image < p.x.extent[0] && in->count; image++)
