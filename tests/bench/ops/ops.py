@@ -105,7 +105,7 @@ def main():
     parser.add_argument("--dtype", action="append")
     parser.add_argument("program")
     parser.add_argument("row", nargs="*")
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()
     quick = ["--quick"] if options.quick else []
     ours = Asked([options.program, *quick])
     peers = {}
