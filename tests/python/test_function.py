@@ -363,11 +363,17 @@ class State(unittest.TestCase):
         def assign(x):
             kept[0] = x
 
-        for wrong in (lambda x: kept.__iadd__(x), assign, lambda x: kept._exchange(x + kept), lambda x: x.__iadd__(kept._exchange(td.asarray([3.0, 4.0])) or kept)):
-            with self.assertRaises(td.InvalidArgumentError):
+        def assign_where(x):
+            kept[kept < 0] = x
+
+        def assign_all(x):
+            kept[...] = x
+
+        for wrong in (lambda x: kept.__iadd__(x), assign, assign_where, assign_all, lambda x: kept._exchange(x + kept), lambda x: x.__iadd__(kept._exchange(td.zeros(2)) or kept)):
+            with self.assertRaisesRegex(td.InvalidArgumentError, "the function's `state` names what it may change"):
                 td.function(lambda x: (wrong(x), x)[1])(td.asarray(1.0))
         for state in None, [optimiser], [model]:
-            with self.assertRaises(td.InvalidArgumentError):
+            with self.assertRaisesRegex(td.InvalidArgumentError, "state"):
                 td.function(self.step(model, optimiser), state=state)(self.x[0], self.y[0])
             self.assertEqual([one.tolist() for one in model.state_dict().values()], before)
         self.assertEqual(kept.tolist(), [1, 2])

@@ -140,13 +140,20 @@ bool array_pinned(const struct array *array) {
 }
 
 /* Outside of the function such an array would have no value. */
-static bool array_stays(const struct array *a, const struct array *b) {
-    bool outside = a->recorded != b->recorded;
+static bool stays(bool outside) {
     if (outside)
         (void)error_set(TD_E_INVALID_ARGUMENT,
                         "an array from outside of a recorded function changes in it: the function's `state` names "
                         "what it may change, modules and optimisers, too (td.function(state=[model, optimiser]))");
     return outside;
+}
+
+static bool array_stays(const struct array *a, const struct array *b) {
+    return stays(a->recorded != b->recorded);
+}
+
+bool array_outside(const struct array *array) {
+    return stays(program_records(array->device) && !array->recorded);
 }
 
 static int exchange(struct array *a, struct array *b) {

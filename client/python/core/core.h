@@ -129,6 +129,8 @@ td_tensor *array_gone(const struct array *array);
 PyObject *array_replace(PyObject *x, PyObject *result);
 /* Whether another thread uses the handle; then raises. */
 bool array_pinned(const struct array *array);
+/* Whether the thread records a function that does not have the array among its state, and so may not change it; then raises. */
+bool array_outside(const struct array *array);
 /* A tuple. */
 PyObject *array_shape(const struct array *array);
 

@@ -155,6 +155,8 @@ static int pin(const struct call *call, const struct parameter *parameter, struc
         return PyErr_Format(PyExc_ValueError, "%s(): %s[%zd] comes twice, or another thread waits for it",
                             call->function->name, parameter->name, list->pinned),
                -1;
+    if (array_outside(array))
+        return -1;
     array->pins++;
     list->pinned++;
     return 0;
