@@ -25,7 +25,8 @@ const td_error *client_expect_failure(td_tensor *tensor, int code);
 /* `bytes` of reproducible noise. */
 void client_noise(void *data, size_t bytes, unsigned seed);
 
-/* Runs `body` in a child process, which must not assert (it is no Criterion test) but return its exit code. */
+/* Runs `body` in a child process, which must not assert (it is no Criterion test) but return its exit code. No connection may be open here: its
+ * threads may hold locks, of a sanitizer's allocator for example, that stay held in the child. */
 pid_t client_fork(int (*body)(void *argument), void *argument);
 /* Its exit code; 128 + signal; -1 where it did not end in time and was killed. */
 int client_join(pid_t pid, int milliseconds);

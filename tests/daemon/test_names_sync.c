@@ -328,7 +328,9 @@ Test(names_sync, large_value_does_not_keep_a_small_one_of_another_from_the_disk)
     int watch = inotify_init1(IN_CLOEXEC);
     snprintf(folder, sizeof folder, "%s", state);
     inotify_add_watch(watch, folder, IN_CREATE);
+    client_close(&client);
     pid_t other = client_fork(other_user, &bytes);
+    reconnect();
     cr_assert(deadline_poll(watch, POLLIN, deadline_in(RUN_MS)) && read(watch, event, sizeof event) > 0);
     close(watch);
     OK(publish("small", 2)); /* on the disk now */
