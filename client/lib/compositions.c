@@ -428,6 +428,11 @@ int td_where_into(td_tensor **x, td_tensor *mask, td_tensor *value) {
                                  i ? "value" : "mask");
             return td_last_error()->code;
         }
+    if (value && *x && dtype_promote(value->type.dtype, (*x)->type.dtype) != (*x)->type.dtype) {
+        call_refuse_function("where_into", STATUS_DTYPE, "a value of %s is none of %s", dtype_name(value->type.dtype),
+                             dtype_name((*x)->type.dtype));
+        return td_last_error()->code;
+    }
     return call_into(x, &entry);
 }
 

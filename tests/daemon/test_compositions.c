@@ -150,6 +150,8 @@ Test(compositions, where_into_takes_the_place_of_x) {
     cr_assert(strstr(td_last_error()->message, "the mask does not broadcast to x's shape"));
     cr_assert_eq(td_where_into(&x, td_greater(x, one), wide), TD_E_SHAPE);
     cr_assert(strstr(td_last_error()->message, "the value does not broadcast to x's shape"));
+    cr_assert_eq(td_where_into(&x, td_greater(x, one), td_full(client.device, TD_F64, TD_SCALAR, 1)), TD_E_DTYPE);
+    cr_assert(strstr(td_last_error()->message, "a value of f64 is none of f32"), "%s", td_last_error()->message);
     cr_assert(td_where_into(&x, NULL, one) && td_where_into(&x, x, NULL));
     cr_assert_eq(td_where_into(NULL, x, one), TD_E_INVALID_ARGUMENT);
     cr_assert_eq(x, was);
