@@ -1,6 +1,7 @@
 /* Work for a trace to show: `trace_job URL DEVICE`. Round i, from 0, is three labelled operations, each of which is one
  * launch: full-i and exp-i on the default stream, and add-i on another one, which needs the second. Says "ready" after the
- * first round, goes on until its standard input ends, and then says how many rounds there were. */
+ * first round, goes on until its standard input ends, with a round every millisecond at most, and then says how many rounds
+ * there were. */
 #include <poll.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -57,7 +58,7 @@ int main(int count, char **arguments) {
     }
     struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
     long i = 0;
-    for (; poll(&input, 1, 0) == 0; i++) {
+    for (; poll(&input, 1, 1) == 0; i++) {
         if (round_run(device, other, i)) {
             fprintf(stderr, "trace_job: %s\n", td_last_error()->message);
             return 1;
