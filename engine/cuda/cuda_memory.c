@@ -42,6 +42,7 @@ static void memory_free_one(struct cuda_memory *memory) {
     free(returned);
     pthread_mutex_lock(&memory->lock);
     memory->freeing = false;
+    memory->freed++;
     pthread_cond_broadcast(&memory->done);
 }
 
@@ -131,24 +132,37 @@ void cuda_memory_drop(struct cuda_memory *memory, void (*drop)(void *what), void
 
 /* ---- device memory ---- */
 
-/* Waits for memory that is being freed. False: there was none. */
-static bool memory_wait(struct cuda_memory *memory) {
+/* Whether nothing has been freed since the device was found full, and something is about to be: then it need not be asked again.
+ * *freed: how many have been. */
+static bool memory_still_full(struct cuda_memory *memory, uint64_t *freed) {
     pthread_mutex_lock(&memory->lock);
-    bool some = memory->returned || memory->freeing;
-    while (memory->returned || memory->freeing)
-        pthread_cond_wait(&memory->done, &memory->lock);
+    *freed = memory->freed;
+    bool full = memory->full && memory->full_since == memory->freed && (memory->returned || memory->freeing);
     pthread_mutex_unlock(&memory->lock);
-    return some;
+    return full;
+}
+
+/* The device was found full by one who began when so many had been freed. Whether asking again may help. */
+static bool memory_comes(struct cuda_memory *memory, uint64_t freed) {
+    pthread_mutex_lock(&memory->lock);
+    bool comes = memory->returned || memory->freeing || memory->freed != freed;
+    memory->full = comes;
+    memory->full_since = freed;
+    pthread_mutex_unlock(&memory->lock);
+    return comes;
 }
 
 int cuda_memory_reserve(struct cuda_memory *memory, size_t bytes, void **segment, struct fault *fault) {
+    uint64_t freed;
     int code = cuda_enter(memory->cuda, fault);
     if (code != STATUS_OK)
         return code;
+    if (memory_still_full(memory, &freed))
+        return fault_set(fault, STATUS_AGAIN, "memory that was given back is not free yet");
     cudaError_t error = cudaMalloc(segment, bytes);
-    if (error == cudaErrorMemoryAllocation && memory_wait(memory)) {
+    if (error == cudaErrorMemoryAllocation && memory_comes(memory, freed)) {
         cudaGetLastError();
-        error = cudaMalloc(segment, bytes);
+        return fault_set(fault, STATUS_AGAIN, "memory that was given back is not free yet");
     }
     if (error != cudaSuccess)
         return cuda_fault(fault, error, "cudaMalloc");

@@ -1,8 +1,8 @@
 /* Segments of device memory and of pinned host memory, taken and given back without delaying the caller.
  *
  * cudaFree() and cudaFreeHost() wait until the device has nothing to do, and pinning 32 MiB takes about 10 ms: so a thread does all three.
- * Memory that is given back is free a little later; so a reservation that finds no memory waits for memory that is being freed, and
- * tries again. With `ahead`, two segments of pinned memory are always ready, of the size that the pool of staging memory takes; when
+ * Memory that is given back is free later, when the device has had nothing to do; until then a reservation that finds no memory says
+ * STATUS_AGAIN, at once. With `ahead`, two segments of pinned memory are always ready, of the size that the pool of staging memory takes; when
  * they come back they are kept.
  *
  * Any thread. */
@@ -26,6 +26,9 @@ struct cuda_memory {
     pthread_t thread;
     bool started, stopping, ahead, pinning, freeing;
     struct cuda_returned *returned; /* to be freed */
+    uint64_t freed;                 /* how many have been, ever */
+    uint64_t full_since;            /* `freed` when device memory was last found full, and had some to come; under the lock */
+    bool full;
     void *spares[CUDA_SPARES];
     int n_spares;
 };

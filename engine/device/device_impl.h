@@ -133,7 +133,8 @@ struct device_vtable {
     void (*describe)(const struct device *device, struct device_info *info);
 
     /* Memory segments for the pool, aligned to 4096 bytes at least. Contents are unspecified. reserve returns
-     * STATUS_OUT_OF_MEMORY where the device has no more. */
+     * STATUS_OUT_OF_MEMORY where the device has no more, and STATUS_AGAIN where it may have more when memory that was released is
+     * free: then the call is to be made again. Neither call waits for what runs on the device. */
     int (*reserve)(struct device *device, size_t bytes, void **segment, struct fault *fault);
     void (*release)(struct device *device, void *segment, size_t bytes);
     /* Segments of host memory that launches may read and write, too. Both NULL if the host can use the device's own memory. */

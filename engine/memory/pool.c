@@ -141,11 +141,13 @@ static int pool_grow(struct pool *pool, size_t bytes) {
     struct storage *storage = pool_piece(pool);
     void *data = NULL;
     pool->starved = !segment || !storage;
-    if (pool->starved || pool_reserve(pool, wanted, &data) != STATUS_OK) {
+    int code = pool->starved ? STATUS_NO_HOST_MEMORY : pool_reserve(pool, wanted, &data);
+    pool->coming |= code == STATUS_AGAIN;
+    if (code != STATUS_OK) {
         free(segment);
         if (storage)
             pool_recycle(pool, storage);
-        return STATUS_OUT_OF_MEMORY;
+        return code == STATUS_AGAIN ? STATUS_AGAIN : STATUS_OUT_OF_MEMORY;
     }
     *segment = (struct segment){.pool = pool,
                                 .data = data,
@@ -186,7 +188,7 @@ static void pool_shrink(struct pool *pool, struct segment *segment) {
 }
 
 /* Gives idle segments back to the device and reserves one of another size: as many as are needed for that, or all if the device itself
- * has no more memory. STATUS_AGAIN: one call must not give back so many. */
+ * has no more memory. STATUS_AGAIN: one call must not give back so many, or the device has not got back all that was given. */
 static int pool_reshape(struct pool *pool, size_t bytes) {
     int left = POOL_TRIM;
     if (!pool->idle_bytes || pool_unreserved(pool) + pool->idle_bytes < bytes)
@@ -196,7 +198,7 @@ static int pool_reshape(struct pool *pool, size_t bytes) {
     if (pool_unreserved(pool) < bytes)
         return STATUS_AGAIN;
     int code = pool_grow(pool, bytes);
-    if (code == STATUS_OK || pool->starved)
+    if (code == STATUS_OK || code == STATUS_AGAIN || pool->starved)
         return code;
     for (; left && pool->idle_segments; left--)
         pool_shrink(pool, pool->idle_segments);
@@ -317,7 +319,7 @@ static struct storage *pool_find_hard(struct pool *pool, size_t bytes, const str
         storage = pool_take_waiting(pool, &pool->busy, bytes, NULL, POOL_FITS);
     if (!storage && stream)
         storage = pool_take_tied(pool, bytes, stream);
-    if (!storage && !pool->starved && (!whole || reshaped == STATUS_AGAIN))
+    if (!storage && !pool->starved && (!whole || reshaped == STATUS_AGAIN || pool->coming))
         *code = STATUS_AGAIN;
     return storage;
 }
@@ -353,7 +355,7 @@ int pool_take(struct pool *pool, size_t bytes, struct stream *stream, struct poo
     struct pool_search once = {.on = false};
     size_t rounded = pool_rounded(bytes);
     int code = STATUS_OUT_OF_MEMORY;
-    pool->starved = false;
+    pool->starved = pool->coming = false;
     struct storage *storage = rounded ? pool_find(pool, rounded, stream, search ? search : &once, &code) : NULL;
     if (!storage)
         return pool->starved ? STATUS_NO_HOST_MEMORY : code;

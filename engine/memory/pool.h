@@ -135,7 +135,7 @@ struct pool {
     int (*reserve)(struct device *device, size_t bytes, void **segment, struct fault *fault);
     void (*release)(struct device *device, void *segment, size_t bytes);
     void (*lost)(void *owner, const struct fault *fault); /* reserve found the device failed for good; may be NULL */
-    void (*blocks)(void *owner, bool begins);             /* around reserve and release, which may wait; may be NULL */
+    void (*blocks)(void *owner, bool begins);             /* around reserve and release, which may take long; may be NULL */
     void *owner;                                          /* for these two */
     uint64_t total;                                       /* bytes it may reserve */
     uint64_t reserved;                                    /* taken from the device */
@@ -161,6 +161,7 @@ struct pool {
     uint64_t wanted;     /* if they have so many bytes together */
     struct slab objects; /* storage */
     bool starved;        /* the present search failed because there was no host memory */
+    bool coming;         /* the present search found the device full, and memory that was given back there is not free yet */
 };
 
 void pool_init(struct pool *pool, struct device *device);

@@ -22,8 +22,11 @@ static void kernel_release_all(struct device *device, struct device_kernel **lis
     }
 }
 
+/* Nothing runs it any more. */
 static void kernel_free(struct kernel_store *store, struct kernel *kernel) {
     kernel_unload(store, kernel->device_kernel);
+    if (kernel->payer)
+        ledger_give_apart(&kernel->payer->ledger, kernel->bytes);
     free(kernel->name);
     use_list_finish(&kernel->uses);
     free(kernel);
@@ -44,6 +47,7 @@ static void kernel_let_go(struct kernel_store *store, struct kernel *kernel) {
         kernel_free(store, kernel);
         return;
     }
+    kernel->payer->kernels->running++;
     kernel->next = store->running;
     kernel->previous = &store->running;
     if (kernel->next)
@@ -55,6 +59,8 @@ static void kernel_end(struct kernel_store *store, struct kernel *kernel) {
     *kernel->previous = kernel->next;
     if (kernel->next)
         kernel->next->previous = kernel->previous;
+    if (kernel->payer)
+        kernel->payer->kernels->running--;
     kernel_free(store, kernel);
 }
 
@@ -271,8 +277,12 @@ static unsigned kernel_table_seek(const struct kernel_table *table, uint64_t id)
     return first;
 }
 
-static int table_full(struct fault *fault) {
-    return fault_set(fault, STATUS_LIMIT, "the session's limit of %d kernels is reached", SESSION_KERNELS_MAX);
+/* Released ones that still run count, too: else a client could load and release beyond the limit. */
+static int table_check(const struct kernel_table *table, struct fault *fault) {
+    if (table->count < SESSION_KERNELS_MAX && table->count + table->running < 2 * SESSION_KERNELS_MAX)
+        return STATUS_OK;
+    return fault_set(fault, STATUS_LIMIT, "the session's limit of %d kernels is reached%s", SESSION_KERNELS_MAX,
+                     table->running ? ", and released ones still run" : "");
 }
 
 static int table_reserve(struct kernel_table *table) {
@@ -293,8 +303,8 @@ int kernel_job_bind(struct kernel_job *job, struct session *session, uint64_t id
         *fault = job->fault;
         return job->status;
     }
-    if (table->count >= SESSION_KERNELS_MAX)
-        return table_full(fault);
+    if (table_check(table, fault) != STATUS_OK)
+        return STATUS_LIMIT;
     struct kernel *kernel = table_reserve(table) == STATUS_OK ? calloc(1, sizeof *kernel) : NULL;
     if (!kernel || !(kernel->name = strdup(job->name))) {
         free(kernel);
@@ -302,6 +312,7 @@ int kernel_job_bind(struct kernel_job *job, struct session *session, uint64_t id
     }
     kernel->device_kernel = job->kernel;
     kernel->bytes = job->device_bytes;
+    kernel->payer = session;
     job->kernel = NULL;
     job->payer = NULL; /* the kernel is paid for from here on */
     table->store = job->store;
@@ -349,13 +360,11 @@ struct kernel *kernel_table_find(const struct kernel_table *table, uint64_t id) 
     return table && at < table->count && table->entries[at].id == id ? table->entries[at].kernel : NULL;
 }
 
-/* What runs of it is the store's from here on: the session pays for it no more. */
+/* What runs of it is the store's from here on. */
 static void table_let_go(struct session *session, struct kernel *kernel) {
     kernel->left = kernel->holders > 0;
-    if (kernel->left)
-        return;
-    ledger_give_apart(&session->ledger, kernel->bytes);
-    kernel_let_go(session->kernels->store, kernel);
+    if (!kernel->left)
+        kernel_let_go(session->kernels->store, kernel);
 }
 
 void kernel_hold(struct kernel *kernel) {
@@ -373,6 +382,11 @@ void kernel_session_ended(struct session *session) {
         return;
     for (unsigned i = 0; i < table->count; i++)
         table_let_go(session, table->entries[i].kernel);
+    for (struct kernel *kernel = table->running ? table->store->running : NULL; kernel; kernel = kernel->next)
+        if (kernel->payer == session) {
+            ledger_give_apart(&session->ledger, kernel->bytes);
+            kernel->payer = NULL;
+        }
     free(table->entries);
     free(table);
     session->kernels = NULL;
@@ -387,10 +401,10 @@ int session_kernel_id(struct session *session, uint64_t id, struct fault *fault)
     if (id <= table->last_id)
         return fault_set(fault, STATUS_DUPLICATE_ID,
                          "kernel id %" PRIu64 " is not above the highest one used, %" PRIu64, id, table->last_id);
-    if (table->count >= SESSION_KERNELS_MAX)
-        return table_full(fault);
-    table->last_id = id;
-    return STATUS_OK;
+    int status = table_check(table, fault);
+    if (status == STATUS_OK)
+        table->last_id = id;
+    return status;
 }
 
 int session_kernel_release(struct session *session, uint64_t id, struct fault *fault) {

@@ -18,7 +18,8 @@ struct kernel_code {
 /* A session's, until it is released; then the store's while it runs. */
 struct kernel {
     struct device_kernel *device_kernel;
-    uint64_t bytes; /* of the device, charged to its session */
+    uint64_t bytes;        /* of the device, */
+    struct session *payer; /* and who pays for them, also while it runs after its release; NULL: a session that has ended */
     char *name;
     struct kernel *next, **previous;
     struct use_list uses; /* its launches */
@@ -51,6 +52,7 @@ struct kernel_table {
         struct kernel *kernel;
     } * entries; /* ascending ids */
     unsigned count, capacity;
+    unsigned running; /* those of the store's `running` for which the session pays */
     uint64_t last_id; /* the highest one used */
 };
 

@@ -200,7 +200,7 @@ Test(faults, tensorctl_tells_how_old_a_hung_worker_s_figures_are) {
 static bool watchdog_has_acted(const Tensord__Status *status, const void *none) {
     (void)none;
     const Tensord__DeviceStatus *device = status_device(status, "cpu:0");
-    return device->epoch == 2 && !strcmp(device->device->state, "ready");
+    return device->epoch >= 2 && !strcmp(device->device->state, "ready");
 }
 
 Test(faults, watchdog_ends_a_hung_worker_and_the_device_comes_back) {
@@ -208,7 +208,7 @@ Test(faults, watchdog_ends_a_hung_worker_and_the_device_comes_back) {
     td_device *again;
     daemon_stop(&tensord);
     daemon_start(&tensord, &(struct daemon_options){.devices = "cpu:0,cpu:1",
-                                                    .flags = (const char *const[]){"--watchdog-timeout", "1s", NULL}});
+                                                    .flags = (const char *const[]){"--watchdog-timeout", "2s", NULL}});
     client_open(&client, tensord.url, "cpu:0");
     td_tensor *x = client_ramp(client.device, 2, 0);
     cr_assert(!td_wait(x));

@@ -27,6 +27,14 @@ struct late {
     int crash;         /* opcode of launches that end the process; HANG_NONE: none */
     int hang;          /* opcode of kernels that do not end, or one of those above. Under the lock */
     bool lost;         /* too */
+    uint64_t total, reserved;     /* device memory; what was released and is not free yet is reserved. Owner thread, */
+    struct late_released *released; /* too */
+};
+
+struct late_released {
+    void *segment;
+    size_t bytes;
+    struct late_released *next;
 };
 
 struct device_event {
@@ -520,22 +528,40 @@ static int late_launch(struct device *device, struct device_stream *stream, cons
     return STATUS_OK;
 }
 
-static int late_reserve(struct device *device, size_t bytes, void **segment, struct fault *fault) {
-    struct late *late = (struct late *)device;
-    int code = late->cpu->vtable->reserve(late->cpu, bytes, segment, fault);
-    if (code == STATUS_OK)
-        *segment = (uint8_t *)*segment + LATE_OFFSET;
-    return code;
+static void late_free_released(struct late *late) {
+    while (late->released) {
+        struct late_released *released = late->released;
+        late->released = released->next;
+        late->reserved -= released->bytes;
+        late->cpu->vtable->release(late->cpu, real_address(released->segment), released->bytes);
+        free(released);
+    }
 }
 
-/* As CUDA does it: when everything that is on the device has run. */
-static void late_release(struct device *device, void *segment, size_t bytes) {
+/* As with CUDA, memory that was given back is free when everything that is on the device has run. */
+static int late_reserve(struct device *device, size_t bytes, void **segment, struct fault *fault) {
     struct late *late = (struct late *)device;
     pthread_mutex_lock(&late->lock);
-    while (late->launches && !late->lost)
-        pthread_cond_wait(&late->changed, &late->lock);
+    bool idle = !late->launches || late->lost;
     pthread_mutex_unlock(&late->lock);
-    late->cpu->vtable->release(late->cpu, real_address(segment), bytes);
+    if (idle)
+        late_free_released(late);
+    if (bytes > late->total - late->reserved)
+        return late->released ? fault_set(fault, STATUS_AGAIN, "memory that was given back is not free yet")
+                              : fault_set(fault, STATUS_OUT_OF_MEMORY, "no device memory");
+    int code = late->cpu->vtable->reserve(late->cpu, bytes, segment, fault);
+    if (code != STATUS_OK)
+        return code;
+    late->reserved += bytes;
+    *segment = (uint8_t *)*segment + LATE_OFFSET;
+    return STATUS_OK;
+}
+
+static void late_release(struct device *device, void *segment, size_t bytes) {
+    struct late *late = (struct late *)device;
+    struct late_released *released = malloc(sizeof *released);
+    *released = (struct late_released){.segment = segment, .bytes = bytes, .next = late->released};
+    late->released = released;
 }
 
 static int late_host_reserve(struct device *device, size_t bytes, void **segment, struct fault *fault) {
@@ -610,6 +636,7 @@ static void late_describe(const struct device *device, struct device_info *info)
 
 static void late_close(struct device *device) {
     struct late *late = (struct late *)device;
+    late_free_released(late);
     device_close(late->cpu);
     pthread_cond_destroy(&late->changed);
     pthread_mutex_destroy(&late->lock);
@@ -653,12 +680,15 @@ static const struct device_vtable late_vtable = {
 
 int late_open(const struct device_options *options, struct device **device, struct fault *fault) {
     struct late *late = calloc(1, sizeof *late);
+    struct device_info info;
     int code = device_open("cpu", options, &late->cpu, fault);
     if (code != STATUS_OK) {
         free(late);
         return code;
     }
     late->device.vtable = &late_vtable;
+    device_describe(late->cpu, &info);
+    late->total = info.memory_total;
     late_take_operations(late->cpu);
     device_note_dtypes(&late->device);
     pthread_mutex_init(&late->kernels, NULL);

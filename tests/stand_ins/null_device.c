@@ -17,8 +17,8 @@ static void null_describe(const struct device *device, struct device_info *info)
 
 static int null_reserve(struct device *device, size_t bytes, void **segment, struct fault *fault) {
     struct null_device *null = (struct null_device *)device;
-    if (null->memory_reserved + bytes > null->memory_total)
-        return fault_set(fault, STATUS_OUT_OF_MEMORY, "the null device is full");
+    if (null->memory_reserved + null->memory_coming + bytes > null->memory_total)
+        return fault_set(fault, null->memory_coming ? STATUS_AGAIN : STATUS_OUT_OF_MEMORY, "the null device is full");
     *segment = aligned_alloc(4096, bytes);
     if (!*segment)
         return fault_set(fault, STATUS_OUT_OF_MEMORY, "no memory");
@@ -27,8 +27,14 @@ static int null_reserve(struct device *device, size_t bytes, void **segment, str
 }
 
 static void null_release(struct device *device, void *segment, size_t bytes) {
-    ((struct null_device *)device)->memory_reserved -= bytes;
+    struct null_device *null = (struct null_device *)device;
+    null->memory_reserved -= bytes;
+    null->memory_coming += null->holds_back ? bytes : 0;
     free(segment);
+}
+
+void null_device_catch_up(struct null_device *device) {
+    device->memory_coming = 0;
 }
 
 static int null_launch(struct device *device, struct device_stream *stream, const struct launch *launch,

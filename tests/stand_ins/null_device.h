@@ -10,6 +10,8 @@ struct null_device {
     struct device device;
     uint64_t memory_total;    /* bytes it gives out at most */
     uint64_t memory_reserved; /* bytes given out now */
+    bool holds_back;          /* memory that comes back is not free before null_device_catch_up() */
+    uint64_t memory_coming;   /* so much of it */
     _Atomic unsigned launches;
     /* Called for each launch by the submitting thread; may be NULL. Not 0: the device fails for good. */
     int (*hook)(struct null_device *device, const struct launch *launch);
@@ -21,3 +23,4 @@ struct null_device {
 
 /* Owned by the caller; closing it does nothing. */
 void null_device_init(struct null_device *device, uint64_t memory_total);
+void null_device_catch_up(struct null_device *device);

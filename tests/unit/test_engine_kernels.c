@@ -306,6 +306,38 @@ Test(engine_kernels, released_kernel_runs_what_was_enqueued) {
     cr_assert_null(engine->kernels.unused);
 }
 
+/* Memory of the device, and at most as many again as a session may have. */
+Test(engine_kernels, released_ones_are_paid_for_and_counted_until_they_have_run) {
+    enum { WAITING = SESSION_KERNELS_MAX };
+    struct fault fault;
+    full(1);
+    cr_assert_eq(fetched(1), 0);
+    uint64_t before = live(session), each = 0;
+    late_hang(engine->device, "user kernels");
+    for (uint64_t i = 1; i <= WAITING; i++) {
+        compile(session, i, "a", "count");
+        each = each ? each : live(session) - before;
+        cr_assert_eq(count(i, i + 1, 1, 0), STATUS_OK);
+        cr_assert_eq(session_kernel_release(session, i, &fault), STATUS_OK);
+    }
+    cr_assert(each > 0);
+    cr_assert_geq(live(session), before + WAITING * each);
+    for (uint64_t i = 0; i < SESSION_KERNELS_MAX; i++)
+        compile(session, WAITING + 1 + i, "a", "count");
+    cr_assert_eq(session_kernel_release(session, WAITING + 1, &fault), STATUS_OK); /* it never ran */
+    compile(session, 2 * WAITING + 1, "a", "count");
+    cr_assert_eq(count(2 * WAITING + 1, WAITING + 2, 1, 0), STATUS_OK);
+    cr_assert_eq(session_kernel_release(session, 2 * WAITING + 1, &fault), STATUS_OK);
+    cr_assert_eq(session_kernel_id(session, 2 * WAITING + 2, &fault), STATUS_LIMIT);
+    cr_assert(strstr(fault.message, "released ones still run"), "%s", fault.message);
+    late_hang(engine->device, NULL);
+    cr_assert_eq(fetched(WAITING + 2), 1);
+    while (engine->kernels.running)
+        engine_poll(engine);
+    cr_assert_eq(live(session), before + (SESSION_KERNELS_MAX - 1) * each + (WAITING + 1) * POOL_ALIGNMENT);
+    compile(session, 2 * WAITING + 2, "a", "count");
+}
+
 Test(engine_kernels, session_that_ends_leaves_none_behind) {
     struct session *other = session;
     struct fault fault;

@@ -336,6 +336,49 @@ Test(pool, idle_memory_in_pieces_is_merged_again) {
     close_pool();
 }
 
+/* Nobody waits in here for the device, which may have much to do, nor is told that there is no memory. */
+Test(pool, memory_that_the_device_has_not_got_back_is_asked_for_again) {
+    struct storage *pieces[4], *whole, *small;
+    struct pool_search search = {.on = false};
+    open_pool(64 << 20);
+    for (int i = 0; i < 4; i++)
+        cr_assert_eq(take(16 << 20, streams[0], &pieces[i]), STATUS_OK);
+    device.holds_back = true;
+    for (int i = 0; i < 3; i++)
+        storage_unref(pieces[i]);
+    for (int i = 0; i < 10; i++)
+        cr_assert_eq(pool_take(&pool, 48 << 20, streams[1], &search, &whole), STATUS_AGAIN);
+    cr_assert_eq(device.memory_coming, 48 << 20);
+    cr_assert_eq(take(64 << 20, streams[1], &whole), STATUS_OUT_OF_MEMORY, "more than will ever come");
+    null_device_catch_up(&device);
+    cr_assert_eq(pool_take(&pool, 48 << 20, streams[1], &search, &whole), STATUS_OK);
+    cr_assert_eq(take(64, streams[1], &small), STATUS_OUT_OF_MEMORY);
+    storage_unref(whole);
+    storage_unref(pieces[3]);
+    close_pool();
+}
+
+/* No more is given back for a request than it needs. */
+Test(pool, a_request_that_waits_for_the_device_leaves_others_their_memory) {
+    struct storage *pieces[4], *half, *other;
+    struct pool_search search = {.on = false};
+    open_pool(64 << 20);
+    for (int i = 0; i < 4; i++)
+        cr_assert_eq(take(16 << 20, streams[0], &pieces[i]), STATUS_OK);
+    device.holds_back = true;
+    for (int i = 0; i < 4; i++)
+        storage_unref(pieces[i]);
+    for (int i = 0; i < 10; i++)
+        cr_assert_eq(pool_take(&pool, 32 << 20, streams[1], &search, &half), STATUS_AGAIN);
+    cr_assert_eq(device.memory_coming, 32 << 20);
+    cr_assert_eq(take(16 << 20, streams[1], &other), STATUS_OK);
+    null_device_catch_up(&device);
+    cr_assert_eq(pool_take(&pool, 32 << 20, streams[1], &search, &half), STATUS_OK);
+    storage_unref(half);
+    storage_unref(other);
+    close_pool();
+}
+
 /* A few MiB are live at a time, and in use for as long again. Bins of each size would keep half of the device. */
 Test(pool, small_blocks_of_all_sizes_do_not_spread_over_the_device) {
     enum { ROUNDS = 200000, HELD = 32 };
