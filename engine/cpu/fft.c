@@ -228,6 +228,11 @@ static void lines_of_tensor(const struct job *job, const struct lanes *lanes, bo
     }
 }
 
+/* Whether pairs of real numbers are in memory as complex numbers are, all of them whole. */
+static bool pairs_lie_together(const struct cpu_fft_lines *lines) {
+    return lines->stride == 1 && !lines->beside && lines->limit % 2 == 0;
+}
+
 /* Numbers into place 0 of the block. */
 static void lanes_load(const struct job *job, enum purpose purpose, const struct lanes *lanes, int64_t n,
                        const struct cpu_fft_block *block) {
@@ -243,7 +248,10 @@ static void lanes_load(const struct job *job, enum purpose purpose, const struct
         return;
     }
     lines_of_tensor(job, lanes, false, &lines);
-    if (plan->paired && request->in == FFT_REAL) {
+    if (plan->paired && request->in == FFT_REAL && pairs_lie_together(&lines)) {
+        lines.limit /= 2;
+        job->functions->load(&lines, FFT_COMPLEX, false, n, block->re[0], block->im[0]);
+    } else if (plan->paired && request->in == FFT_REAL) {
         /* Even elements are real parts, odd ones imaginary parts; the other place is free. */
         lines.step = 2;
         job->functions->load(&lines, FFT_REAL, false, n, block->re[0], block->re[1]);
@@ -272,6 +280,11 @@ static void pairs_store(const struct job *job, struct cpu_fft_lines *lines, int6
         job->functions->unfold(n, lines->lanes, job->workspace + plan->pair_roots_at, block->re[at], block->im[at],
                                block->re[!at], block->im[!at]);
         job->functions->store(lines, FFT_COMPLEX, false, n + 1, plan->request.scale, block->re[!at], block->im[!at]);
+        return;
+    }
+    if (pairs_lie_together(lines)) {
+        lines->limit /= 2;
+        job->functions->store(lines, FFT_COMPLEX, true, n, plan->request.scale, block->re[at], block->im[at]);
         return;
     }
     lines->step = 2; /* parts are swapped */

@@ -189,8 +189,36 @@ static inline int64_t lanes_within(const struct cpu_fft_lines *lines, int64_t k)
     return n;
 }
 
-/* Lanes that lie apart are taken some elements at a time, so that a cache line is read or written once. */
-enum { TILE = 8 };
+/* Lanes that lie apart are taken some elements at a time, so that a cache line is read or written once. Where elements lie together, as
+ * many lanes as a vector has numbers are turned over in registers. */
+enum { TILE = 8, TURN_float = 4, TURN_double = 2, AHEAD = 256 /* bytes */ };
+
+typedef float vector_float __attribute__((vector_size(16), aligned(4), may_alias));
+typedef double vector_double __attribute__((vector_size(16), aligned(8), may_alias));
+
+/* Vector j has what was number j of each vector. */
+static inline void turn_float(vector_float a[TURN_float]) {
+    const vector_float b0 = __builtin_shufflevector(a[0], a[2], 0, 4, 1, 5),
+                       b1 = __builtin_shufflevector(a[0], a[2], 2, 6, 3, 7);
+    const vector_float b2 = __builtin_shufflevector(a[1], a[3], 0, 4, 1, 5),
+                       b3 = __builtin_shufflevector(a[1], a[3], 2, 6, 3, 7);
+    a[0] = __builtin_shufflevector(b0, b2, 0, 4, 1, 5);
+    a[1] = __builtin_shufflevector(b0, b2, 2, 6, 3, 7);
+    a[2] = __builtin_shufflevector(b1, b3, 0, 4, 1, 5);
+    a[3] = __builtin_shufflevector(b1, b3, 2, 6, 3, 7);
+}
+
+static inline void turn_double(vector_double a[TURN_double]) {
+    const vector_double first = a[0];
+    a[0] = __builtin_shufflevector(first, a[1], 0, 2);
+    a[1] = __builtin_shufflevector(first, a[1], 1, 3);
+}
+
+/* Whether elements k to k + TILE - 1 of the lanes from v on can be turned over: all are there, and follow one another. */
+static inline bool tile_turns(const struct cpu_fft_lines *lines, int64_t v, int64_t width, int64_t k) {
+    return lines->stride == 1 && lines->step == 1 && v + width <= lines->lanes &&
+           lines->first[v + width - 1] + k + TILE <= lines->limit;
+}
 
 #define LOAD(T)                                                                                                        \
     /* Elements k to end - 1 of a lane that lies by itself. */                                                         \
@@ -214,11 +242,48 @@ enum { TILE = 8 };
             im[k * s + v] = b;                                                                                         \
         }                                                                                                              \
     }                                                                                                                  \
+    static inline void load_tile_##T(const struct cpu_fft_lines *lines, bool whole, int64_t v, int64_t k, T *re,       \
+                                     T *im) {                                                                          \
+        const int64_t s = lines->lanes, parts = whole ? 2 : 1;                                                         \
+        const T *x[TURN_##T];                                                                                          \
+        for (int i = 0; i < TURN_##T; i++) {                                                                           \
+            x[i] = (const T *)(const void *)lines->base[v + i] + parts * (lines->first[v + i] + k);                    \
+            __builtin_prefetch(x[i] + AHEAD / sizeof(T));                                                              \
+        }                                                                                                              \
+        re += k * s + v;                                                                                               \
+        im += k * s + v;                                                                                               \
+        for (int64_t tile = 0; tile < TILE * parts; tile += TURN_##T) {                                                \
+            vector_##T a[TURN_##T];                                                                                    \
+            for (int i = 0; i < TURN_##T; i++) {                                                                       \
+                a[i] = *(const vector_##T *)(const void *)(x[i] + tile);                                               \
+            }                                                                                                          \
+            turn_##T(a);                                                                                               \
+            for (int j = 0; j < TURN_##T; j++) {                                                                       \
+                const int64_t to = (tile + j) / parts * s;                                                             \
+                *(vector_##T *)(void *)((whole && j % 2 ? im : re) + to) = a[j];                                       \
+                if (!whole) {                                                                                          \
+                    *(vector_##T *)(void *)(im + to) = (vector_##T){0};                                                \
+                }                                                                                                      \
+            }                                                                                                          \
+        }                                                                                                              \
+    }                                                                                                                  \
     static inline void load_apart_##T(const struct cpu_fft_lines *lines, enum fft_form form, int64_t n, T *re,         \
                                       T *im) {                                                                         \
         for (int64_t k = 0; k < n; k += TILE) {                                                                        \
-            for (int64_t v = 0; v < lines->lanes; v++) {                                                               \
-                load_lane_##T(lines, form, v, k, n - k < TILE ? n : k + TILE, re, im);                                 \
+            const int64_t end = n - k < TILE ? n : k + TILE;                                                           \
+            for (int64_t v = 0, next; v < lines->lanes; v = next) {                                                    \
+                next = v + TURN_##T < lines->lanes ? v + TURN_##T : lines->lanes;                                      \
+                bool turns = end == k + TILE && tile_turns(lines, v, TURN_##T, k);                                     \
+                if (turns && form == FFT_HERMITIAN) { /* elements between 0 and the middle are as they are */          \
+                    turns = lines->first[v] + k > 0 && 2 * (lines->first[next - 1] + end - 1) < lines->n;              \
+                }                                                                                                      \
+                if (turns) {                                                                                           \
+                    load_tile_##T(lines, form != FFT_REAL, v, k, re, im);                                              \
+                    continue;                                                                                          \
+                }                                                                                                      \
+                for (int64_t u = v; u < next; u++) {                                                                   \
+                    load_lane_##T(lines, form, u, k, end, re, im);                                                     \
+                }                                                                                                      \
             }                                                                                                          \
         }                                                                                                              \
     }                                                                                                                  \
@@ -251,21 +316,53 @@ LOAD(float)
 LOAD(double)
 
 #define STORE(T)                                                                                                       \
+    static inline void store_tile_##T(const struct cpu_fft_lines *lines, bool whole, int64_t v, int64_t k, T factor,   \
+                                      const T *re, const T *im) {                                                      \
+        const int64_t s = lines->lanes, parts = whole ? 2 : 1;                                                         \
+        T *x[TURN_##T];                                                                                                \
+        for (int i = 0; i < TURN_##T; i++) {                                                                           \
+            x[i] = (T *)(void *)lines->base[v + i] + parts * (lines->first[v + i] + k);                                \
+        }                                                                                                              \
+        re += k * s + v;                                                                                               \
+        im += k * s + v;                                                                                               \
+        for (int64_t tile = 0; tile < TILE * parts; tile += TURN_##T) {                                                \
+            vector_##T a[TURN_##T];                                                                                    \
+            for (int j = 0; j < TURN_##T; j++) {                                                                       \
+                const T *from = (whole && j % 2 ? im : re) + (tile + j) / parts * s;                                   \
+                a[j] = *(const vector_##T *)(const void *)from * factor;                                               \
+            }                                                                                                          \
+            turn_##T(a);                                                                                               \
+            for (int i = 0; i < TURN_##T; i++) {                                                                       \
+                *(vector_##T *)(void *)(x[i] + tile) = a[i];                                                           \
+            }                                                                                                          \
+        }                                                                                                              \
+    }                                                                                                                  \
+    static inline void store_lane_##T(const struct cpu_fft_lines *lines, bool whole, int64_t v, int64_t k,             \
+                                      int64_t end, T factor, const T *re, const T *im) {                               \
+        const int64_t s = lines->lanes;                                                                                \
+        T *x = (T *)(void *)lines->base[v];                                                                            \
+        int64_t own = lines->first[v] + k * lines->step;                                                               \
+        for (; k < end && own < lines->limit; k++, own += lines->step) {                                               \
+            if (whole) {                                                                                               \
+                x[2 * own * lines->stride] = re[k * s + v] * factor;                                                   \
+                x[2 * own * lines->stride + 1] = im[k * s + v] * factor;                                               \
+            } else {                                                                                                   \
+                x[own * lines->stride] = re[k * s + v] * factor;                                                       \
+            }                                                                                                          \
+        }                                                                                                              \
+    }                                                                                                                  \
     static inline void store_apart_##T(const struct cpu_fft_lines *lines, bool whole, int64_t n, T factor,             \
                                        const T *re, const T *im) {                                                     \
-        const int64_t s = lines->lanes;                                                                                \
-        for (int64_t begin = 0; begin < n; begin += TILE) {                                                            \
-            const int64_t end = n - begin < TILE ? n : begin + TILE;                                                   \
-            for (int64_t v = 0; v < s; v++) {                                                                          \
-                T *x = (T *)(void *)lines->base[v];                                                                    \
-                int64_t own = lines->first[v] + begin * lines->step;                                                   \
-                for (int64_t k = begin; k < end && own < lines->limit; k++, own += lines->step) {                      \
-                    if (whole) {                                                                                       \
-                        x[2 * own * lines->stride] = re[k * s + v] * factor;                                           \
-                        x[2 * own * lines->stride + 1] = im[k * s + v] * factor;                                       \
-                    } else {                                                                                           \
-                        x[own * lines->stride] = re[k * s + v] * factor;                                               \
-                    }                                                                                                  \
+        for (int64_t k = 0; k < n; k += TILE) {                                                                        \
+            const int64_t end = n - k < TILE ? n : k + TILE;                                                           \
+            for (int64_t v = 0, next; v < lines->lanes; v = next) {                                                    \
+                next = v + TURN_##T < lines->lanes ? v + TURN_##T : lines->lanes;                                      \
+                if (end == k + TILE && tile_turns(lines, v, TURN_##T, k)) {                                            \
+                    store_tile_##T(lines, whole, v, k, factor, re, im);                                                \
+                    continue;                                                                                          \
+                }                                                                                                      \
+                for (int64_t u = v; u < next; u++) {                                                                   \
+                    store_lane_##T(lines, whole, u, k, end, factor, re, im);                                           \
                 }                                                                                                      \
             }                                                                                                          \
         }                                                                                                              \

@@ -9,8 +9,8 @@
 
 /* 2^n · x for -252 <= n <= 254, in two steps so that neither factor overflows nor vanishes. */
 static inline float vector_scale(float x, int32_t n) {
-    int32_t half = n >> 1;
-    return x * bits_float((uint32_t)(half + 127) << 23) * bits_float((uint32_t)(n - half + 127) << 23);
+    int32_t biased = n + 2 * 127, half = biased >> 1;
+    return x * bits_float((uint32_t)half << 23) * bits_float((uint32_t)(biased - half) << 23);
 }
 
 /* e^x = 2^n · p, p = e^r with |r| <= ln(2)/2, for -125 <= x <= 89: returns p. ln(2) is in two parts, the first with trailing zeros so that n times it is
@@ -19,18 +19,15 @@ static inline float vector_exp_parts(float x, int32_t *n) {
     float shifted = CPU_FMA(x, 1.44269504f, VECTOR_ROUND), whole = shifted - VECTOR_ROUND;
     float r = CPU_FMA(whole, -0.693359375f, x);
     r = CPU_FMA(whole, 2.12194440e-4f, r);
-    float p = 1.98412698e-4f;
-    p = CPU_FMA(p, r, 1.38888889e-3f);
-    p = CPU_FMA(p, r, 8.33333333e-3f);
-    p = CPU_FMA(p, r, 4.16666667e-2f);
-    p = CPU_FMA(p, r, 1.66666667e-1f);
-    p = CPU_FMA(p, r, 0.5f);
+    float square = r * r, p = CPU_FMA(1.98412698e-4f, r, 1.38888889e-3f);
+    p = CPU_FMA(p, square, CPU_FMA(8.33333333e-3f, r, 4.16666667e-2f));
+    p = CPU_FMA(p, square, CPU_FMA(1.66666667e-1f, r, 0.5f));
     *n = (int32_t)(float_bits(shifted) - float_bits(VECTOR_ROUND));
-    return CPU_FMA(p * r, r, r) + 1.0f;
+    return CPU_FMA(p, square, r) + 1.0f;
 }
 
 static inline float vector_exp(float x) {
-    float clamped = x < -104.0f ? -104.0f : x > 89.0f ? 89.0f : x;
+    float most = x < 89.0f ? x : 89.0f, clamped = most > -104.0f ? most : -104.0f; /* instructions each; NaN is 89 */
     int32_t n;
     float p = vector_exp_parts(clamped, &n);
     return x != x ? x : vector_scale(p, n);
@@ -38,7 +35,7 @@ static inline float vector_exp(float x) {
 
 /* 2^x = 2^n · 2^r with |r| <= 1/2, which is exact. */
 static inline float vector_exp2(float x) {
-    float clamped = x < -152.0f ? -152.0f : x > 129.0f ? 129.0f : x;
+    float most = x < 129.0f ? x : 129.0f, clamped = most > -152.0f ? most : -152.0f;
     float shifted = clamped + VECTOR_ROUND, r = clamped - (shifted - VECTOR_ROUND);
     float p = 1.52527338e-5f;
     p = CPU_FMA(p, r, 1.54035304e-4f);
@@ -98,7 +95,9 @@ static inline float vector_tanh(float x) {
     p = CPU_FMA(p, z, 1.33314422036e-1f);
     p = CPU_FMA(p, z, -3.33332819422e-1f);
     float small = CPU_FMA(p * z, x, x);
-    float large = 1.0f - 2.0f / (vector_exp(2.0f * magnitude) + 1.0f);
+    int32_t n; /* from 0 to 29 */
+    float power = vector_exp_parts(2.0f * (magnitude > 10.0f ? 10.0f : magnitude), &n);
+    float large = 1.0f - 2.0f / CPU_FMA(power, bits_float((uint32_t)(n + 127) << 23), 1.0f);
     return __builtin_copysignf(magnitude < 0.625f ? small : large, x);
 }
 
@@ -114,14 +113,11 @@ static inline float vector_erf(float x) {
     p = CPU_FMA(p, z, 1.28379161e-1f);
     float small = CPU_FMA(p, x, x);
     float t = magnitude > 4.0f ? 4.0f : magnitude;
-    float q = 2.04330645e-4f;
-    q = CPU_FMA(q, t, -3.12404231e-3f);
-    q = CPU_FMA(q, t, 2.25427825e-2f);
-    q = CPU_FMA(q, t, -1.04573139e-1f);
-    q = CPU_FMA(q, t, -6.36467506e-1f);
-    q = CPU_FMA(q, t, -1.12809012f);
-    q = CPU_FMA(q, t, -9.78267911e-5f);
-    float large = 1.0f - vector_exp(q);
+    float square = t * t, q = CPU_FMA(2.04330645e-4f, square, CPU_FMA(-3.12404231e-3f, t, 2.25427825e-2f));
+    q = CPU_FMA(q, square, CPU_FMA(-1.04573139e-1f, t, -6.36467506e-1f));
+    q = CPU_FMA(q, square, CPU_FMA(-1.12809012f, t, -9.78267911e-5f));
+    int32_t n; /* from -26 to 0, so that 2^n is a number */
+    float e = vector_exp_parts(q, &n), large = 1.0f - e * bits_float((uint32_t)(n + 127) << 23);
     return __builtin_copysignf(magnitude < 0.84375f ? small : large, x);
 }
 

@@ -27,7 +27,7 @@ struct cuda_memory {
     bool started, stopping, ahead, pinning, freeing;
     struct cuda_returned *returned; /* to be freed */
     uint64_t freed;                 /* how many have been, ever */
-    uint64_t full_since;            /* `freed` when device memory was last found full, and had some to come; under the lock */
+    uint64_t full_since; /* `freed` when device memory was last found full, and had some to come; under the lock */
     bool full;
     void *spares[CUDA_SPARES];
     int n_spares;

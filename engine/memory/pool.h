@@ -135,11 +135,11 @@ struct pool {
     int (*reserve)(struct device *device, size_t bytes, void **segment, struct fault *fault);
     void (*release)(struct device *device, void *segment, size_t bytes);
     void (*lost)(void *owner, const struct fault *fault); /* reserve found the device failed for good; may be NULL */
-    void (*blocks)(void *owner, bool begins);             /* around reserve and release, which may take long; may be NULL */
-    void *owner;                                          /* for these two */
-    uint64_t total;                                       /* bytes it may reserve */
-    uint64_t reserved;                                    /* taken from the device */
-    uint64_t reservations, releases; /* of segments, ever: neither grows while work goes its usual way */
+    void (*blocks)(void *owner, bool begins); /* around reserve and release, which may take long; may be NULL */
+    void *owner;                              /* for these two */
+    uint64_t total;                           /* bytes it may reserve */
+    uint64_t reserved;                        /* taken from the device */
+    uint64_t reservations, releases;          /* of segments, ever: neither grows while work goes its usual way */
     uint64_t live, peak;
     struct segment *segments;          /* all of them */
     struct segment *idle_segments;     /* segments that are idle as a whole */
@@ -161,7 +161,7 @@ struct pool {
     uint64_t wanted;     /* if they have so many bytes together */
     struct slab objects; /* storage */
     bool starved;        /* the present search failed because there was no host memory */
-    bool coming;         /* the present search found the device full, and memory that was given back there is not free yet */
+    bool coming; /* the present search found the device full, and memory that was given back there is not free yet */
 };
 
 void pool_init(struct pool *pool, struct device *device);

@@ -88,8 +88,7 @@ Test(watchdog, endless_kernel_is_noticed_on_a_busy_device) {
     cr_expect(!strstr(td_last_error()->message, "stuck here"), "another's label: %s", td_last_error()->message);
     cr_expect_gt(rounds, 10);
     const td_error *error = client_expect_failure(y, TD_E_TIMED_OUT);
-    cr_expect(strstr(error->message, "no progress for ") && strstr(error->message, "tanh"), "%s",
-              error->message);
+    cr_expect(strstr(error->message, "no progress for ") && strstr(error->message, "tanh"), "%s", error->message);
     client_close(&victim);
     client_close(&busy);
 }

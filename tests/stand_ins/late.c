@@ -23,11 +23,11 @@ struct late {
     pthread_mutex_t kernels; /* the CPU device runs one launch at a time */
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    unsigned launches; /* given to streams and not yet run; under the lock */
-    int crash;         /* opcode of launches that end the process; HANG_NONE: none */
-    int hang;          /* opcode of kernels that do not end, or one of those above. Under the lock */
-    bool lost;         /* too */
-    uint64_t total, reserved;     /* device memory; what was released and is not free yet is reserved. Owner thread, */
+    unsigned launches;        /* given to streams and not yet run; under the lock */
+    int crash;                /* opcode of launches that end the process; HANG_NONE: none */
+    int hang;                 /* opcode of kernels that do not end, or one of those above. Under the lock */
+    bool lost;                /* too */
+    uint64_t total, reserved; /* device memory; what was released and is not free yet is reserved. Owner thread, */
     struct late_released *released; /* too */
 };
 

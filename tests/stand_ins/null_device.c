@@ -75,8 +75,7 @@ static const struct op_kernel *null_operations[OP_CODE_MAX];
 static void null_take_operations(void) {
     for (unsigned opcode = 0; opcode < OP_CODE_MAX; opcode++) {
         const struct op_info *info = op_info(opcode);
-        if (info && info->family != OP_FAMILY_FREE && info->family != OP_FAMILY_VIEW &&
-            !op_is_clients(info))
+        if (info && info->family != OP_FAMILY_FREE && info->family != OP_FAMILY_VIEW && !op_is_clients(info))
             null_operations[opcode] = info->family == OP_FAMILY_JOIN ? &null_copies
                                       : opcode == OP_ARGMIN          ? &null_lacking
                                       : opcode == OP_MATMUL          ? &null_product
