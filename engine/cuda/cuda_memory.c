@@ -178,11 +178,12 @@ void cuda_memory_release(struct cuda_memory *memory, void *segment, size_t bytes
 
 /* ---- pinned memory ---- */
 
-/* A segment that is being pinned is waited for: pinning another one would take as long. */
+/* A segment that is being pinned is waited for: pinning another one would take as long. Not so what is being freed, which waits for
+ * the device. */
 static void *memory_take_spare(struct cuda_memory *memory) {
     void *segment = NULL;
     pthread_mutex_lock(&memory->lock);
-    while (memory->ahead && !memory->n_spares && (memory->pinning || !memory->returned))
+    while (memory->ahead && !memory->n_spares && (memory->pinning || (!memory->returned && !memory->freeing)))
         pthread_cond_wait(&memory->done, &memory->lock);
     if (memory->n_spares)
         segment = memory->spares[--memory->n_spares];

@@ -1,9 +1,9 @@
 /* Segments of device memory and of pinned host memory, taken and given back without delaying the caller.
  *
  * cudaFree() and cudaFreeHost() wait until the device has nothing to do, and pinning 32 MiB takes about 10 ms: so a thread does all three.
- * Memory that is given back is free later, when the device has had nothing to do; until then a reservation that finds no memory says
- * STATUS_AGAIN, at once. With `ahead`, two segments of pinned memory are always ready, of the size that the pool of staging memory takes; when
- * they come back they are kept.
+ * Memory that is given back is free later, when what was on the device has run; until then a reservation that finds no memory says
+ * STATUS_AGAIN, at once. With `ahead`, two segments of pinned memory are always ready, of the size that the pool of staging memory
+ * takes; when they come back they are kept.
  *
  * Any thread. */
 #pragma once
@@ -27,8 +27,8 @@ struct cuda_memory {
     bool started, stopping, ahead, pinning, freeing;
     struct cuda_returned *returned; /* to be freed */
     uint64_t freed;                 /* how many have been, ever */
-    uint64_t full_since; /* `freed` when device memory was last found full, and had some to come; under the lock */
-    bool full;
+    bool full;                      /* device memory was, and had some to come, */
+    uint64_t full_since;            /* when so many had been freed */
     void *spares[CUDA_SPARES];
     int n_spares;
 };

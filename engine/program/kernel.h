@@ -4,8 +4,8 @@
  * A compilation is a job: the owner thread makes it, any other compiles, the owner charges the session with what the code
  * takes of the device, any other loads it, and the owner gives it to the session. Equal sources and names are compiled
  * once: the code stays for a while, what was asked for last the longest. Each session has it on the device by itself, since
- * a source may have variables there, and pays for it until it has released it and its launches have run. Owner thread, except where a comment says
- * otherwise. */
+ * a source may have variables there, and pays for it until it has released it and its launches have run. Owner thread,
+ * except where a comment says otherwise. */
 #pragma once
 
 #include "engine/device/device.h"

@@ -18,9 +18,8 @@ struct kernel_code {
 /* A session's, until it is released; then the store's while it runs. */
 struct kernel {
     struct device_kernel *device_kernel;
-    uint64_t bytes; /* of the device, */
-    struct session
-        *payer; /* and who pays for them, also while it runs after its release; NULL: a session that has ended */
+    uint64_t bytes;        /* of the device */
+    struct session *payer; /* of these bytes, also after the release, while it runs; NULL: the session has ended */
     char *name;
     struct kernel *next, **previous;
     struct use_list uses; /* its launches */

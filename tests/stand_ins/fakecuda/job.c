@@ -58,6 +58,16 @@ struct numbers {
         }                                                                                                              \
     }
 
+/* As the worker does it: what is put off is asked for again after other work. */
+static int job_submit(struct job *job, const struct op_request *request) {
+    int code;
+    while ((code = session_submit(job->session, request)) == STATUS_AGAIN) {
+        engine_kick(job->engine);
+        engine_poll(job->engine);
+    }
+    return code;
+}
+
 static uint64_t job_do(struct job *job, unsigned opcode, struct numbers inputs, struct numbers ints) {
     static const double floats[4] = {0, 1, 0, 0};
     uint64_t ids[16];
@@ -75,7 +85,7 @@ static uint64_t job_do(struct job *job, unsigned opcode, struct numbers inputs, 
                                  .sequence = ++job->sequence};
     if (opcode != OP_FREE)
         request.output = ++job->next_id;
-    int code = session_submit(job->session, &request);
+    int code = job_submit(job, &request);
     job_code(job, code, info->name);
     if (code == STATUS_OK && opcode_is_one_launch(opcode))
         job_launched(job, info->name);
@@ -90,7 +100,11 @@ static uint64_t job_upload(struct job *job, uint32_t words, uint32_t first, bool
     int64_t bytes = (int64_t)words * 4;
     struct upload_request request = {
         .id = ++job->next_id, .type = &type, .stream = job->stream, .sequence = ++job->sequence, .waitable = waitable};
-    int code = session_upload(job->session, &request, &upload);
+    int code;
+    while ((code = session_upload(job->session, &request, &upload)) == STATUS_AGAIN) {
+        engine_kick(job->engine);
+        engine_poll(job->engine);
+    }
     job_code(job, code, "upload");
     if (code != STATUS_OK)
         return request.id;
@@ -364,7 +378,7 @@ static void job_kernels(struct job *job, uint64_t x) {
                                      .output = ++job->next_id,
                                      .sequence = ++job->sequence};
         if (code == STATUS_OK) {
-            int launched = session_submit(job->session, &request);
+            int launched = job_submit(job, &request);
             job_code(job, launched, "launch");
             if (launched == STATUS_OK)
                 job_launched(job, "store");
@@ -453,7 +467,7 @@ static void job_program(struct job *job, uint64_t id, int64_t times, const uint6
                              .output = output,
                              .sequence = ++job->sequence};
     job->next_id += n_results;
-    job_code(job, session_submit(job->session, &run), "a run");
+    job_code(job, job_submit(job, &run), "a run");
     job_fetch(job, output, JOB_SMALL, first);
     for (unsigned r = 1; r < n_results; r++)
         job_fetch(job, output + r, 0, 0);
