@@ -102,6 +102,7 @@ int ledger_storage(struct ledger *ledger, uint64_t bytes, struct stream *stream,
         return code;
     struct storage *storage;
     code = pool_take(pool, rounded, stream, stream ? &ledger->search : NULL, &storage);
+    ledger->waits = code == STATUS_AGAIN && pool->coming;
     if (code == STATUS_AGAIN)
         return fault_set(fault, STATUS_AGAIN, "device memory is being looked for");
     if (code == STATUS_NO_HOST_MEMORY)

@@ -31,6 +31,10 @@ int session_create(struct sessions *sessions, const struct session_limits *limit
  * that were answered must have been released before. Takes NULL. */
 void session_destroy(struct session *session);
 
+/* Whether its last request was put off because the device has not got back yet what was given back there: then it need not be made again
+ * at once. */
+bool session_waits_for_device(const struct session *session);
+
 /* As in struct session_limits. The session keeps what it has beyond them. */
 void session_set_limits(struct session *session, uint64_t bytes, uint64_t host_bytes, uint32_t tensors,
                         uint32_t streams);

@@ -21,6 +21,10 @@ bool session_memory_comes(const struct session *session, int code) {
     return code == STATUS_OUT_OF_MEMORY || (code == STATUS_LIMIT && tenant_ending(session->ledger.tenant));
 }
 
+bool session_waits_for_device(const struct session *session) {
+    return session->ledger.waits;
+}
+
 bool session_put_off_failed(struct session *session, int code) {
     struct ledger *ledger = &session->ledger;
     ledger->search.on = ledger->search.on && code == STATUS_AGAIN;

@@ -185,7 +185,9 @@ int request_label(const char *label, struct fault *fault) {
 }
 
 int request_later(struct connection *connection, int status) {
-    if (status == STATUS_AGAIN)
+    if (status == STATUS_AGAIN && connection->session && session_waits_for_device(connection->session))
+        service_mark_waiting(connection->service, connection);
+    else if (status == STATUS_AGAIN)
         service_mark_more(connection->service, connection);
     return status;
 }

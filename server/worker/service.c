@@ -166,6 +166,26 @@ void service_mark_more(struct service *service, struct connection *connection) {
     TAILQ_INSERT_TAIL(connection->turn.more, connection, turn.more_link);
 }
 
+static void service_on_again(uv_timer_t *again) {
+    struct service *service = again->data;
+    struct connection *connection;
+    while ((connection = TAILQ_FIRST(&service->waiting))) {
+        TAILQ_REMOVE(&service->waiting, connection, turn.more_link);
+        connection->turn.more = NULL;
+        service_mark_more(service, connection);
+    }
+    uv_idle_start(&service->idle, service_on_idle); /* otherwise the loop would sleep before it goes on with them */
+}
+
+void service_mark_waiting(struct service *service, struct connection *connection) {
+    if (connection->turn.more || connection->state == CONNECTION_ENDED)
+        return;
+    connection->turn.more = &service->waiting;
+    TAILQ_INSERT_TAIL(&service->waiting, connection, turn.more_link);
+    if (!uv_is_active((uv_handle_t *)&service->again))
+        uv_timer_start(&service->again, service_on_again, SERVICE_AGAIN_MS, 0);
+}
+
 void service_mark_ending(struct service *service, struct connection *connection) {
     TAILQ_INSERT_TAIL(&service->ending, connection, turn.more_link);
 }
@@ -406,6 +426,7 @@ int service_init(struct service *service, uv_loop_t *loop, const struct service_
     TAILQ_INIT(&service->dirty);
     TAILQ_INIT(&service->light);
     TAILQ_INIT(&service->heavy);
+    TAILQ_INIT(&service->waiting);
     TAILQ_INIT(&service->ending);
     TAILQ_INIT(&service->giving_up);
     TAILQ_INIT(&service->publishes);
@@ -418,8 +439,9 @@ int service_init(struct service *service, uv_loop_t *loop, const struct service_
     uv_idle_init(loop, &service->idle);
     uv_timer_init(loop, &service->timer);
     uv_timer_init(loop, &service->alarm);
+    uv_timer_init(loop, &service->again);
     service->async.data = service->check.data = service->idle.data = service->timer.data = service->alarm.data =
-        service;
+        service->again.data = service;
     return STATUS_OK;
 }
 
@@ -456,6 +478,7 @@ void service_finish(struct service *service) {
     uv_close((uv_handle_t *)&service->idle, NULL);
     uv_close((uv_handle_t *)&service->timer, NULL);
     uv_close((uv_handle_t *)&service->alarm, NULL);
+    uv_close((uv_handle_t *)&service->again, NULL);
 }
 
 void service_drain(struct service *service) {

@@ -47,6 +47,7 @@ enum {
     /* The longest time that a turn spends on clients' frames; connections that have not been read by then wait for a
      * later turn. The same holds for each other part of a turn: callbacks, ends, large replies. */
     SERVICE_TURN_NS = 1000 * 1000,
+    SERVICE_AGAIN_MS = 1,          /* from one look to the next whether the device has got back its memory */
     SERVICE_SHARE_NS = 250 * 1000, /* the share of one connection in a turn */
     SERVICE_LIGHT_NS =
         1000 * 1000, /* a connection that has used less than this since the last tick comes before the others */
@@ -121,7 +122,8 @@ struct service {
     struct connection_queue dirty;       /* connections with replies to write; those with large replies last */
     /* Connections that have frames to continue with: `light` ones have used little time lately. */
     struct connection_queue light, heavy;
-    struct connection_queue ending; /* connections that have ended, and whose memory is being given back */
+    struct connection_queue waiting; /* those whose next request waits for memory that the device gets back */
+    struct connection_queue ending;  /* connections that have ended, and whose memory is being given back */
     struct connection_queue giving_up;
     struct publish_queue publishes; /* Publishes whose names are being bound, one after the other */
     uint64_t turn_ns;               /* when this turn began; 0: it has not begun */
@@ -141,7 +143,7 @@ struct service {
     uv_async_t async;
     uv_check_t check;
     uv_idle_t idle;
-    uv_timer_t timer, alarm; /* `alarm`: of service_at() */
+    uv_timer_t timer, alarm, again; /* `alarm`: of service_at(), `again`: for those who are `waiting` */
 };
 
 /* In two steps, because engine_create() needs service_wake() and the service as its owner: init, engine_create, start.
@@ -159,6 +161,8 @@ void service_wake(void *owner);
 void service_mark_dirty(struct service *service, struct connection *connection);
 /* The end of this turn continues with the connection's frames. */
 void service_mark_more(struct service *service, struct connection *connection);
+/* The same, but only after a while, in which the device may have got back memory. */
+void service_mark_waiting(struct service *service, struct connection *connection);
 /* The connection has ended, and nobody uses it any more: the ends of this turn and of later ones give its memory back.
  */
 void service_mark_ending(struct service *service, struct connection *connection);

@@ -147,12 +147,20 @@ static void run_rest(struct engine *engine) {
 
 enum { SCARCE_MIB = 128, SCARCE_BLOCK_MIB = 16, SCARCE_TIMES = 1000 };
 
-static int scarce_full(struct session *session, uint64_t id, int64_t mebibytes) {
+/* As the worker does it: what waits for memory that the device has not got back yet is asked for again. */
+static int scarce_full(struct engine *engine, struct session *session, uint64_t id, int64_t mebibytes) {
     int64_t ints[3] = {DTYPE_U8, 0, mebibytes << 20};
     double value = 0;
     struct op_request request = {
         .opcode = OP_FULL, .n_ints = 3, .ints = ints, .n_floats = 1, .floats = &value, .output = id, .sequence = id};
-    return session_submit(session, &request);
+    struct timespec pause = {.tv_nsec = 1000000};
+    int code;
+    while ((code = session_submit(session, &request)) == STATUS_AGAIN) {
+        engine_kick(engine);
+        engine_poll(engine);
+        nanosleep(&pause, NULL);
+    }
+    return code;
 }
 
 static void scarce_free(struct session *session, uint64_t id, uint64_t sequence) {
@@ -160,19 +168,31 @@ static void scarce_free(struct session *session, uint64_t id, uint64_t sequence)
     session_submit(session, &request);
 }
 
-/* Two blocks are given back for one of twice the size. The device has them when it has had nothing to do: this thread does not wait
+static bool scarce_answered;
+
+static void scarce_answer(struct fetch *fetch, const struct failure *failure) {
+    (void)fetch, (void)failure;
+    scarce_answered = true;
+}
+
+/* All that was enqueued before has run. */
+static void scarce_await(struct engine *engine, struct session *session, uint64_t id) {
+    struct fetch fetch = {.done = scarce_answer};
+    scarce_answered = false;
+    session_fetch(session, id, &fetch);
+    engine_kick(engine);
+    while (!scarce_answered)
+        engine_wait(engine);
+    fetch_release(&fetch);
+}
+
+/* Blocks are given back for one of twice the size. The device has them when it has had nothing to do: this thread does not wait
  * for that, and is told to come again. */
 static void scarce_reshape(struct engine *engine, struct session *session, uint64_t id) {
-    struct timespec pause = {.tv_nsec = 1000000};
-    int code = STATUS_AGAIN;
-    scarce_free(session, 2, ++id);
-    scarce_free(session, 3, ++id);
-    id++;
-    for (int i = 0; i < 10000 && code == STATUS_AGAIN; i++, nanosleep(&pause, NULL)) {
-        engine_kick(engine);
-        engine_poll(engine);
-        code = scarce_full(session, id, 2 * SCARCE_BLOCK_MIB);
-    }
+    scarce_await(engine, session, id);
+    for (uint64_t block = 2; block < 6; block++) /* a segment may have two of them */
+        scarce_free(session, block, ++id);
+    int code = scarce_full(engine, session, ++id, 2 * SCARCE_BLOCK_MIB);
     if (code != STATUS_OK)
         run_wrong("what was given back cannot be had again: %d", code);
 }
@@ -189,13 +209,13 @@ static void run_scarce(struct engine *engine) {
         return;
     }
     run_rest(engine); /* or what is given back meanwhile would be found */
-    while (scarce_full(session, ++id, SCARCE_BLOCK_MIB) == STATUS_OK)
+    while (scarce_full(engine, session, ++id, SCARCE_BLOCK_MIB) == STATUS_OK)
         engine_kick(engine);
     uint64_t blocks = id - 1;
     run_figures();
     before = run->figures.device_bytes;
     for (int i = 0; i < SCARCE_TIMES; i++)
-        if (scarce_full(session, ++id, SCARCE_BLOCK_MIB) != STATUS_OUT_OF_MEMORY)
+        if (scarce_full(engine, session, ++id, SCARCE_BLOCK_MIB) != STATUS_OUT_OF_MEMORY)
             run_wrong("block %llu is no failure", (unsigned long long)id);
     run_figures();
     if (!blocks || run->figures.device_bytes != before)
@@ -205,7 +225,7 @@ static void run_scarce(struct engine *engine) {
     if (stats.memory_live != blocks * ((uint64_t)SCARCE_BLOCK_MIB << 20))
         run_wrong("%llu bytes are live", (unsigned long long)stats.memory_live);
     scarce_free(session, 1, ++id);
-    if (scarce_full(session, ++id, SCARCE_BLOCK_MIB) != STATUS_OK)
+    if (scarce_full(engine, session, ++id, SCARCE_BLOCK_MIB) != STATUS_OK)
         run_wrong("what was freed cannot be had again");
     scarce_reshape(engine, session, id);
     session_destroy(session);
