@@ -113,7 +113,8 @@ Test(logins, sixteen_kibibytes_are_no_token) {
 }
 
 Test(logins, a_nul_byte_in_a_token_breaks_the_protocol) {
-    uint8_t bytes[256] = {0x08, PROTOCOL_VERSION_MAX, 0x10, PROTOCOL_VERSION_MAX, 0x2a, 0}; /* versions, and field 5 as a text */
+    uint8_t bytes[256] = {0x08, PROTOCOL_VERSION_MAX, 0x10, PROTOCOL_VERSION_MAX, 0x2a,
+                          0}; /* versions, and field 5 as a text */
     struct wire wire;
     size_t length = strlen(alice);
     memcpy(bytes + 6, alice, length);
