@@ -23,8 +23,8 @@ struct engine_options {
     /* Called from any thread when completions wait for engine_poll(); it must not call back into the engine. May be
      * NULL for an owner that uses engine_wait(). */
     void (*wake)(void *owner);
-    /* Called by the owner thread before and after a call of the device that may take as long as its work: CUDA gives
-     * memory back when everything has run. May be NULL. */
+    /* Called by the owner thread before and after a call of the device that takes or gives back memory, which may take
+     * long in a driver. May be NULL. */
     void (*blocks)(void *owner, bool begins);
     void *owner;
     /* Bytes of host memory for what is on its way to and from the device; 0: 1 GiB. What does not fit waits. */

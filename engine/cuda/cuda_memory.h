@@ -27,7 +27,7 @@ struct cuda_memory {
     bool started, stopping, ahead, pinning, freeing;
     struct cuda_returned *returned; /* to be freed */
     uint64_t freed;                 /* how many have been, ever */
-    bool full;                      /* device memory was, and had some to come, */
+    bool full;                      /* at the last look device memory was full, and some was on its way back, */
     uint64_t full_since;            /* when so many had been freed */
     void *spares[CUDA_SPARES];
     int n_spares;

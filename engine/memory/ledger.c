@@ -95,6 +95,7 @@ int ledger_storage(struct ledger *ledger, uint64_t bytes, struct stream *stream,
         return draft_storage(ledger->draft, bytes, result, fault);
     struct pool *pool = &ledger->memory->pool;
     size_t rounded = pool_rounded(bytes);
+    ledger->waits = false;
     if (!rounded || rounded > pool->total)
         return ledger_out_of_memory(ledger, bytes, fault);
     int code = ledger_check(ledger, rounded, fault); /* before it is taken */

@@ -177,8 +177,8 @@ struct stats_page {
     _Atomic uint64_t taken;
     struct stats_places places;   /* outside the lock */
     _Atomic uint32_t names_dirty; /* owners of names with changes that are not on the disk; outside the lock */
-    /* CLOCK_MONOTONIC: since when the worker's loop is in a call of the device that may take as long as the device's
-     * work; 0: it is not. Outside the lock. */
+    /* CLOCK_MONOTONIC: since when the worker's loop is in a call that takes or gives back memory of the device, or reads
+     * names from the disk; 0: it is not. Outside the lock. */
     _Atomic uint64_t device_call_ns;
     /* When the last such call ended: a sign of life, before the next write. Set before device_call_ns is 0. */
     _Atomic uint64_t device_called_ns;

@@ -34,6 +34,14 @@ static bool has_given_back(const Tensord__Status *status, const void *nothing) {
     return status_device(status, "late:0")->releases > 0;
 }
 
+/* No session has a failure. */
+static bool nothing_has_failed(const Tensord__Status *status) {
+    for (size_t i = 0; i < status->n_sessions; i++)
+        if (status->sessions[i]->n_failures)
+            return false;
+    return true;
+}
+
 /* First its session ends, and since that does not help, the worker. */
 Test(watchdog, endless_kernel_costs_its_own_device_a_worker_and_is_named) {
     struct client victim, bystander;
@@ -162,7 +170,11 @@ Test(watchdog, memory_that_comes_back_is_waited_for_by_who_needs_it_alone) {
         client_close(&newcomer);
     }
     td_release(ramp);
-    cr_assert_eq(status_epoch(tensord.url, "late:0"), 1);
+    Tensord__Status *status = status_get(tensord.url);
+    cr_assert_eq(status_device(status, "late:0")->epoch, 1);
+    cr_assert_geq(status->n_sessions, 3);
+    cr_assert(nothing_has_failed(status), "no memory was told, while it comes");
+    status_free(status);
     client_close(&bystander);
     client_close(&client);
     client_close(&victim);
