@@ -31,6 +31,7 @@ enum {
     LINK_WANTED_MAX = 32, /* links that the front is asked for at one time; sessions take turns */
     LINK_DROP_STEPS = 8,  /* of the budget, for a copy that ends with its connection */
     LINK_DESTINATIONS_MAX = 64, /* destinations with an entry of their own: as many as there may be devices */
+    LINK_BUCKETS = 256,         /* by a ticket's first byte, in which copies are looked for */
 };
 
 /* What the destination says first on a link. */
@@ -58,8 +59,8 @@ TAILQ_HEAD(link_route_queue, link_route);
 TAILQ_HEAD(link_turns, connection);
 
 struct link_table {
-    struct link_copies copies;
-    struct link_ins links;
+    struct link_copies copies, by_ticket[LINK_BUCKETS];
+    struct link_ins links, idle;   /* with a CopyIn, and those that wait for theirs */
     struct link_refusals refusals; /* devices whose links were not taken, and that wait to be told of a CopyIn */
     struct link_out_queue wanted;  /* copies for which the front has been asked for a link */
     struct link_turns turns;       /* connections with copies for which the front may be asked now */
@@ -81,12 +82,8 @@ struct link_ends {
 
 static inline void link_table_init(struct link_table *table) {
     *table = (struct link_table){.n_copies = 0};
-    LIST_INIT(&table->copies);
-    LIST_INIT(&table->links);
-    LIST_INIT(&table->refusals);
     TAILQ_INIT(&table->wanted);
     TAILQ_INIT(&table->turns);
-    LIST_INIT(&table->destinations);
 }
 
 static inline void link_ends_init(struct link_ends *ends) {

@@ -21,8 +21,9 @@ enum {
 
 /* A CopyIn: an id that is bound and waits for its bytes. */
 struct copy_in {
-    LIST_ENTRY(copy_in) all; /* in the table's list */
-    LIST_ENTRY(copy_in) own; /* in the connection's list */
+    LIST_ENTRY(copy_in) all;  /* in the table's list */
+    LIST_ENTRY(copy_in) near; /* in the table's list of this ticket's bucket */
+    LIST_ENTRY(copy_in) own;  /* in the connection's list */
     struct connection *connection;
     struct link_in *link; /* NULL: the link has not come yet */
     struct upload upload;
@@ -49,7 +50,7 @@ struct link_refusal {
 
 /* The destination's end of a link. */
 struct link_in {
-    LIST_ENTRY(link_in) all; /* in the table's list */
+    LIST_ENTRY(link_in) all; /* in the table's list of links, or of idle ones */
     struct service *service;
     struct copy_in *copy; /* NULL: its CopyIn has not come yet */
     uv_poll_t poll;
@@ -127,6 +128,19 @@ static void link_refusal_end(struct service *service, const char *device) {
 
 /* ---- links and copies ---- */
 
+/* Copies of one ticket are in one bucket; which one it is tells no more of a ticket than its first byte. */
+static struct link_copies *link_bucket(struct link_table *table, const uint8_t *ticket) {
+    return &table->by_ticket[ticket[0] % LINK_BUCKETS];
+}
+
+static struct copy_in *copy_in_find(struct link_table *table, const uint8_t *ticket) {
+    struct copy_in *copy;
+    LIST_FOREACH(copy, link_bucket(table, ticket), near)
+        if (link_ticket_equal(copy->ticket, ticket))
+            return copy;
+    return NULL;
+}
+
 static void link_in_closed(uv_handle_t *handle) {
     free(handle->data);
 }
@@ -181,6 +195,7 @@ static void copy_in_finish(struct copy_in *copy, const struct failure *cause) {
     if (copy->link)
         link_in_destroy(copy->link);
     LIST_REMOVE(copy, all);
+    LIST_REMOVE(copy, near);
     LIST_REMOVE(copy, own);
     table->n_copies--;
     host_give(copy->connection->session, sizeof *copy);
@@ -337,8 +352,11 @@ static void copy_in_room(struct upload *upload) {
 
 static void link_in_match(struct link_in *link, struct copy_in *copy) {
     const uint8_t go = LINK_GO;
+    struct link_table *table = &link->service->links;
     struct fault fault;
-    link->service->links.n_idle--;
+    LIST_REMOVE(link, all);
+    LIST_INSERT_HEAD(&table->links, link, all);
+    table->n_idle--;
     link->copy = copy;
     copy->link = link;
     link_origin_linked(copy->origin, true);
@@ -369,7 +387,7 @@ static struct link_in *link_in_create(struct service *service, const char *devic
     snprintf(link->device, sizeof link->device, "%s", device[0] ? device : "the source device");
     snprintf(link->principal, sizeof link->principal, "%s", principal);
     memcpy(link->ticket, ticket, LINK_TICKET_BYTES);
-    LIST_INSERT_HEAD(&table->links, link, all);
+    LIST_INSERT_HEAD(&table->idle, link, all);
     table->n_idle++;
     return link;
 }
@@ -378,8 +396,8 @@ static struct link_in *link_in_create(struct service *service, const char *devic
  * principal's links do not keep out those of others. */
 static bool link_in_has_room(const struct link_table *table, const char *principal) {
     unsigned own = 0;
-    for (const struct link_in *link = LIST_FIRST(&table->links); link; link = LIST_NEXT(link, all))
-        own += !link->copy && !strcmp(link->principal, principal);
+    for (const struct link_in *link = LIST_FIRST(&table->idle); link; link = LIST_NEXT(link, all))
+        own += !strcmp(link->principal, principal);
     return table->n_idle < LINK_IDLE_MAX && own < LINK_IDLE_MAX / LINK_PRINCIPAL_PART;
 }
 
@@ -394,11 +412,11 @@ static void link_in_put_off(struct link_table *table, const char *device, int fd
 void link_in_accept(struct service *service, const char *device, const char *principal,
                     const uint8_t ticket[LINK_TICKET_BYTES], int fd) {
     struct link_table *table = &service->links;
-    struct copy_in *copy = LIST_FIRST(&table->copies);
+    struct copy_in *copy = copy_in_find(table, ticket);
     struct link_in *link = NULL;
     struct fault fault;
-    while (copy && (copy->link || !link_ticket_equal(copy->ticket, ticket)))
-        copy = LIST_NEXT(copy, all);
+    if (copy && copy->link)
+        copy = NULL;
     if (fd >= 0 && !copy && !link_in_has_room(table, principal)) {
         link_in_put_off(table, device, fd);
         return;
@@ -432,17 +450,16 @@ void link_in_peer_lost(struct service *service, const char *device) {
 
 static int copy_in_check(const struct connection *connection, const uint8_t *ticket, const struct copy_in *copy,
                          struct fault *fault) {
-    const struct link_table *table = &connection->service->links;
     if (!copy || !copy->origin)
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory to receive a copy");
-    for (const struct copy_in *other = LIST_FIRST(&table->copies); other; other = LIST_NEXT(other, all))
-        if (link_ticket_equal(other->ticket, ticket))
-            return fault_set(fault, STATUS_INVALID_ARGUMENT, "the ticket of this copy is in use");
+    if (copy_in_find(&connection->service->links, ticket))
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "the ticket of this copy is in use");
     return STATUS_OK;
 }
 
 static void copy_in_list(struct link_table *table, struct copy_in *copy) {
     LIST_INSERT_HEAD(&table->copies, copy, all);
+    LIST_INSERT_HEAD(link_bucket(table, copy->ticket), copy, near);
     table->n_copies++;
     host_note(copy->connection->session, sizeof *copy);
     LIST_INSERT_HEAD(&copy->connection->links.copies, copy, own);
@@ -480,8 +497,9 @@ int link_in_expect(struct connection *connection, const struct upload_request *r
         link_in_deadline(service, connection->lease.granted ? connection->principal->limits.session_lease : 0);
     memcpy(copy->ticket, ticket, LINK_TICKET_BYTES);
     copy_in_list(table, copy);
-    for (struct link_in *link = LIST_FIRST(&table->links); link; link = LIST_NEXT(link, all))
-        if (!link->copy && link_ticket_equal(link->ticket, ticket)) {
+    struct link_in *link;
+    LIST_FOREACH(link, &table->idle, all)
+        if (link_ticket_equal(link->ticket, ticket)) {
             link_in_match(link, copy);
             return STATUS_OK;
         }
@@ -511,7 +529,7 @@ static bool copy_in_over(const struct service *service, const struct copy_in *co
  * killed in the middle of a copy must not wait as long as a lease that nobody has. */
 static bool link_in_over(const struct service *service, const struct link_in *link, uint64_t now_ms) {
     uint64_t waited_ms = now_ms > link->came_ms ? now_ms - link->came_ms : 0;
-    if (link->copy || waited_ms < service->limits.transfer_timeout_ms)
+    if (waited_ms < service->limits.transfer_timeout_ms)
         return false;
     return waited_ms >= service->limits.transfer_timeout_ms + service->limits.each.session_lease ||
            !link_in_may_return(service, link->principal);
@@ -530,7 +548,7 @@ void link_in_tick(struct service *service, uint64_t now_ms) {
                   copy->connection->lease.granted ? " and the session's lease" : "");
         copy_in_fail(copy, &fault);
     }
-    for (struct link_in *link = LIST_FIRST(&service->links.links); link; link = next_link) {
+    for (struct link_in *link = LIST_FIRST(&service->links.idle); link; link = next_link) {
         next_link = LIST_NEXT(link, all);
         if (link_in_over(service, link, now_ms))
             link_in_destroy(link);
@@ -558,6 +576,8 @@ void link_in_finish(struct service *service) {
     struct link_refusal *refusal;
     while (!LIST_EMPTY(&service->links.links))
         link_in_destroy(LIST_FIRST(&service->links.links));
+    while (!LIST_EMPTY(&service->links.idle))
+        link_in_destroy(LIST_FIRST(&service->links.idle));
     while ((refusal = LIST_FIRST(&service->links.refusals))) {
         LIST_REMOVE(refusal, entry);
         free(refusal);

@@ -177,7 +177,7 @@ static int compare(const void *a, const void *b) {
 
 static void measure(const char *name, struct bench_client *client) {
     enum { TRIPS_MAX = 1 << 20 };
-    double *trips = malloc(TRIPS_MAX * sizeof *trips), end = bench_now() + (bench_quick ? 0.2 : 5);
+    double *trips = malloc(TRIPS_MAX * sizeof *trips), end = bench_now() + (bench_quick ? 0.05 : 5);
     float got[16];
     size_t n = 0;
     char row[128];
@@ -218,7 +218,7 @@ static void measure_beside(const struct bench_daemon *daemon, const char *name,
         }
     }
     if (processes)
-        usleep(bench_quick ? 50000 : work ? 1000000 : 3000000); /* until it is at its worst */
+        usleep(bench_quick ? 20000 : work ? 1000000 : 3000000); /* until it is at its worst */
     measure(name, &client);
     for (int k = 0; k < processes; k++)
         kill(pids[k], SIGKILL);

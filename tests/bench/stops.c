@@ -171,7 +171,7 @@ static void measure(const char *way, const struct bench_long *work, double *took
 }
 
 void bench_stops(void) {
-    size_t times = bench_quick ? 1 : TIMES, step = bench_quick ? 3 : 1;
+    size_t times = bench_quick ? 1 : TIMES, step = bench_quick ? 6 : 1;
     bench_daemon_memory = "512M";
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
         struct bench_daemon daemon;

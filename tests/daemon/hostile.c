@@ -112,19 +112,17 @@ static void check_either(struct wire *wire, const struct hostile_row *row) {
     check_lives(wire, row);
 }
 
-void hostile_run(const struct hostile_row *row) {
+static void hostile_run_row(const char *url, const struct hostile_row *row) {
     static void (*const checks[])(struct wire *, const struct hostile_row *) = {
         [HOSTILE_CLOSES] = check_closes,
         [HOSTILE_FAILS] = check_fails,
         [HOSTILE_LIVES] = check_lives,
         [HOSTILE_EITHER] = check_either,
     };
-    struct daemon tensord;
     struct hostile_witness witness;
     struct wire wire;
-    daemon_start(&tensord, &(struct daemon_options){.devices = "cpu:0,cpu:1", .flags = row->flags});
-    hostile_witness_start(&witness, tensord.url);
-    hostile_begin(&wire, tensord.url, row->state);
+    hostile_witness_start(&witness, url);
+    hostile_begin(&wire, url, row->state);
     if (row->act)
         row->act(&wire);
     else
@@ -132,5 +130,12 @@ void hostile_run(const struct hostile_row *row) {
     checks[row->outcome](&wire, row);
     wire_close(&wire);
     hostile_witness_check(&witness, row->name);
+}
+
+void hostile_run(const struct hostile_row *rows, size_t n, const char *const *flags) {
+    struct daemon tensord;
+    daemon_start(&tensord, &(struct daemon_options){.devices = "cpu:0,cpu:1", .flags = flags});
+    for (size_t i = 0; i < n; i++)
+        hostile_run_row(tensord.url, &rows[i]);
     daemon_stop(&tensord);
 }

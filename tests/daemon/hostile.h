@@ -1,8 +1,9 @@
 /* Rows of malformed input, and what must hold after each of them.
  *
- * A row starts with a daemon of its own, an honest session beside it, and a connection in one of four states. After the
- * row: its outcome is as stated, the daemon answers, the honest session's data is untouched, the worker is the same
- * one, and once the hostile connection is closed its memory is back. */
+ * A row has an honest session beside it, and a connection in one of four states. After the row: its outcome is as
+ * stated, the daemon answers, the honest session's data is untouched, the worker is the same one, and once the hostile
+ * connection is closed its memory is back. One daemon gets all rows of a file, one after another, as it would from
+ * a client that tries everything. */
 #pragma once
 
 #include <stddef.h>
@@ -41,11 +42,10 @@ struct hostile_row {
     int code;
     uint64_t id;
     const struct wire_op *op; /* for rows without `act`: sends this */
-    const char *const *flags; /* more arguments of its daemon, NULL-ended; may be NULL */
 };
 
-/* Runs one row; asserts. */
-void hostile_run(const struct hostile_row *row);
+/* Runs the rows with one daemon, which gets these arguments besides (NULL-ended; may be NULL); asserts. */
+void hostile_run(const struct hostile_row *rows, size_t n, const char *const *flags);
 
 /* For tests that do something else to the daemon with the same claims at the end. */
 struct hostile_witness {
