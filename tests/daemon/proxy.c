@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -67,6 +68,9 @@ static void pair_open(struct proxy *proxy) {
         free(pair);
         return;
     }
+    /* As at both ends, or what is small waits 40 ms for an acknowledgement. A Unix socket has no such option. */
+    (void)setsockopt(client, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
+    (void)setsockopt(server, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
     pair->client = client;
     pair->server = server;
     pair->left = -1;
