@@ -89,9 +89,8 @@ struct order {
     /* the submitter's: the group that had the last turn, and when a turn of another group ended last */
     const struct run_group *turn_group;
     uint64_t shared_ns;
-    _Atomic bool wanted; /* another session than the one whose turn it is waits for the device */
-    _Atomic uint64_t
-        ahead; /* records of all streams that have been put on a device that runs later, and have not run */
+    _Atomic bool wanted;     /* another session than the one whose turn it is waits for the device */
+    _Atomic unsigned ahead;  /* launches of all streams: as stream->submit.ahead */
     _Atomic uint64_t pieces; /* grows while a launch runs that is done in pieces */
 };
 

@@ -28,6 +28,10 @@ struct stream_mark reaper_mark(struct order *order, struct stream *stream) {
     if (!stream->submit.unmarked || atomic_load(&order->broken))
         return mark;
     stream->submit.unmarked = false;
+    mark.launches = stream->submit.unmarked_launches;
+    stream->submit.unmarked_launches = 0;
+    atomic_fetch_add(&stream->submit.ahead, mark.launches);
+    atomic_fetch_add_explicit(&order->ahead, mark.launches, memory_order_relaxed);
     if (async->event_record(order->device, stream->submit.device_stream, &mark.event, &fault) != STATUS_OK) {
         mark.event = NULL;
         order_latch(order, &fault);
@@ -60,6 +64,7 @@ void reaper_take(struct order *order, struct stream *stream, struct stream_mark 
         struct stream_mark *last = &stream->marks.ring[(stream->marks.first + STREAM_MARKS - 1) % STREAM_MARKS];
         mark.span = span_join(&last->span, &mark.span);
         mark.parts += last->parts;
+        mark.launches += last->launches;
         mark.sample_weight = 0;
         mark.began_ns = last->event ? last->began_ns : mark.began_ns;
         reaper_count(order, !last->event && mark.event, mark.began_ns);
@@ -170,12 +175,15 @@ static bool reaper_pass_mark(struct order *order, struct stream *stream, uint64_
         stream->marks.ring[stream->marks.first].event = NULL;
         stream->marks.ring[stream->marks.first].span = (struct stream_span){0};
         stream->marks.ring[stream->marks.first].parts = 0;
+        stream->marks.ring[stream->marks.first].launches = 0;
         pthread_mutex_unlock(&order->lock);
         order->device->vtable->async->event_release(order->device, mark.event); /* nothing can wait for it any more */
     }
-    if (mark.parts) {
+    if (mark.parts || mark.launches) {
         atomic_fetch_sub(&stream->submit.parts, mark.parts);
-        reaped->moved = true; /* the run may go on */
+        atomic_fetch_sub(&stream->submit.ahead, mark.launches);
+        atomic_fetch_sub_explicit(&order->ahead, mark.launches, memory_order_relaxed);
+        reaped->moved = true; /* the run may go on, and a stream that was too far ahead */
     }
     *number = mark.number;
     return true;
@@ -189,7 +197,6 @@ static void reaper_drop_mark(struct order *order, struct stream *stream) {
 
 static struct reaped reaper_look(struct order *order, struct stream *stream) {
     struct reaped reaped = {0};
-    uint64_t before = stream->reap.reaped;
     uint64_t number;
     while (reaper_pass_mark(order, stream, &number, &reaped)) {
         bool whole = reaper_walk(order, stream, number, &reaped);
@@ -200,7 +207,6 @@ static struct reaped reaper_look(struct order *order, struct stream *stream) {
             break;
         reaper_drop_mark(order, stream);
     }
-    atomic_fetch_sub_explicit(&order->ahead, stream->reap.reaped - before, memory_order_relaxed);
     return reaped;
 }
 

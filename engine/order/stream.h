@@ -133,6 +133,7 @@ struct stream_mark {
     uint32_t
         sample_weight; /* the mark is of one launch whose time is taken and counts for so many launches; 0: it is not */
     uint32_t parts;    /* so many turns were left in the middle of a run before the event */
+    uint32_t launches; /* so many were put on the device before the event, and after the mark before it */
 };
 
 enum { STREAM_MARKS = 64 };
@@ -224,15 +225,18 @@ struct stream_submit {
     struct record_cursor at; /* the next record */
     uint64_t executed;
     struct device_stream *device_streams[STREAM_PRIORITIES]; /* made when first used */
-    struct device_stream *device_stream;    /* the one in use; NULL: nothing was put on the device yet */
-    struct device_begun *begun;             /* the launch of the next record, if it has begun; else NULL */
-    uint64_t begun_ns;                      /* when it began */
-    uint32_t begun_sample;                  /* its times count for so many launches; 0: they are not taken */
-    uint64_t launch_ns;                     /* how long the device has worked on it */
-    uint64_t worked;                        /* the operation on which the device worked in pieces last; 0: none */
-    uint64_t worked_ns;                     /* how long the device has worked on that operation */
-    bool unmarked;                          /* work was put on the device after the last event */
-    _Atomic unsigned parts;                 /* of a run, turns that have not run on a device that runs later */
+    struct device_stream *device_stream; /* the one in use; NULL: nothing was put on the device yet */
+    struct device_begun *begun;          /* the launch of the next record, if it has begun; else NULL */
+    uint64_t begun_ns;                   /* when it began */
+    uint32_t begun_sample;               /* its times count for so many launches; 0: they are not taken */
+    uint64_t launch_ns;                  /* how long the device has worked on it */
+    uint64_t worked;                     /* the operation on which the device worked in pieces last; 0: none */
+    uint64_t worked_ns;                  /* how long the device has worked on that operation */
+    bool unmarked;                       /* work was put on the device after the last event */
+    unsigned unmarked_launches;          /* so much */
+    /* On a device that runs later: launches that were put there and are not known to have run, up to the last event; and turns of
+     * a run. */
+    _Atomic unsigned ahead, parts;
     _Atomic(const struct record *) running; /* the last launch of the turn; read by the owner, with the lock held */
 };
 

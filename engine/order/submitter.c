@@ -21,8 +21,9 @@ enum {
     SUBMITTER_PART_NS = 1000 * 1000,
     /* A session that has had a turn within this time is expected to want another one. */
     SUBMITTER_SHARED_NS = 500 * 1000 * 1000,
-    SUBMITTER_AHEAD = 512, /* records of one stream on a device that runs later: CUDA queues some 1,000 */
-    /* Records of all streams, which may share one of CUDA's queues; but each stream may always have a few there. */
+    /* Launches of one stream on a device that runs later: CUDA queues some 1,000, and with more of them a call waits for room. */
+    SUBMITTER_AHEAD = 512,
+    /* Those of all streams, which may share one of CUDA's queues; but each stream may always have a few there. */
     SUBMITTER_AHEAD_ALL = 960,
     SUBMITTER_AHEAD_LEAST = 16,
     /* Of one run, turns that are on such a device at a time: few, since nothing stops what is there when the run is cancelled. */
@@ -56,12 +57,17 @@ bool submitter_may_launch(struct order *order, struct stream *stream, struct dev
     return true;
 }
 
+void submitter_count_launch(struct stream *stream) {
+    stream->submit.unmarked_launches++;
+}
+
 void submitter_launch(struct order *order, struct stream *stream, const struct launch *launch) {
     const struct device_vtable *vtable = order->device->vtable;
     struct device_stream *device_stream = NULL;
     struct fault fault;
     if (!submitter_may_launch(order, stream, &device_stream))
         return;
+    submitter_count_launch(stream);
     if (vtable->launch(order->device, device_stream, launch, &fault) != STATUS_OK)
         order_latch(order, &fault);
 }
@@ -137,6 +143,7 @@ void submitter_launch_kernel(struct order *order, struct stream *stream, const s
     struct fault fault;
     if (!submitter_may_launch(order, stream, &device_stream))
         return;
+    submitter_count_launch(stream);
     flight_note(&order->flight, &stream->completed, stream->submit.executed + 1, launch->name);
     if (vtable->kernels->launch(order->device, device_stream, launch, &fault) != STATUS_OK)
         order_latch(order, &fault);
@@ -236,6 +243,7 @@ static void submitter_order(struct order *order, struct stream *stream, struct s
     if (!other->submit.device_stream || !submitter_device_stream(order, stream))
         return;
     stream->submit.unmarked = true;
+    submitter_count_launch(stream);
     pthread_mutex_lock(&order->lock);
     event = mark_event(other, number, &marked);
     int waits =
@@ -318,10 +326,10 @@ static void turn_note(struct turn *turn, const struct record *record) {
 static bool submitter_far_ahead(const struct order *order, const struct stream *stream) {
     if (!order->device->vtable->async)
         return false;
-    uint64_t ahead = stream->submit.executed - atomic_load(&stream->completed);
+    unsigned unmarked = stream->submit.unmarked_launches, ahead = atomic_load(&stream->submit.ahead) + unmarked;
     return atomic_load(&stream->submit.parts) >= SUBMITTER_PARTS || ahead >= SUBMITTER_AHEAD ||
            (ahead >= SUBMITTER_AHEAD_LEAST &&
-            atomic_load_explicit(&order->ahead, memory_order_relaxed) >= SUBMITTER_AHEAD_ALL);
+            atomic_load_explicit(&order->ahead, memory_order_relaxed) + unmarked >= SUBMITTER_AHEAD_ALL);
 }
 
 /* On devices whose launches have run when they return: makes known that they have. */
@@ -346,7 +354,6 @@ static void submitter_note(struct order *order, const struct stream *stream, con
 
 static void submitter_turn(struct order *order, struct stream *stream, uint64_t published, struct turn *turn) {
     bool async = order->device->vtable->async;
-    uint64_t executed = stream->submit.executed;
     int kernels = 0;
     for (int i = 0; i < SUBMITTER_TURN_RECORDS && stream->submit.executed < published; i++) {
         struct record *record = stream_next_record(stream, &stream->submit.at, async ? NULL : &turn->chunks);
@@ -405,7 +412,6 @@ static void submitter_turn(struct order *order, struct stream *stream, uint64_t 
         }
     }
     if (async) {
-        atomic_fetch_add_explicit(&order->ahead, stream->submit.executed - executed, memory_order_relaxed);
         turn->mark = turn->moved || turn->left ? reaper_mark(order, stream) : (struct stream_mark){0};
         turn->mark.parts = turn->left;
         atomic_fetch_add(&stream->submit.parts, turn->left);

@@ -30,6 +30,8 @@ struct turn {
 bool submitter_skips(const struct order *order, const struct stream *stream);
 /* False: this stream's launches are skipped from now on. */
 bool submitter_may_launch(struct order *order, struct stream *stream, struct device_stream **device_stream);
+/* A launch has been put on the device, or what takes as much room in its queue. */
+void submitter_count_launch(struct stream *stream);
 void submitter_launch(struct order *order, struct stream *stream, const struct launch *launch);
 void submitter_launch_kernel(struct order *order, struct stream *stream, const struct kernel_launch *launch);
 /* For a device whose launches can be left. `launch` or `fused` is NULL. True: this launch has been left. */

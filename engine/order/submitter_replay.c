@@ -14,8 +14,10 @@ static void launch_compiled(struct order *order, struct stream *stream, const st
                             const struct fused_launch *fused) {
     struct device_stream *device_stream = NULL;
     struct fault fault;
-    if (submitter_may_launch(order, stream, &device_stream) &&
-        order->device->vtable->fusion->launch(order->device, device_stream,
+    if (!submitter_may_launch(order, stream, &device_stream))
+        return;
+    submitter_count_launch(stream);
+    if (order->device->vtable->fusion->launch(order->device, device_stream,
                                               atomic_load_explicit(&kernel->kernel, memory_order_acquire), fused,
                                               &fault) != STATUS_OK)
         order_latch(order, &fault);
@@ -99,6 +101,7 @@ static bool run_graph(struct order *order, struct stream *stream, struct record 
         const struct replay_step *step = &run->replay->steps[run->step++];
         turn->cost += step->skipped ? 0 : step->weight;
     }
+    submitter_count_launch(stream);
     turn->launches++;
     return true;
 }

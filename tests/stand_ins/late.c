@@ -14,6 +14,7 @@
 /* What is added to real addresses: x86-64 and AArch64 programs have nothing up there. */
 #define LATE_OFFSET (UINT64_C(1) << 62)
 
+enum { LATE_QUEUE = 1000 }; /* launches that a stream takes; with more the call waits, as CUDA's do */
 enum { HANG_NONE = -1, HANG_KERNELS = -2 /* clients' kernels */ };
 enum { LATE_KERNEL_BYTES = 4096 }; /* what a client's kernel is said to take of the device */
 
@@ -59,6 +60,7 @@ struct device_stream {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     struct late_item *first, **last;
+    unsigned launches; /* not yet run; under late->lock */
 };
 
 /* ---- events ---- */
@@ -373,9 +375,21 @@ static struct late_item *stream_pop(struct device_stream *stream) {
     return item;
 }
 
-static void late_tally(struct late *late, int launches) {
+static void late_take(struct device_stream *stream) {
+    struct late *late = stream->late;
     pthread_mutex_lock(&late->lock);
-    late->launches += (unsigned)launches;
+    while (stream->launches >= LATE_QUEUE && !late->lost)
+        pthread_cond_wait(&late->changed, &late->lock);
+    stream->launches++;
+    late->launches++;
+    pthread_mutex_unlock(&late->lock);
+}
+
+static void late_ran(struct device_stream *stream) {
+    struct late *late = stream->late;
+    pthread_mutex_lock(&late->lock);
+    stream->launches--;
+    late->launches--;
     pthread_cond_broadcast(&late->changed);
     pthread_mutex_unlock(&late->lock);
 }
@@ -388,11 +402,11 @@ static void *stream_main(void *argument) {
         case LATE_LAUNCH:
             late_run(stream->late, item->launch);
             free(item->launch);
-            late_tally(stream->late, -1);
+            late_ran(stream);
             break;
         case LATE_KERNEL:
             late_run_kernel(stream->late, item->kernel);
-            late_tally(stream->late, -1);
+            late_ran(stream);
             break;
         case LATE_RECORD:
             event_reach(item->event);
@@ -438,7 +452,7 @@ static int late_launch_kernel(struct device *device, struct device_stream *strea
         atomic_store(&launch->report->code, STATUS_OUT_OF_MEMORY);
         return STATUS_OK;
     }
-    late_tally(stream->late, 1);
+    late_take(stream);
     stream_push_item(stream, (struct late_item){.kind = LATE_KERNEL, .kernel = launch});
     return STATUS_OK;
 }
@@ -523,7 +537,7 @@ static int late_launch(struct device *device, struct device_stream *stream, cons
     (void)fault;
     if (launch->opcode == ((struct late *)device)->crash)
         late_crash();
-    late_tally(stream->late, 1);
+    late_take(stream);
     stream_push_item(stream, (struct late_item){.kind = LATE_LAUNCH, .launch = launch_copy(launch)});
     return STATUS_OK;
 }
