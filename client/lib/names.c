@@ -5,6 +5,7 @@
 #include "client/lib/device.h"
 #include "client/lib/error.h"
 #include "client/lib/frame.h"
+#include "client/lib/names.h"
 #include "client/lib/record.h"
 #include "client/lib/scope.h"
 #include "proto/ops/cleanup.h"
@@ -82,7 +83,13 @@ static int publish_check(size_t count, td_tensor *const *tensors, const char *co
     return 0;
 }
 
-int td_publish_all(size_t count, td_tensor *const *tensors, const char *const *names, bool only_new) {
+/* A text that may be NULL, for a message. */
+static char *names_text(const char *text) {
+    return (char *)(uintptr_t)(text ? text : "");
+}
+
+int names_publish(size_t count, td_tensor *const *tensors, const char *const *names, bool only_new,
+                  const char *beneath) {
     struct request request;
     uint64_t gate = 0;
     int code = publish_check(count, tensors, names);
@@ -101,12 +108,17 @@ int td_publish_all(size_t count, td_tensor *const *tensors, const char *const *n
     message.ids = ids;
     message.names = (char **)(uintptr_t)names;
     message.only_new = only_new;
+    message.beneath = names_text(beneath);
     td_device *device = tensors[0]->device;
     request_init(&request, REQUEST_WAITED, FRAME_PUBLISH, NULL);
     pthread_mutex_lock(&device->lock);
     code = names_ask(device, &request, FRAME_PUBLISH, &message.base, gate, NULL);
     pthread_mutex_unlock(&device->lock);
     return code;
+}
+
+int td_publish_all(size_t count, td_tensor *const *tensors, const char *const *names, bool only_new) {
+    return names_publish(count, tensors, names, only_new, NULL);
 }
 
 int td_publish(td_tensor *tensor, const char *name) {
@@ -124,12 +136,7 @@ static int names_change(td_device *device, unsigned type, const ProtobufCMessage
     return code;
 }
 
-/* A text that may be NULL, for a message. */
-static char *names_text(const char *text) {
-    return (char *)(uintptr_t)(text ? text : "");
-}
-
-int td_names_remove(td_device *device, const char *owner, const char *name) {
+int names_remove(td_device *device, const char *owner, const char *name, const char *beneath) {
     Tensord__RemoveName message = TENSORD__REMOVE_NAME__INIT;
     if (!device)
         return error_set(STATUS_INVALID_ARGUMENT, "the device is NULL");
@@ -139,7 +146,12 @@ int td_names_remove(td_device *device, const char *owner, const char *name) {
     message.name = names_text(name);
     message.all = !name;
     message.owner = names_text(owner);
+    message.beneath = names_text(beneath);
     return names_change(device, FRAME_REMOVE_NAME, &message.base);
+}
+
+int td_names_remove(td_device *device, const char *owner, const char *name) {
+    return names_remove(device, owner, name, NULL);
 }
 
 int td_unpublish(td_device *device, const char *name) {

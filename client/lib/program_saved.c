@@ -10,6 +10,7 @@
 #include "client/lib/call.h"
 #include "client/lib/device.h"
 #include "client/lib/error.h"
+#include "client/lib/names.h"
 #include "client/lib/program.h"
 #include "client/lib/record.h"
 #include "proto/files/crc64.h"
@@ -330,32 +331,19 @@ static int parse_head(const char *name, const uint8_t *head, size_t bytes, struc
     return code ? error_set(fault.code, "the value of \"%.100s\" %s", name, fault.message) : 0;
 }
 
-/* How many captured tensors the program under the name has; 0 also if there is no such program. */
-static unsigned count_captured(td_device *device, const char *name) {
-    CLEANUP(free) uint8_t *head = NULL;
-    struct saved_program saved;
-    size_t bytes;
-    if (fetch_head(device, name, &head, &bytes) || parse_head(name, head, bytes, &saved))
-        return 0;
-    unsigned n = saved.n_captured;
-    saved_program_finish(&saved);
-    return n;
+/* What the names of captured tensors begin with. False: it is too long. */
+static bool captured_prefix(const char *name, struct captured_name *out) {
+    int bytes = snprintf(out->text, sizeof out->text, "%s/captured/", name);
+    return bytes > 0 && (size_t)bytes < sizeof out->text;
 }
 
-/* The names of captured tensors from `first` on until `end`. Failures only leave names behind. */
-static void remove_captured(td_device *device, const char *name, unsigned first, unsigned end) {
-    struct captured_name captured;
-    for (unsigned i = first; i < end; i++)
-        if (captured_name(name, i, &captured))
-            (void)td_unpublish(device, captured.text);
-}
-
-/* Publishes the head and all captured tensors in one step. */
+/* Publishes the head and all captured tensors in one step, in which those of an earlier program go. */
 static int publish_all(const td_program *program, const char *name, td_tensor *head) {
     size_t n = program->n_captured;
     CLEANUP(free) struct captured_name *texts = malloc((n + 1) * sizeof *texts);
     CLEANUP(free) const char **names = malloc((n + 1) * sizeof *names);
     CLEANUP(free) td_tensor **tensors = malloc((n + 1) * sizeof *tensors);
+    struct captured_name beneath;
     if (!texts || !names || !tensors)
         return error_set(STATUS_NO_HOST_MEMORY, "no memory for %zu names", n + 1);
     tensors[0] = head;
@@ -368,7 +356,7 @@ static int publish_all(const td_program *program, const char *name, td_tensor *h
                              "the name has no room for \"/captured/%u\" behind it, in the %d bytes of a name", i + 1,
                              NAME_BYTES_MAX);
     }
-    return td_publish_all(n + 1, tensors, names, false);
+    return names_publish(n + 1, tensors, names, false, captured_prefix(name, &beneath) ? beneath.text : NULL);
 }
 
 static int publish(td_program *program, const char *name) {
@@ -386,7 +374,6 @@ static int publish(td_program *program, const char *name) {
         return error_set(STATUS_INTERNAL, "no random number for the publication");
     if (pack(program, SAVED_PROGRAM_UNDER_NAMES, publication, &head, &bytes, &fault))
         return error_fault(&fault, NULL, NULL);
-    unsigned before = count_captured(device, name);
     td_tensor *tensor;
     do
         tensor = td_upload(device, TD_U8, TD_SHAPE((int64_t)bytes), head);
@@ -397,8 +384,6 @@ static int publish(td_program *program, const char *name) {
         code = publish_all(program, name, tensor);
     while (room_again(device, code));
     td_release(tensor);
-    if (!code)
-        remove_captured(device, name, program->n_captured, before);
     return code;
 }
 
@@ -476,6 +461,7 @@ int td_program_open(td_device *device, const char *name, td_program **program) {
 
 static int unpublish(td_device *device, const char *name) {
     CLEANUP(free) uint8_t *head = NULL;
+    struct captured_name beneath;
     struct saved_program saved;
     size_t bytes;
     if (!device)
@@ -487,12 +473,8 @@ static int unpublish(td_device *device, const char *name) {
         code = parse_head(name, head, bytes, &saved);
     if (code)
         return code;
-    unsigned n = saved.n_captured;
     saved_program_finish(&saved);
-    code = td_unpublish(device, name);
-    if (!code)
-        remove_captured(device, name, 0, n);
-    return code;
+    return names_remove(device, NULL, name, captured_prefix(name, &beneath) ? beneath.text : NULL);
 }
 
 int td_program_unpublish(td_device *device, const char *name) {

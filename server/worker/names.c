@@ -140,28 +140,63 @@ int names_find(const struct names *names, const char *principal, const char *nam
     return STATUS_OK;
 }
 
-int names_remove(struct names *names, const char *principal, const char *name, struct fault *fault) {
+/* Lets go of an entry that is leaving its owner's list. */
+static void owner_drop(struct name_owner *owner, struct name_entry *entry) {
+    state_unbound(owner, entry, false);
+    name_entry_unref(entry);
+}
+
+/* The places from `begin` on and before `end` have no entries any more. */
+static void owner_close_gap(struct name_owner *owner, unsigned begin, unsigned end) {
+    memmove(&owner->entries[begin], &owner->entries[end], (owner->count - end) * sizeof *owner->entries);
+    owner->count -= end - begin;
+}
+
+/* Some of an owner's entries, which follow each other. */
+struct name_range {
+    unsigned begin, end;
+};
+
+/* The names that begin with this text; none for "". */
+static struct name_range owner_beneath(const struct name_owner *owner, const char *text) {
+    size_t length = strlen(text);
+    struct name_range range = {0, 0};
+    unsigned high = owner->count;
+    if (!length)
+        return range;
+    (void)owner_seek(owner, text, &range.begin);
+    range.end = range.begin;
+    while (range.end < high) {
+        unsigned middle = range.end + (high - range.end) / 2;
+        if (strncmp(owner->entries[middle]->name, text, length) == 0)
+            range.end = middle + 1;
+        else
+            high = middle;
+    }
+    return range;
+}
+
+static void owner_remove_range(struct name_owner *owner, struct name_range range) {
+    for (unsigned i = range.begin; i < range.end; i++)
+        owner_drop(owner, owner->entries[i]);
+    owner_close_gap(owner, range.begin, range.end);
+}
+
+int names_remove(struct names *names, const char *principal, const char *name, const char *beneath,
+                 struct fault *fault) {
     struct name_owner *owner = names_owner(names, principal);
     unsigned position;
     if (!owner || !owner_seek(owner, name, &position))
         return names_unknown(name, fault);
-    struct name_entry *entry = owner->entries[position];
-    owner->count--;
-    memmove(&owner->entries[position], &owner->entries[position + 1],
-            (owner->count - position) * sizeof *owner->entries);
-    state_unbound(owner, entry, false);
-    name_entry_unref(entry);
+    owner_remove_range(owner, (struct name_range){position, position + 1});
+    owner_remove_range(owner, owner_beneath(owner, beneath));
     state_changed(names->state, owner);
     names_let_go(names);
     return STATUS_OK;
 }
 
 void names_remove_all(struct names *names, struct name_owner *owner) {
-    while (owner->count) {
-        struct name_entry *entry = owner->entries[--owner->count];
-        state_unbound(owner, entry, false);
-        name_entry_unref(entry);
-    }
+    owner_remove_range(owner, (struct name_range){0, owner->count});
     state_changed(names->state, owner);
     names_let_go(names);
 }
@@ -230,6 +265,7 @@ void names_stats(const struct names *names, struct stats_names *stats) {
 /* Several names that are about to be bound. */
 struct names_batch {
     const char *const *texts;
+    const char *beneath; /* other names that begin with this text go; "": none do */
     struct held *const *values;
     unsigned n, made; /* names; and names that are checked and have an entry */
     struct name_entry **entries, **merged;
@@ -241,11 +277,18 @@ struct names_batch {
     } * places;
 };
 
-struct names_batch *names_batch_create(struct held *const values[], const char *const texts[], unsigned n) {
+/* How the names change. */
+struct batch_sums {
+    unsigned added, removed; /* names that are new, and names beneath that go */
+    uint64_t spare;          /* bytes that are free when what is replaced or removed has gone */
+};
+
+struct names_batch *names_batch_create(struct held *const values[], const char *const texts[], unsigned n,
+                                       const char *beneath) {
     struct names_batch *batch = malloc(sizeof *batch);
     if (!batch)
         return NULL;
-    *batch = (struct names_batch){.texts = texts, .values = values, .n = n, .width = 1, .right = 1};
+    *batch = (struct names_batch){.texts = texts, .values = values, .n = n, .beneath = beneath, .width = 1, .right = 1};
     batch->entries = calloc(n, sizeof *batch->entries);
     batch->merged = calloc(n, sizeof *batch->merged);
     batch->places = calloc(n, sizeof *batch->places);
@@ -348,27 +391,63 @@ static bool batch_seek(const struct name_owner *owner, unsigned low, const char 
     return owner_seek_between(owner, low, high < owner->count ? high + 1 : owner->count, name, position);
 }
 
-/* Counts the names that are new, and the bytes that replaced names free. */
-static int batch_survey(struct names_batch *batch, const struct name_owner *owner, unsigned count_max, bool only_new,
-                        unsigned *added, uint64_t *spare, struct fault *fault) {
+/* Looks where each name belongs. */
+static void batch_seek_all(struct names_batch *batch, const struct name_owner *owner) {
     unsigned at = 0;
-    *added = 0;
-    *spare = 0;
     for (unsigned i = 0; i < batch->n; i++) {
         struct batch_place *place = &batch->places[i];
         place->replaces = batch_seek(owner, at, batch->entries[i]->name, &place->position);
         at = place->position + place->replaces;
+    }
+}
+
+/* Whether the batch names this entry; *next is the first place that may be its. */
+static bool batch_keeps(const struct names_batch *batch, unsigned position, unsigned *next) {
+    while (*next < batch->n && batch->places[*next].position < position)
+        ++*next;
+    return *next < batch->n && batch->places[*next].position == position && batch->places[*next].replaces;
+}
+
+/* Sums up how the names change; the places are known. */
+static int batch_survey(const struct names_batch *batch, const struct name_owner *owner, unsigned count_max,
+                        bool only_new, struct batch_sums *sums, struct fault *fault) {
+    struct name_range range = owner_beneath(owner, batch->beneath);
+    unsigned next = 0;
+    *sums = (struct batch_sums){0};
+    for (unsigned i = 0; i < batch->n; i++) {
+        const struct batch_place *place = &batch->places[i];
         if (place->replaces && only_new)
             return fault_set(fault, STATUS_DUPLICATE_ID, "there is a tensor with the name \"%.160s\" already",
                              batch->entries[i]->name);
-        *added += !place->replaces;
-        *spare += place->replaces ? held_free_bytes(owner->entries[place->position]->held) : 0;
+        sums->added += !place->replaces;
+        sums->spare += place->replaces ? held_free_bytes(owner->entries[place->position]->held) : 0;
     }
-    if (*added > count_max || owner->count > count_max - *added)
+    for (unsigned position = range.begin; position < range.end; position++)
+        if (!batch_keeps(batch, position, &next)) {
+            sums->removed++;
+            sums->spare += held_free_bytes(owner->entries[position]->held);
+        }
+    unsigned left = owner->count - sums->removed;
+    if (sums->added > count_max || left > count_max - sums->added)
         return fault_set(fault, STATUS_LIMIT,
-                         "the limit of %u named tensors is reached: there are %u, and %u more came", count_max,
-                         owner->count, *added);
+                         "the limit of %u named tensors is reached: there are %u, and %u more came", count_max, left,
+                         sums->added);
     return STATUS_OK;
+}
+
+/* Removes what lies beneath and is not named here, and looks again where the names belong. */
+static void batch_clear_beneath(struct names_batch *batch, struct name_owner *owner) {
+    struct name_range range = owner_beneath(owner, batch->beneath);
+    unsigned next = 0, end = range.begin;
+    for (unsigned position = range.begin; position < range.end; position++) {
+        struct name_entry *entry = owner->entries[position];
+        if (batch_keeps(batch, position, &next))
+            owner->entries[end++] = entry;
+        else
+            owner_drop(owner, entry);
+    }
+    owner_close_gap(owner, end, range.end);
+    batch_seek_all(batch, owner);
 }
 
 /* Reserves all memory that binding needs, so that it cannot fail half-way. */
@@ -421,21 +500,24 @@ static void batch_bind(struct names *names, struct names_batch *batch, struct na
 
 static int names_bind_batch(struct names *names, struct name_owner *owner, const struct limits *limits,
                             struct names_batch *batch, bool only_new, struct fault *fault) {
-    unsigned added;
-    uint64_t spare;
-    int error = batch_survey(batch, owner, (unsigned)limits->named_tensors, only_new, &added, &spare, fault);
+    struct batch_sums sums;
+    batch_seek_all(batch, owner);
+    int error = batch_survey(batch, owner, (unsigned)limits->named_tensors, only_new, &sums, fault);
     if (error == STATUS_OK)
-        error = owner_reserve(owner, added, fault);
+        error = owner_reserve(owner, sums.added, fault);
     if (error == STATUS_OK)
-        error = held_charge(batch->values, batch->n, &owner->bytes, spare, fault);
-    if (error == STATUS_OK)
-        batch_bind(names, batch, owner, added);
-    return error;
+        error = held_charge(batch->values, batch->n, &owner->bytes, sums.spare, fault);
+    if (error != STATUS_OK)
+        return error;
+    if (sums.removed)
+        batch_clear_beneath(batch, owner);
+    batch_bind(names, batch, owner, sums.added);
+    return STATUS_OK;
 }
 
 int names_bind(struct names *names, struct name_owner *owner, const struct limits *limits, struct held *const values[],
                const char *const texts[], unsigned n, bool only_new, struct fault *fault) {
-    struct names_batch *batch = names_batch_create(values, texts, n);
+    struct names_batch *batch = names_batch_create(values, texts, n, "");
     int error = batch ? names_batch_some(batch, NULL, fault)
                       : fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for %u names", n);
     if (error == STATUS_OK)
@@ -463,225 +545,5 @@ int names_publish(struct names *names, const char *principal, const struct limit
         error = names_bind(names, owner, limits, values, texts, n, only_new, fault);
     if (error)
         names_let_go(names);
-    return error;
-}
-
-/* ---- for admins: whose names are meant ---- */
-
-/* The line that begins with this text and then `end`; NULL: there is none. */
-static const char *names_find_user(const struct names *names, const char *text, char end) {
-    char line[PRINCIPAL_NAME_BYTES + 4];
-    snprintf(line, sizeof line, "\n%.*s%c", PRINCIPAL_NAME_BYTES, text, end);
-    const char *found = names->users ? strstr(names->users, line) : NULL;
-    return found ? found + 1 : NULL;
-}
-
-static bool names_orphaned(const struct names *names, const char *key) {
-    char name[PRINCIPAL_NAME_BYTES];
-    principal_key_name(key, name);
-    return users_is_name(name) && !names_find_user(names, key, '\n');
-}
-
-void names_know_owner(const struct names *names, struct name_owner *owner) {
-    owner->principal->orphan = names_orphaned(names, owner->key);
-}
-
-void names_set_users(struct names *names, char *users) {
-    free(names->users);
-    names->users = users;
-    for (struct name_owner *owner = names->owners; owner; owner = owner->next)
-        names_know_owner(names, owner);
-}
-
-const char *names_shown(const struct name_owner *owner) {
-    return owner->principal->orphan ? owner->key : owner->principal->name;
-}
-
-/* The key of the present user of this name; false: there is none. */
-static bool names_present_key(const struct names *names, const char *name, char key[PRINCIPAL_NAME_BYTES]) {
-    const char *line = names_find_user(names, name, '#');
-    if (!line)
-        line = names_find_user(names, name, '\n');
-    if (!line)
-        return false;
-    snprintf(key, PRINCIPAL_NAME_BYTES, "%.*s", (int)strcspn(line, "\n"), line);
-    return true;
-}
-
-/* Whether `words` may be the key of a principal: of a present user, or of a principal that is no user. */
-static bool names_can_be(const struct names *names, const char *words, const char *name) {
-    bool uid = !strncmp(words, "uid:", 4) && words[4] && words[4 + strspn(words + 4, "0123456789")] == 0;
-    if (users_is_name(name))
-        return !names_orphaned(names, words);
-    return uid || (!strncmp(words, "cert:", 5) && words[5]) || !strcmp(words, "tcp") || !strcmp(words, "unix");
-}
-
-int names_resolve(const struct names *names, const char *words, bool given, char key[PRINCIPAL_NAME_BYTES],
-                  struct fault *fault) {
-    char present[PRINCIPAL_NAME_BYTES], name[PRINCIPAL_NAME_BYTES];
-    if (strlen(words) >= PRINCIPAL_NAME_BYTES)
-        return fault_set(fault, STATUS_INVALID_ARGUMENT, "nobody is called \"%.100s\"", words);
-    bool user = users_is_name(words) && names_present_key(names, words, present);
-    if (user && (given || names_owner(names, present) || !names_owner(names, words))) {
-        memcpy(key, present, sizeof present);
-        return STATUS_OK;
-    }
-    principal_key_name(words, name);
-    if (given && !names_can_be(names, words, name))
-        return fault_set(fault, STATUS_INVALID_ARGUMENT, "there is no user \"%s\"", words);
-    snprintf(key, PRINCIPAL_NAME_BYTES, "%s", words);
-    return STATUS_OK;
-}
-
-/* ---- moving names ---- */
-
-static int names_find_own(const struct names *names, const char *key, const char *name, struct name_owner **owner,
-                          struct fault *fault) {
-    *owner = names_owner(names, key);
-    if (*owner && (*owner)->count && (!name || names_entry(*owner, name)))
-        return STATUS_OK;
-    if (!name || !*owner || !(*owner)->count)
-        return fault_set(fault, STATUS_UNKNOWN_ID, "%s has no named tensors here", key);
-    return fault_set(fault, STATUS_UNKNOWN_ID, "no tensor of %s here has the name \"%.100s\"", key, name);
-}
-
-/* The number of names that stay and share memory with the moved one: it would not be clear who pays for it. */
-static unsigned names_count_sharing(const struct name_owner *owner, const struct name_entry *moved) {
-    const void *storage = held_place(moved->held).storage;
-    unsigned count = 0;
-    for (unsigned i = 0; storage && i < owner->count; i++)
-        count += owner->entries[i] != moved && held_place(owner->entries[i]->held).storage == storage;
-    return count;
-}
-
-/* The limits of a principal: as its connections here have them, or else as the front has told them
- * (front_tell_users()). */
-static void names_limits(const struct names *names, const char *key, struct limits *limits) {
-    char line[PRINCIPAL_NAME_BYTES + 4];
-    *limits = names->service->limits.each;
-    int length = snprintf(line, sizeof line, "\n %s ", key);
-    const char *own = names->users ? strstr(names->users, line) : NULL;
-    if (own)
-        sscanf(own + length, "%" SCNu64 " %" SCNu64, &limits->named_bytes, &limits->named_tensors);
-    for (const struct worker_principal *at = names->service->principals; at; at = at->next)
-        if (!strcmp(at->key, key))
-            *limits = at->limits;
-}
-
-struct names_moving {
-    struct names *names;
-    struct name_owner *from, *to;
-    struct held **values;
-    const char **texts;
-    unsigned n;
-    struct limits limits; /* of the new owner */
-};
-
-static int moving_fill(struct names_moving *moving, const char *name, const char *new_name, struct fault *fault) {
-    struct name_owner *from = moving->from;
-    moving->n = name ? 1 : from->count;
-    moving->values = calloc(moving->n, sizeof *moving->values);
-    moving->texts = calloc(moving->n, sizeof *moving->texts);
-    if (!moving->values || !moving->texts)
-        return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for %u names", moving->n);
-    for (unsigned i = 0; i < moving->n; i++) {
-        const struct name_entry *entry = name ? names_entry(from, name) : from->entries[i];
-        moving->values[i] = entry->held;
-        moving->texts[i] = new_name ? new_name : entry->name;
-    }
-    return STATUS_OK;
-}
-
-/* The new owner pays for the memory; `back`: the old one does again. */
-static void moving_charge(const struct names_moving *moving, bool back) {
-    struct payer *from = &moving->from->bytes, *to = &moving->to->bytes;
-    for (unsigned i = 0; i < moving->n && from != to; i++)
-        held_transfer(moving->values[i], back ? to : from, back ? from : to);
-}
-
-static int moving_bind(struct names_moving *moving, struct fault *fault) {
-    struct limits limits = moving->limits;
-    uint64_t limit = limits.named_bytes;
-    moving_charge(moving, false);
-    if (moving->from == moving->to)
-        limits.named_tensors++; /* for a moment the tensor has two names */
-    int error = STATUS_OK;
-    if (limit && moving->from != moving->to && moving->to->bytes.bytes > limit)
-        error = fault_set(fault, STATUS_LIMIT, "the limit of %lu bytes in named tensors is reached: %s would have %lu",
-                          limit, moving->to->key, moving->to->bytes.bytes);
-    if (error == STATUS_OK)
-        error = names_bind(moving->names, moving->to, &limits, moving->values, moving->texts, moving->n, true, fault);
-    if (error != STATUS_OK)
-        moving_charge(moving, true);
-    return error;
-}
-
-/* A value that is saved under the old name is saved under the new one, too. */
-static void moving_keep(const struct names_moving *moving, const char *name) {
-    const struct name_entry *before = names_entry(moving->from, name);
-    struct name_entry *after = names_entry(moving->to, moving->texts[0]);
-    if (moving->from != moving->to || !before->saved)
-        return;
-    after->saved = before->saved;
-    after->saved->references++;
-}
-
-int names_remove_of(struct names *names, const char *key, const char *name, struct fault *fault) {
-    struct name_owner *owner;
-    int error = names_find_own(names, key, name, &owner, fault);
-    if (error != STATUS_OK)
-        return error;
-    if (name)
-        return names_remove(names, key, name, fault);
-    names_remove_all(names, owner);
-    return STATUS_OK;
-}
-
-static int moving_carry_out(struct names_moving *moving, const char *name, const char *to, const char *new_name,
-                            struct fault *fault) {
-    struct names *names = moving->names;
-    int error = names_take_owner(names, to, &moving->limits, &moving->to, fault);
-    if (error == STATUS_OK)
-        error = moving_fill(moving, name, new_name, fault);
-    if (error == STATUS_OK)
-        error = moving_bind(moving, fault);
-    if (error != STATUS_OK)
-        return error;
-    if (name)
-        moving_keep(moving, name);
-    if (moving->from != moving->to)
-        state_order(moving->from, moving->to);
-    char key[PRINCIPAL_NAME_BYTES];
-    memcpy(key, moving->from->key, sizeof key);
-    return names_remove_of(names, key, name, fault);
-}
-
-int names_move(struct names *names, const char *from, const char *name, const char *to, const char *new_name,
-               struct fault *fault) {
-    struct names_moving moving = {.names = names};
-    int error = names_find_own(names, from, name, &moving.from, fault);
-    if (error != STATUS_OK)
-        return error;
-    unsigned sharing =
-        name && strcmp(from, to) != 0 ? names_count_sharing(moving.from, names_entry(moving.from, name)) : 0;
-    if (sharing)
-        return fault_set(fault, STATUS_INVALID_ARGUMENT,
-                         "\"%.100s\" shares its memory with %u other name%s of %s: they can only be moved together",
-                         name, sharing, sharing == 1 ? "" : "s", from);
-    if (!strcmp(from, to) && (!new_name || !strcmp(name, new_name)))
-        return STATUS_OK; /* it has this name already */
-    if (strcmp(from, to) != 0)
-        error = state_check_order(names->state, moving.from, names_owner(names, to), fault);
-    if (error != STATUS_OK)
-        return error;
-    names_limits(names, to, &moving.limits);
-    if (names->state)
-        names->state->paused = true;
-    error = moving_carry_out(&moving, name, to, new_name, fault);
-    if (names->state)
-        state_resume(names->state);
-    free(moving.values);
-    free(moving.texts);
-    names_let_go(names);
     return error;
 }

@@ -56,9 +56,11 @@ void names_init(struct names *names, struct service *service);
 void names_finish(struct names *names);
 
 /* Names that are about to be bound: they are checked, copied and sorted, in as many turns as that takes. `values` must
- * be computed; values and texts stay the caller's, and must exist as long as the batch. NULL without memory. */
+ * be computed; values and texts stay the caller's, and must exist as long as the batch. `beneath`: names that begin
+ * with this text, and that the batch does not bind, go in the same step; "": none do. NULL without memory. */
 struct names_batch;
-struct names_batch *names_batch_create(struct held *const values[], const char *const texts[], unsigned n);
+struct names_batch *names_batch_create(struct held *const values[], const char *const texts[], unsigned n,
+                                       const char *beneath);
 /* Continues as far as the budget allows (NULL: to the end). STATUS_AGAIN: there is more to do.
  * STATUS_INVALID_ARGUMENT: a name is wrong, or comes twice. */
 int names_batch_some(struct names_batch *batch, struct budget *budget, struct fault *fault);
@@ -74,7 +76,9 @@ int names_publish(struct names *names, const char *principal, const struct limit
 /* STATUS_UNKNOWN_ID: there is no such name. */
 int names_find(const struct names *names, const char *principal, const char *name, struct held **held,
                struct fault *fault);
-int names_remove(struct names *names, const char *principal, const char *name, struct fault *fault);
+/* Removes the name, and with it the names that begin with `beneath`, if that is not "". STATUS_UNKNOWN_ID. */
+int names_remove(struct names *names, const char *principal, const char *name, const char *beneath,
+                 struct fault *fault);
 
 /* True: the reply to the owner's last change must wait until the change is on the disk; `wait` (server/worker/state.h)
  * is called then. False: the reply can be sent now, because the change is on the disk, or state-sync says that replies
@@ -111,8 +115,8 @@ int names_resolve(const struct names *names, const char *words, bool given, char
  * new name exists. STATUS_INVALID_ARGUMENT: two principals would share memory. */
 int names_move(struct names *names, const char *from, const char *name, const char *to, const char *new_name,
                struct fault *fault);
-/* Removes a name, or all (`name` NULL). */
-int names_remove_of(struct names *names, const char *from, const char *name, struct fault *fault);
+/* Removes a name, as names_remove() does, or all (`name` NULL). */
+int names_remove_of(struct names *names, const char *from, const char *name, const char *beneath, struct fault *fault);
 
 /* NULL: the principal has no names. */
 struct name_owner *names_owner(const struct names *names, const char *principal);

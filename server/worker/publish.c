@@ -24,8 +24,9 @@ struct publish {
     unsigned asked;          /* values that have been asked for */
     bool only_new;
     bool failed;
-    struct failure failure;    /* the first */
-    const char **names;        /* their texts follow in the same block */
+    struct failure failure; /* the first */
+    const char **names;     /* their texts, and that of `beneath`, follow in the same block */
+    const char *beneath;
     struct held **values;      /* set while the names are being bound */
     struct names_batch *batch; /* likewise */
     TAILQ_ENTRY(publish) turn; /* in service->publishes */
@@ -33,7 +34,7 @@ struct publish {
 };
 
 static size_t publish_text_bytes(const Tensord__Publish *message) {
-    size_t bytes = 0;
+    size_t bytes = strlen(message->beneath) + 1;
     for (size_t i = 0; i < message->n_names; i++)
         bytes += sizeof(char *) + strlen(message->names[i]) + 1;
     return bytes;
@@ -49,6 +50,7 @@ static void publish_copy_names(struct publish *publish, const Tensord__Publish *
         publish->names[i] = at;
         at = stpcpy(at, message->names[i]) + 1;
     }
+    publish->beneath = strcpy(at, message->beneath);
 }
 
 static void publish_saved(struct state_wait *wait, const struct fault *fault) {
@@ -119,7 +121,7 @@ static void publish_name(struct publish *publish) {
     for (unsigned i = 0; publish->values && i < publish->n; i++)
         publish->values[i] = publish->items[i].hold.held;
     if (publish->values)
-        publish->batch = names_batch_create(publish->values, publish->names, publish->n);
+        publish->batch = names_batch_create(publish->values, publish->names, publish->n, publish->beneath);
     if (!publish->batch) {
         fault_set(&fault, STATUS_NO_HOST_MEMORY, "no memory for %u names", publish->n);
         publish_end(publish, &fault);
@@ -151,7 +153,7 @@ static void publish_held(struct hold *hold, const struct failure *failure) {
 struct publish *publish_create(struct pending_reply *pending, const Tensord__Publish *message) {
     struct publish *publish = calloc(1, sizeof *publish + message->n_ids * sizeof *publish->items);
     if (publish)
-        publish->names = malloc(publish_text_bytes(message) + 1);
+        publish->names = malloc(publish_text_bytes(message));
     if (!publish || !publish->names) {
         free(publish);
         return NULL;

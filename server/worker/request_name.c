@@ -102,7 +102,7 @@ int request_remove_name(struct connection *connection, const struct frame_header
     if (error == STATUS_OK)
         error = request_which(remove->name, remove->all, &name, &wrong);
     if (error == STATUS_OK)
-        error = names_remove_of(&connection->service->names, key, name, &wrong);
+        error = names_remove_of(&connection->service->names, key, name, remove->beneath, &wrong);
     if (error == STATUS_OK)
         request_log_names(connection, "names_removed", remove->name, key, key, "");
     return request_changed(connection, header->sequence, error, &wrong, key);

@@ -14,6 +14,8 @@
 #include "tests/daemon/daemon.h"
 #include "tests/daemon/status.h"
 
+enum { CAPTURED_MAX = 5 };
+
 static struct daemon tensord;
 static struct client client;
 static char folder[64], path[100];
@@ -389,38 +391,54 @@ Test(programs_saved, new_program_takes_the_place_of_the_old_one) {
     cr_assert_eq(td_program_results(opened), 1);
 }
 
-/* Publishes one program after the other, whose two captured tensors have the same number. */
-static void *publisher(void *ended) {
+/* A program that has captured so many tensors of the same number. */
+static int program_of(td_device *device, unsigned n, double value, td_program **program) {
+    td_tensor *captured[CAPTURED_MAX] = {NULL};
+    for (unsigned i = 0; i < n; i++)
+        captured[i] = td_full(device, TD_F32, TD_SHAPE(2), value);
+    int code = td_record_begin(device);
+    td_tensor *result = td_subtract(captured[0], captured[1]);
+    for (unsigned i = 2; i < n; i++)
+        result = td_add(result, td_subtract(captured[i], captured[0]));
+    if (!code)
+        code = td_record_end(device, 1, &result, program);
+    for (unsigned i = 0; i < n; i++)
+        td_release(captured[i]);
+    return code;
+}
+
+struct publisher {
+    unsigned captured;
+    atomic_bool ended;
+    int code;
+};
+
+/* Publishes one program after the other. */
+static void *publisher_main(void *argument) {
+    struct publisher *publisher = argument;
     struct client own;
-    int code = 0;
     client_open(&own, tensord.url, NULL);
-    for (int i = 0; i < 80 && !code; i++) {
-        td_tensor *a = td_full(own.device, TD_F32, TD_SHAPE(2), i), *b = td_full(own.device, TD_F32, TD_SHAPE(2), i);
-        code = td_record_begin(own.device);
-        td_tensor *result = td_subtract(a, b);
+    for (int i = 0; i < 80 && !publisher->code; i++) {
         td_program *program = NULL;
-        if (!code)
-            code = td_record_end(own.device, 1, &result, &program);
-        if (!code)
-            code = td_program_publish(program, "model");
+        publisher->code = program_of(own.device, publisher->captured, i, &program);
+        if (!publisher->code)
+            publisher->code = td_program_publish(program, "model");
         td_program_release(program);
-        td_release(a);
-        td_release(b);
     }
     client_close(&own);
-    atomic_store((atomic_bool *)ended, true);
-    return (void *)(intptr_t)code;
+    publisher->ended = true;
+    return NULL;
 }
 
 Test(programs_saved, opened_program_is_one_of_those_that_were_published) {
-    atomic_bool ended = false;
-    pthread_t thread;
-    void *code;
+    struct publisher publishers[] = {{.captured = 2}, {.captured = CAPTURED_MAX}};
+    pthread_t threads[2];
     unsigned opened = 0;
     td_program *program;
-    cr_assert_eq(pthread_create(&thread, NULL, publisher, &ended), 0);
+    for (int i = 0; i < 2; i++)
+        cr_assert_eq(pthread_create(&threads[i], NULL, publisher_main, &publishers[i]), 0);
     for (bool last = false; !last;) {
-        last = atomic_load(&ended);
+        last = publishers[0].ended && publishers[1].ended;
         int found = td_program_open(client.device, "model", &program);
         if (found == TD_E_UNKNOWN_ID && !opened && !last) /* it is not there yet */
             continue;
@@ -432,8 +450,41 @@ Test(programs_saved, opened_program_is_one_of_those_that_were_published) {
         td_program_release(program);
         opened++;
     }
-    pthread_join(thread, &code);
-    cr_assert_eq((intptr_t)code, 0);
+    for (int i = 0; i < 2; i++) {
+        pthread_join(threads[i], NULL);
+        cr_assert_eq(publishers[i].code, 0);
+    }
+    size_t left = names();
+    cr_assert(left == 1 + 2 || left == 1 + CAPTURED_MAX, "%zu names", left);
+}
+
+static bool is_named(const char *name) {
+    td_tensor *tensor = td_open(client.device, name);
+    td_release(tensor);
+    return tensor;
+}
+
+Test(programs_saved, what_lies_beneath_a_program_goes_when_one_is_published_and_nothing_else) {
+    static const char *const GO[] = {"model/captured/", "model/captured/1/old", "model/captured/7", "model/captured/~"};
+    static const char *const STAY[] = {"model/captured", "model/captured.", "model/captured0", "model", "a", "z"};
+    enum { GONE = sizeof GO / sizeof *GO, STAYING = sizeof STAY / sizeof *STAY };
+    td_tensor *x = client_ramp(client.device, 3, 0);
+    td_program *program, *opened;
+    for (unsigned i = 0; i < GONE; i++)
+        ok(td_publish(x, GO[i]));
+    for (unsigned i = 0; i < STAYING; i++)
+        ok(td_publish(x, STAY[i]));
+    ok(program_of(client.device, 3, 1, &program));
+    ok(td_program_publish(program, "model"));
+    for (unsigned i = 0; i < GONE; i++)
+        cr_assert_not(is_named(GO[i]), "%s", GO[i]);
+    for (unsigned i = 0; i < STAYING; i++)
+        cr_assert(is_named(STAY[i]), "%s", STAY[i]);
+    cr_assert_eq(names(), STAYING + 3);
+    ok(td_program_open(client.device, "model", &opened));
+    ok(td_publish(x, "model/captured/9"));
+    ok(td_program_unpublish(client.device, "model"));
+    cr_assert_eq(names(), STAYING - 1, "all of the program's, and no others");
 }
 
 Test(programs_saved, what_is_no_program_is_refused) {

@@ -14,7 +14,8 @@ import time
 import unittest
 
 LATER = os.environ.get("TRACE_LATER", "late:0")
-WAIT_S = 30 * float(os.environ.get("TENSORD_TEST_SLOW", "1"))
+SLOW = float(os.environ.get("TENSORD_TEST_SLOW", "1"))
+WAIT_S = 30 * SLOW
 TENSORD, TENSORCTL, JOB = (os.environ[name] for name in ("TENSORD_EXE", "TENSORCTL_EXE", "TRACE_JOB_EXE"))
 
 
@@ -54,7 +55,7 @@ class TraceTest(unittest.TestCase):
         return job
 
     def trace(self, *arguments, seconds="0.5"):
-        done = self.run_ctl("trace", "--seconds", seconds, "-o", self.file, *arguments)
+        done = self.run_ctl("trace", "--seconds", str(float(seconds) * SLOW), "-o", self.file, *arguments)
         self.assertEqual(done.returncode, 0, done.stderr)
         with open(self.file, encoding="utf-8") as file:
             return json.load(file)["traceEvents"]
