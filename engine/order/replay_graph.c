@@ -13,7 +13,7 @@ enum {
     GRAPH_STEPS_LEAST = 4, /* a graph costs the host about as much as two launches */
     GRAPH_REST = 64,       /* passes for which a stretch is left alone after a refusal */
     GRAPH_CHANGES_MOST =
-        8, /* so many passes one after another in which most launches have other addresses: then it rests, too */
+        8, /* so many passes one after another in which most launches have other addresses, or all are captured anew: then it rests, too */
 };
 
 /* A graph as it was launched last. */
@@ -30,8 +30,9 @@ struct stretch {
     struct device_step *launches; /* [n_launches] */
     uint32_t *steps;              /* of each launch */
     struct kept_graph kept[2];
-    unsigned rest;    /* passes */
-    unsigned changes; /* passes one after another in which most launches had other addresses */
+    unsigned rest; /* passes */
+    unsigned
+        changes; /* passes one after another in which most launches had other addresses, or all were captured anew */
 };
 
 struct replay_graphs {
@@ -46,7 +47,10 @@ struct replay_graphs {
     bool changed[GRAPH_STEPS_MOST];
     bool failed; /* there was no host memory */
     bool stale;  /* other steps are skipped than when they were made */
-    uint64_t passes;
+    /* A pass has begun; and one has ended: all launches have been made once, since what they load and allocate then must not be while they
+     * are captured. */
+    bool begun, passed;
+    bool cut;             /* into stretches */
     pthread_mutex_t lock; /* for what follows, which any thread may read */
     struct replay_graph_figures figures;
 };
@@ -343,8 +347,8 @@ static int stretch_launch(struct replay_graphs *graphs, struct replay_run *run, 
     struct device_graph_outcome outcome = {.refused = stretch->n_launches};
     unsigned changed;
     struct kept_graph *kept = stretch_choose(graphs, stretch, bases, &changed);
-    stretch->changes = changed * 2 > stretch->n_launches ? stretch->changes + 1 : 0;
-    if (stretch->changes == GRAPH_CHANGES_MOST) {
+    bool most = changed * 2 > stretch->n_launches;
+    if (stretch->changes + most >= GRAPH_CHANGES_MOST) {
         stretch_rest(graphs, stretch);
         return STATUS_OK;
     }
@@ -353,6 +357,7 @@ static int stretch_launch(struct replay_graphs *graphs, struct replay_run *run, 
                                                            changed ? graphs->changed : NULL, &outcome, fault);
     if (code != STATUS_OK)
         return code;
+    stretch->changes = most || (changed && outcome.captured) ? stretch->changes + 1 : 0;
     graphs_note(graphs, replay, stretch, &outcome);
     if (!*outcome.refusal) {
         for (unsigned i = 0; i < stretch->n_bases; i++)
@@ -374,8 +379,7 @@ static int graphs_renew(struct replay_graphs *graphs, struct device_stream *stre
         code = code == STATUS_OK ? retired : code;
     }
     graphs_drop_stretches(graphs);
-    graphs->stale = graphs->failed = false;
-    graphs->passes = 0;
+    graphs->stale = graphs->failed = graphs->begun = graphs->passed = graphs->cut = false;
     pthread_mutex_lock(&graphs->lock);
     graphs_count(graphs);
     pthread_mutex_unlock(&graphs->lock);
@@ -395,9 +399,12 @@ int replay_graph_launch(struct replay_run *run, struct device *device, struct de
     int code = graphs->stale ? graphs_renew(graphs, stream, fault) : STATUS_OK;
     if (code != STATUS_OK)
         return code;
-    if (run->step == replay->n_once && graphs->passes++ == 1)
+    graphs->begun |= run->step == replay->n_once;
+    if (run->step == replay->n_once && graphs->passed && !graphs->cut) {
+        graphs->cut = true;
         graphs->failed = !graphs_cut(graphs, replay);
-    if (graphs->passes < 2 || graphs->failed)
+    }
+    if (!graphs->cut || graphs->failed)
         return STATUS_OK;
     uint32_t number = graphs->stretch_at[run->step];
     if (!number)
@@ -408,6 +415,12 @@ int replay_graph_launch(struct replay_run *run, struct device *device, struct de
         return STATUS_OK;
     }
     return stretch_launch(graphs, run, number - 1, stream, steps, fault);
+}
+
+void replay_graphs_pass(struct replay *replay) {
+    struct replay_graphs *graphs = atomic_load_explicit(&replay->graphs, memory_order_relaxed);
+    if (graphs)
+        graphs->passed |= graphs->begun;
 }
 
 void replay_graphs_forget(struct replay *replay) {

@@ -34,6 +34,8 @@ struct replay_graph_figures {
  * the device. */
 int replay_graph_launch(struct replay_run *run, struct device *device, struct device_stream *stream, unsigned *steps,
                         struct fault *fault);
+/* A pass over the steps has ended, of which none was left out. */
+void replay_graphs_pass(struct replay *replay);
 /* Other steps are skipped than before: begins anew with the next launch. */
 void replay_graphs_forget(struct replay *replay);
 /* Any thread. False, and all are 0: there are no graphs. */

@@ -146,7 +146,10 @@ static void run_turn(struct order *order, struct stream *stream, struct record *
             continue;
         }
         turn->cost += ITERATION_NS;
-        more = !submitter_skips(order, stream) && replay_next(run, !async);
+        more = !submitter_skips(order, stream);
+        if (more && async)
+            replay_graphs_pass(run->replay);
+        more = more && replay_next(run, !async);
         if (more)
             replay_apply(run);
     }
