@@ -5,6 +5,7 @@
  * Backward computes the scores again, once for the gradient by q, and once for those by k and v, which sum over the rows of all heads that
  * share them: so each number is summed by one thread, in one order. */
 #include "engine/cuda/cuda.h"
+#include "engine/cuda/shared.cuh"
 #include "engine/cuda/space.h"
 #include "engine/device/attention.h"
 
@@ -372,14 +373,13 @@ __global__ void __launch_bounds__(SPACE_THREADS) attention_keys(const __grid_con
 
 enum attention_kind { FORWARD, ROWS, KEYS };
 
-/* More shared memory than 48 KiB has to be asked for. */
 template <class T, int COLUMNS>
 cudaError_t attention_start(enum attention_kind kind, unsigned blocks, size_t shared, const attention_arguments &p,
                             cudaStream_t stream) {
     const void *kernel = kind == FORWARD ? (const void *)attention_forward<T, COLUMNS>
                          : kind == ROWS  ? (const void *)attention_rows<T, COLUMNS>
                                          : (const void *)attention_keys<T, COLUMNS>;
-    cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
+    cudaError_t error = shared_allow(kernel, (int)shared);
     if (error != cudaSuccess) {
         return error;
     }

@@ -219,7 +219,11 @@ static void plan_keep(struct blas_plan *plan, const cublasLtMatmulHeuristicResul
 static cublasStatus_t plan_choose(struct cuda_blas *blas, struct blas_plan *plan) {
     const struct blas_product *product = &plan->product;
     uint64_t workspace = blas->workspace;
+    /* No complex product of three real ones, whose errors are those of the larger part, and no TF32 by itself. */
+    uint64_t ways = ~(CUBLASLT_NUMERICAL_IMPL_FLAGS_GAUSSIAN |
+                      (product->tf32 ? UINT64_C(0) : CUBLASLT_NUMERICAL_IMPL_FLAGS_INPUT_TF32));
     const struct attribute attributes[] = {
+        ATTRIBUTE(CUBLASLT_MATMUL_PREF_IMPL_MASK, ways),
         ATTRIBUTE(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace),
         ATTRIBUTE(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, plan->type->reductions),
         ATTRIBUTE(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, product->a.alignment),

@@ -13,11 +13,21 @@
 #include "engine/cuda/graph.h"
 #include "engine/device/module.h"
 
-/* The free memory that is left to CUDA itself. Workspaces may have three quarters of it, so that they and the pool never compete. Products
- * need 32 MiB for each stream on Hopper. */
-static uint64_t cuda_kept(uint64_t unused, uint64_t total) {
-    uint64_t kept = (UINT64_C(512) << 20) + total / 128;
-    return kept < unused / 2 ? kept : unused / 2;
+/* The free memory that is left to CUDA itself. Workspaces may have a part of it, so that they and the pool never compete: products need
+ * 32 MiB for each stream on Hopper. The rest is for what nobody counts: code that is loaded when it is launched first, what libraries
+ * have for themselves, nodes of graphs. When that is used up, a launch fails that CUDA cannot load, and with it the worker. */
+static uint64_t cuda_kept(const struct cuda *cuda, uint64_t unused, uint64_t total, uint64_t *workspaces) {
+    bool libraries = false;
+    for (int i = 0; i < CUDA_LIBRARIES; i++)
+        libraries |= cuda_library_wanted(cuda, (enum cuda_library)i);
+    uint64_t base = (UINT64_C(512) << 20) + total / 128, wanted = base / 4 * 3;
+    uint64_t kept = base + (libraries ? UINT64_C(512) << 20 : 0);
+    if (kept > unused / 2) {
+        wanted = (uint64_t)((double)wanted * ((double)(unused / 2) / (double)kept));
+        kept = unused / 2;
+    }
+    *workspaces = wanted;
+    return kept;
 }
 
 /* ---- operations ---- */
@@ -71,11 +81,13 @@ static void cuda_host_release(struct device *base, void *segment, size_t bytes) 
 
 /* ---- the device ---- */
 
-/* Unless it is told otherwise before it starts, CUDA puts all streams of a process into 8 hardware queues: from the third session on, one
- * session's copies would wait for another's kernels. CUDA reads the variable when it is first called, which is after this module has
- * been loaded. */
-__attribute__((constructor)) static void cuda_connections(void) {
+/* What CUDA is told before it starts; it reads these variables when it is first called, which is after this module has been loaded.
+ * Otherwise it puts all streams of a process into 8 hardware queues: from the third session on, one session's copies would wait for
+ * another's kernels. And cuBLAS, which cuSOLVER calls, may compute other bits while several streams are in use, unless its workspaces
+ * have a fixed size. */
+__attribute__((constructor)) static void cuda_environment(void) {
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+    setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 0);
 }
 
 extern const struct device_vtable cuda_device_vtable;
@@ -179,14 +191,16 @@ static int cuda_read_memory(struct cuda_device *device, uint64_t wanted, struct 
     size_t free_bytes, total_bytes;
     cudaMemPool_t pool;
     uint64_t keep = UINT64_MAX;
+    int depend = 0;
     CUDA_TRY(fault, cudaMemGetInfo(&free_bytes, &total_bytes));
     device->info.memory_device = total_bytes;
-    uint64_t kept = cuda_kept(free_bytes, total_bytes);
+    uint64_t kept = cuda_kept(&device->cuda, free_bytes, total_bytes, &device->workspaces.limit);
     device->memory_total = wanted ? wanted : free_bytes - kept;
-    device->workspaces.limit = kept / 4 * 3;
     /* So that scratch memory that is given back stays in CUDA's pool. */
     CUDA_TRY(fault, cudaDeviceGetDefaultMemPool(&pool, device->cuda.ordinal));
     CUDA_TRY(fault, cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep));
+    /* Else one session's stream may be made to wait for another's, whose scratch memory it gets. */
+    CUDA_TRY(fault, cudaMemPoolSetAttribute(pool, cudaMemPoolReuseAllowInternalDependencies, &depend));
     return STATUS_OK;
 }
 

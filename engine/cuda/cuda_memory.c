@@ -8,7 +8,7 @@ struct cuda_returned {
     void *segment;
     size_t bytes;
     bool pinned;
-    struct cuda_returned *next;
+    STAILQ_ENTRY(cuda_returned) next;
     void (*drop)(void *segment); /* not NULL: the segment is something else, which this gives back */
 };
 
@@ -34,8 +34,8 @@ static cudaError_t memory_pin_now(void **segment, size_t bytes) {
 /* ---- the thread ---- */
 
 static void memory_free_one(struct cuda_memory *memory) {
-    struct cuda_returned *returned = memory->returned;
-    memory->returned = returned->next;
+    struct cuda_returned *returned = STAILQ_FIRST(&memory->returned);
+    STAILQ_REMOVE_HEAD(&memory->returned, next);
     memory->freeing = true;
     pthread_mutex_unlock(&memory->lock);
     memory_free(memory, returned);
@@ -67,7 +67,7 @@ static void *memory_main(void *argument) {
     struct cuda_memory *memory = argument;
     pthread_mutex_lock(&memory->lock);
     for (;;) {
-        if (memory->returned)
+        if (!STAILQ_EMPTY(&memory->returned))
             memory_free_one(memory);
         else if (memory->stopping)
             break;
@@ -82,6 +82,7 @@ static void *memory_main(void *argument) {
 
 void cuda_memory_init(struct cuda_memory *memory, const struct cuda *cuda, struct monitor *monitor, bool ahead) {
     *memory = (struct cuda_memory){.cuda = cuda, .monitor = monitor, .ahead = ahead};
+    STAILQ_INIT(&memory->returned);
     pthread_mutex_init(&memory->lock, NULL);
     pthread_cond_init(&memory->work, NULL);
     pthread_cond_init(&memory->done, NULL);
@@ -99,8 +100,7 @@ static bool memory_return(struct cuda_memory *memory, const struct cuda_returned
         return false;
     pthread_mutex_lock(&memory->lock);
     *copy = *returned;
-    copy->next = memory->returned;
-    memory->returned = copy;
+    STAILQ_INSERT_TAIL(&memory->returned, copy, next);
     pthread_cond_signal(&memory->work);
     pthread_mutex_unlock(&memory->lock);
     return true;
@@ -132,12 +132,17 @@ void cuda_memory_drop(struct cuda_memory *memory, void (*drop)(void *what), void
 
 /* ---- device memory ---- */
 
+/* Whether something is about to be freed. With the lock held. */
+static bool memory_comes_back(const struct cuda_memory *memory) {
+    return memory->freeing || !STAILQ_EMPTY(&memory->returned);
+}
+
 /* Whether nothing has been freed since the device was found full, and something is about to be: then it need not be asked again.
  * *freed: how many have been. */
 static bool memory_still_full(struct cuda_memory *memory, uint64_t *freed) {
     pthread_mutex_lock(&memory->lock);
     *freed = memory->freed;
-    bool full = memory->full && memory->full_since == memory->freed && (memory->returned || memory->freeing);
+    bool full = memory->full && memory->full_since == memory->freed && memory_comes_back(memory);
     pthread_mutex_unlock(&memory->lock);
     return full;
 }
@@ -145,7 +150,7 @@ static bool memory_still_full(struct cuda_memory *memory, uint64_t *freed) {
 /* The device was found full by one who began when so many had been freed. Whether asking again may help. */
 static bool memory_comes(struct cuda_memory *memory, uint64_t freed) {
     pthread_mutex_lock(&memory->lock);
-    bool comes = memory->returned || memory->freeing || memory->freed != freed;
+    bool comes = memory_comes_back(memory) || memory->freed != freed;
     memory->full = comes;
     memory->full_since = freed;
     pthread_mutex_unlock(&memory->lock);
@@ -183,7 +188,7 @@ void cuda_memory_release(struct cuda_memory *memory, void *segment, size_t bytes
 static void *memory_take_spare(struct cuda_memory *memory) {
     void *segment = NULL;
     pthread_mutex_lock(&memory->lock);
-    while (memory->ahead && !memory->n_spares && (memory->pinning || (!memory->returned && !memory->freeing)))
+    while (memory->ahead && !memory->n_spares && (memory->pinning || !memory_comes_back(memory)))
         pthread_cond_wait(&memory->done, &memory->lock);
     if (memory->n_spares)
         segment = memory->spares[--memory->n_spares];

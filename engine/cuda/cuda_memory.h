@@ -10,6 +10,7 @@
 
 #include <pthread.h>
 #include <stdbool.h>
+#include <sys/queue.h>
 
 #include "engine/cuda/cuda.h"
 #include "engine/cuda/monitor.h"
@@ -17,6 +18,7 @@
 enum { CUDA_SPARES = 2, CUDA_SPARE_BYTES = 32 << 20 };
 
 struct cuda_returned;
+STAILQ_HEAD(cuda_returns, cuda_returned);
 
 struct cuda_memory {
     const struct cuda *cuda;
@@ -25,10 +27,10 @@ struct cuda_memory {
     pthread_cond_t work, done; /* the thread sleeps on `work`; callers that wait for it on `done` */
     pthread_t thread;
     bool started, stopping, ahead, pinning, freeing;
-    struct cuda_returned *returned; /* to be freed */
-    uint64_t freed;                 /* how many have been, ever */
-    bool full;                      /* at the last look device memory was full, and some was on its way back, */
-    uint64_t full_since;            /* when so many had been freed */
+    struct cuda_returns returned; /* to be freed, the oldest first */
+    uint64_t freed;               /* how many have been, ever */
+    bool full;                    /* at the last look device memory was full, and some was on its way back, */
+    uint64_t full_since;          /* when so many had been freed */
     void *spares[CUDA_SPARES];
     int n_spares;
 };

@@ -74,7 +74,8 @@ static struct cuda_device *stream_device(const struct cuda_stream *stream) {
 static void *capture_scratch(struct cuda_capture *capture, size_t bytes, struct fault *fault) {
     if (bytes <= capture->bytes)
         return capture->memory;
-    capture->wanted = bytes;
+    if (!capture->wanted) /* what the launch wants first; ways that it tries then, in vain, want more */
+        capture->wanted = bytes;
     fault_set(fault, STATUS_OUT_OF_MEMORY, "a workspace of %zu bytes, while launches are captured", bytes);
     return NULL;
 }
@@ -184,7 +185,8 @@ static int cuda_event_take(struct cuda_device *device, bool timed, struct device
         return STATUS_OK;
     if (!(event = malloc(sizeof *event)))
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for an event");
-    cudaError_t error = cudaEventCreateWithFlags(&event->event, timed ? cudaEventDefault : cudaEventDisableTiming);
+    cudaError_t error = cudaEventCreateWithFlags(&event->event, timed ? cudaEventDefault
+                                                                      : cudaEventDisableTiming | cudaEventBlockingSync);
     event->timed = timed;
     if (error != cudaSuccess) {
         free(event);

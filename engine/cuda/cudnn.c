@@ -72,6 +72,7 @@ struct cudnn_plan {
     struct cuda_plan base;
     struct cudnn_convolution key;
     unsigned n_descriptors, n_configs, config; /* `config` is the one of `plan`, from which on they have not failed */
+    unsigned n_built;                          /* of the configurations, those that need no compiler; they come first */
     descriptor descriptors[DESCRIPTORS], configs[CONFIGS], plan;
     uint64_t workspace;
 };
@@ -87,13 +88,14 @@ static void plan_finish(void *context, struct cuda_plan *base) {
         cudnn->BackendDestroyDescriptor(plan->descriptors[--plan->n_descriptors]);
     plan->plan = NULL;
     plan->base.ready = false;
+    plan->n_built = 0;
 }
 
 static void cudnn_open(struct cuda *cuda) {
     struct cuda_cudnn *cudnn = calloc(1, sizeof *cudnn);
     char file[32], text[160];
     if (!cudnn) {
-        cuda_library_missing(cuda, CUDA_CUDNN, "no host memory");
+        cuda_library_put_off(cuda, CUDA_CUDNN, "no host memory");
         return;
     }
 #define CUDNN_SYMBOL(name) {"cudnn" #name, &cudnn->name},
@@ -110,7 +112,7 @@ static void cudnn_open(struct cuda *cuda) {
     cudnnStatus_t status = cudnn->plans ? cudnn->Create(&cudnn->handle) : CUDNN_STATUS_INTERNAL_ERROR;
     if (status != CUDNN_STATUS_SUCCESS) {
         snprintf(text, sizeof text, "cudnnCreate: %.140s", cudnn->GetErrorString(status));
-        cuda_library_missing(cuda, CUDA_CUDNN, text);
+        cuda_library_put_off(cuda, CUDA_CUDNN, text);
         cuda_plans_destroy(cudnn->plans);
         free(cudnn);
         return;
@@ -308,9 +310,22 @@ static cudnnStatus_t make_graph(struct cuda_cudnn *cudnn, struct cudnn_plan *pla
 
 /* ---- algorithms ---- */
 
+/* Whether the engine's kernels are compiled when a plan is made of it, for which all sessions wait. */
+static bool engine_compiles(const struct cuda_cudnn *cudnn, descriptor engine) {
+    cudnnBackendBehaviorNote_t notes[CUDNN_BEHAVIOR_NOTE_TYPE_COUNT];
+    int64_t n = 0;
+    if (cudnn->BackendGetAttribute(engine, CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, CUDNN_TYPE_BEHAVIOR_NOTE,
+                                   CUDNN_BEHAVIOR_NOTE_TYPE_COUNT, &n, notes) != CUDNN_STATUS_SUCCESS)
+        return false;
+    bool compiles = false;
+    for (int64_t i = 0; i < n && i < CUDNN_BEHAVIOR_NOTE_TYPE_COUNT; i++)
+        compiles |= notes[i] == CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION;
+    return compiles;
+}
+
 /* Whether the notes of the engine behind a configuration allow it (cudnn.h). */
 static cudnnStatus_t config_allowed(struct cuda_cudnn *cudnn, const struct cudnn_plan *plan, descriptor config,
-                                    bool *allowed) {
+                                    bool *allowed, bool *compiles) {
     cudnnBackendNumericalNote_t notes[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
     const bool f32 = plan->key.dtype == DTYPE_F32;
     int64_t n = 0;
@@ -322,6 +337,7 @@ static cudnnStatus_t config_allowed(struct cuda_cudnn *cudnn, const struct cudnn
     if (status == CUDNN_STATUS_SUCCESS)
         status = cudnn->BackendGetAttribute(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
                                             CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &n, notes);
+    *compiles = status == CUDNN_STATUS_SUCCESS && engine_compiles(cudnn, engine);
     cudnn->BackendDestroyDescriptor(engine);
     cudnn->call = "cudnnBackendGetAttribute";
     *allowed = status == CUDNN_STATUS_SUCCESS && n <= CUDNN_NUMERICAL_NOTE_TYPE_COUNT;
@@ -329,6 +345,15 @@ static cudnnStatus_t config_allowed(struct cuda_cudnn *cudnn, const struct cudnn
         *allowed = notes[i] == CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP ||
                    (notes[i] == CUDNN_NUMERICAL_NOTE_TENSOR_CORE && (!f32 || plan->key.tf32));
     return status;
+}
+
+/* In the order in which they are offered, but what needs a compiler comes last. */
+static void plan_add_config(struct cudnn_plan *plan, descriptor config, bool compiles) {
+    unsigned at = compiles ? plan->n_configs : plan->n_built;
+    memmove(&plan->configs[at + 1], &plan->configs[at], (plan->n_configs - at) * sizeof(descriptor));
+    plan->configs[at] = config;
+    plan->n_configs++;
+    plan->n_built += !compiles;
 }
 
 /* Adds the allowed configurations that one heuristic offers. A heuristic that fails offers none. */
@@ -352,11 +377,11 @@ static cudnnStatus_t plan_add_configs(struct cuda_cudnn *cudnn, struct cudnn_pla
         cudnn->call = "cudnnBackendGetAttribute";
     }
     for (int64_t i = 0; i < made; i++) {
-        bool keep = false;
+        bool keep = false, compiles = false;
         if (status == CUDNN_STATUS_SUCCESS && i < n && plan->n_configs < CONFIGS)
-            status = config_allowed(cudnn, plan, offered[i], &keep);
+            status = config_allowed(cudnn, plan, offered[i], &keep, &compiles);
         if (keep)
-            plan->configs[plan->n_configs++] = offered[i];
+            plan_add_config(plan, offered[i], compiles);
         else
             cudnn->BackendDestroyDescriptor(offered[i]);
     }
@@ -444,7 +469,7 @@ static cudnnStatus_t plan_execute(struct cuda_cudnn *cudnn, const struct cudnn_p
 int cudnn_convolve(struct cuda *cuda, const struct cudnn_convolution *key, const struct cudnn_operands *operands,
                    cudaStream_t stream, bool *refused, struct fault *fault) {
     *refused = true;
-    if (!cuda->cudnn && cuda_library_wanted(cuda, CUDA_CUDNN))
+    if (!cuda->cudnn && cuda_library_due(cuda, CUDA_CUDNN))
         cudnn_open(cuda);
     struct cuda_cudnn *cudnn = cuda->cudnn;
     if (!cudnn)
@@ -489,7 +514,7 @@ int cudnn_convolve(struct cuda *cuda, const struct cudnn_convolution *key, const
 int cudnn_convolve(struct cuda *cuda, const struct cudnn_convolution *key, const struct cudnn_operands *operands,
                    cudaStream_t stream, bool *refused, struct fault *fault) {
     (void)key, (void)operands, (void)stream, (void)fault;
-    if (cuda_library_wanted(cuda, CUDA_CUDNN))
+    if (cuda_library_due(cuda, CUDA_CUDNN))
         cuda_library_missing(cuda, CUDA_CUDNN, "this module was built without cuDNN's headers");
     *refused = true;
     return STATUS_OK;

@@ -76,7 +76,7 @@ static void cufft_open(struct cuda *cuda) {
     char text[32];
     int version = 0;
     if (!cufft) {
-        cuda_library_missing(cuda, CUDA_CUFFT, "no host memory");
+        cuda_library_put_off(cuda, CUDA_CUFFT, "no host memory");
         return;
     }
 #define CUFFT_SYMBOL(name) {"cufft" #name, &cufft->name},
@@ -90,7 +90,7 @@ static void cufft_open(struct cuda *cuda) {
     cufft->plans = cuda_plans_create(KEPT, sizeof(struct cufft_plan), offsetof(struct cufft_plan, key),
                                      sizeof(struct cufft_lines), plan_finish, cufft);
     if (!cufft->plans || cufft->GetVersion(&version) != CUFFT_SUCCESS) {
-        cuda_library_missing(cuda, CUDA_CUFFT, cufft->plans ? "cufftGetVersion failed" : "no host memory");
+        cuda_library_put_off(cuda, CUDA_CUFFT, cufft->plans ? "cufftGetVersion failed" : "no host memory");
         cuda_plans_destroy(cufft->plans);
         free(cufft);
         return;
@@ -168,7 +168,7 @@ static bool result_lasts(cufftResult result) {
 int cufft_transform(struct cuda *cuda, const struct cufft_lines *key, void *in, void *out, bool inverse,
                     void *workspace, cudaStream_t stream, bool *refused, struct fault *fault) {
     *refused = true;
-    if (!cuda->cufft && cuda_library_wanted(cuda, CUDA_CUFFT))
+    if (!cuda->cufft && cuda_library_due(cuda, CUDA_CUFFT))
         cufft_open(cuda);
     struct cuda_cufft *cufft = cuda->cufft;
     if (!cufft)
@@ -197,7 +197,7 @@ int cufft_transform(struct cuda *cuda, const struct cufft_lines *key, void *in, 
 int cufft_transform(struct cuda *cuda, const struct cufft_lines *key, void *in, void *out, bool inverse,
                     void *workspace, cudaStream_t stream, bool *refused, struct fault *fault) {
     (void)key, (void)in, (void)out, (void)inverse, (void)workspace, (void)stream, (void)fault;
-    if (cuda_library_wanted(cuda, CUDA_CUFFT))
+    if (cuda_library_due(cuda, CUDA_CUFFT))
         cuda_library_missing(cuda, CUDA_CUFFT, "this module was built without cuFFT's headers");
     *refused = true;
     return STATUS_OK;

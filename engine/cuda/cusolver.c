@@ -78,7 +78,7 @@ static void cusolver_open(struct cuda *cuda) {
     struct cuda_cusolver *solver = calloc(1, sizeof *solver);
     char text[64];
     if (!solver) {
-        cuda_library_missing(cuda, CUDA_CUSOLVER, "no host memory");
+        cuda_library_put_off(cuda, CUDA_CUSOLVER, "no host memory");
         return;
     }
 #define CUSOLVER_SYMBOL(name) {"cusolver" #name, &solver->name},
@@ -97,7 +97,7 @@ static void cusolver_open(struct cuda *cuda) {
     }
     if (status != CUSOLVER_STATUS_SUCCESS) {
         snprintf(text, sizeof text, "its handle: status %d", (int)status);
-        cuda_library_missing(cuda, CUDA_CUSOLVER, text);
+        cuda_library_put_off(cuda, CUDA_CUSOLVER, text);
         free(solver);
         return;
     }
@@ -225,7 +225,7 @@ static cusolverStatus_t run_task(struct cuda_cusolver *solver, const struct cuso
 int cusolver_run(struct cuda *cuda, const struct cusolver_matrix *matrix, void *workspace, uint64_t workspace_bytes,
                  cudaStream_t stream, bool *refused, struct fault *fault) {
     *refused = true;
-    if (!cuda->cusolver && cuda_library_wanted(cuda, CUDA_CUSOLVER))
+    if (!cuda->cusolver && cuda_library_due(cuda, CUDA_CUSOLVER))
         cusolver_open(cuda);
     struct cuda_cusolver *solver = cuda->cusolver;
     if (!solver)
@@ -245,7 +245,7 @@ int cusolver_run(struct cuda *cuda, const struct cusolver_matrix *matrix, void *
 int cusolver_run(struct cuda *cuda, const struct cusolver_matrix *matrix, void *workspace, uint64_t workspace_bytes,
                  cudaStream_t stream, bool *refused, struct fault *fault) {
     (void)matrix, (void)workspace, (void)workspace_bytes, (void)stream, (void)fault;
-    if (cuda_library_wanted(cuda, CUDA_CUSOLVER))
+    if (cuda_library_due(cuda, CUDA_CUSOLVER))
         cuda_library_missing(cuda, CUDA_CUSOLVER, "this module was built without cuSOLVER's headers");
     *refused = true;
     return STATUS_OK;

@@ -1,11 +1,13 @@
 #include "engine/cuda/graph.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine/cuda/blas.h"
 #include "engine/cuda/cuda_device.h"
+#include "engine/cuda/driver.h"
 
 /* Launches in all graphs of a device: each node takes memory of the device that nobody has counted. */
 enum { GRAPHS_LAUNCHES_MOST = 1 << 17 };
@@ -126,10 +128,12 @@ static int capture_one(struct taking *taking, unsigned i, struct device_graph_ou
         return refuse(outcome, i, "it is a library's");
     uint64_t refused = refusals(cuda);
     int code = capture_launch(taking, step, fault);
-    if (code != STATUS_OK)
-        return code == STATUS_DEVICE_LOST ? code : refuse(outcome, i, fault->message);
+    if (code == STATUS_DEVICE_LOST)
+        return code;
     if (taking->stream->cuda.capture->wanted)
         return refuse(outcome, i, "no memory for its workspace");
+    if (code != STATUS_OK)
+        return refuse(outcome, i, fault->message);
     if (refusals(cuda) != refused)
         return refuse(outcome, i, "a library has refused it");
     cudaError_t error = capture_look(taking->stream->cuda.stream, &nodes, &last);
@@ -219,7 +223,7 @@ static void graph_free(struct device_graph *graph) {
     free(graph);
 }
 
-/* By a thread that may wait: CUDA does not say that an executable graph may be destroyed while it runs. */
+/* By a thread that may wait, asleep (cudaEventBlockingSync): CUDA does not say that an executable graph may be destroyed while it runs. */
 static void graph_drop(void *dropped) {
     struct device_graph *graph = dropped;
     struct device *base = &graph->device->base;
@@ -321,10 +325,37 @@ static int graph_update_all(struct device_graph *graph, struct taking *taking, s
     return code;
 }
 
+/* The driver's functions for nodes of kernels: the runtime's know nothing of kernels of other libraries, such as cublasLt's. */
+static struct {
+    pthread_once_t once;
+    CUresult (*get)(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS *parameters);
+    CUresult (*set)(CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *parameters);
+} kernel_nodes = {.once = PTHREAD_ONCE_INIT};
+
+static void kernel_nodes_find(void) {
+    void *get, *set;
+    if (cuda_driver_find("cuGraphKernelNodeGetParams", 12000, &get) == cudaSuccess &&
+        cuda_driver_find("cuGraphExecKernelNodeSetParams", 12000, &set) == cudaSuccess && get && set) {
+        memcpy(&kernel_nodes.get, &get, sizeof get);
+        memcpy(&kernel_nodes.set, &set, sizeof set);
+    }
+    cudaGetLastError();
+}
+
+static cudaError_t kernel_node_exchange(cudaGraphExec_t exec, cudaGraphNode_t node, cudaGraphNode_t from) {
+    CUDA_KERNEL_NODE_PARAMS parameters;
+    pthread_once(&kernel_nodes.once, kernel_nodes_find);
+    if (!kernel_nodes.get)
+        return cudaErrorNotSupported;
+    CUresult result = kernel_nodes.get(from, &parameters);
+    if (result == CUDA_SUCCESS)
+        result = kernel_nodes.set(exec, node, &parameters);
+    return (cudaError_t)result;
+}
+
 /* Makes a node of the executable graph say what `from` says. *same: it does. */
 static cudaError_t node_exchange(cudaGraphExec_t exec, cudaGraphNode_t node, cudaGraphNode_t from, bool *same) {
     enum cudaGraphNodeType type, other;
-    struct cudaKernelNodeParams kernel;
     struct cudaMemcpy3DParms copy;
     struct cudaMemsetParams set;
     cudaError_t error = cudaGraphNodeGetType(node, &type);
@@ -335,9 +366,7 @@ static cudaError_t node_exchange(cudaGraphExec_t exec, cudaGraphNode_t node, cud
         return error;
     switch (type) {
     case cudaGraphNodeTypeKernel:
-        error = cudaGraphKernelNodeGetParams(from, &kernel);
-        if (error == cudaSuccess)
-            error = cudaGraphExecKernelNodeSetParams(exec, node, &kernel);
+        error = kernel_node_exchange(exec, node, from);
         break;
     case cudaGraphNodeTypeMemcpy:
         error = cudaGraphMemcpyNodeGetParams(from, &copy);
@@ -376,7 +405,8 @@ static int graph_exchange(struct device_graph *graph, struct taking *taking, str
         same = same && nodes[i] && error == cudaSuccess;
         if (!same)
             graph->nodes[i] = NULL;
-        if (error != cudaSuccess && cuda_fault(fault, error, "cudaGraphExecKernelNodeSetParams") == STATUS_DEVICE_LOST)
+        if (error != cudaSuccess &&
+            cuda_fault(fault, error, "exchanging what a graph's node says") == STATUS_DEVICE_LOST)
             code = STATUS_DEVICE_LOST;
         outcome->exchanged += same;
     }

@@ -18,6 +18,8 @@ static const struct {
 };
 _Static_assert((int)CUDA_LIBRARIES <= (int)DEVICE_LIBRARIES_MAX, "each library has a place in device_info");
 
+enum { EVERY = 64 }; /* what failed for a reason that may pass is tried again every so many launches */
+
 /* The submitter's thread alone writes the entries, and reads them without the lock. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -38,12 +40,14 @@ void cuda_libraries_describe(const struct cuda *cuda, struct device_info *info) 
     pthread_mutex_unlock(&lock);
 }
 
+/* `reason` NULL: the last one stays. */
 static void set_state(struct cuda *cuda, enum cuda_library library, enum device_library_state state,
                       const char *version, const char *reason) {
     struct device_library *own = &cuda->libraries[library];
     pthread_mutex_lock(&lock);
     snprintf(own->version, sizeof own->version, "%s", version);
-    snprintf(own->reason, sizeof own->reason, "%s", reason);
+    if (reason)
+        snprintf(own->reason, sizeof own->reason, "%s", reason);
     __atomic_store_n(&own->state, state, __ATOMIC_RELAXED);
     pthread_mutex_unlock(&lock);
 }
@@ -54,11 +58,27 @@ bool cuda_library_wanted(const struct cuda *cuda, enum cuda_library library) {
 }
 
 void cuda_library_loaded(struct cuda *cuda, enum cuda_library library, const char *version) {
-    set_state(cuda, library, DEVICE_LIBRARY_LOADED, version, "");
+    set_state(cuda, library, DEVICE_LIBRARY_LOADED, version, NULL);
 }
 
 void cuda_library_missing(struct cuda *cuda, enum cuda_library library, const char *reason) {
     set_state(cuda, library, DEVICE_LIBRARY_MISSING, "", reason);
+}
+
+void cuda_library_put_off(struct cuda *cuda, enum cuda_library library, const char *reason) {
+    set_state(cuda, library, DEVICE_LIBRARY_UNUSED, "", reason);
+    pthread_mutex_lock(&lock);
+    cuda->libraries[library].refused++;
+    pthread_mutex_unlock(&lock);
+    cuda->libraries_wait[library] = EVERY;
+}
+
+bool cuda_library_due(struct cuda *cuda, enum cuda_library library) {
+    if (cuda->libraries_wait[library]) {
+        cuda->libraries_wait[library]--;
+        return false;
+    }
+    return cuda_library_wanted(cuda, library);
 }
 
 void cuda_library_computed(struct cuda *cuda, enum cuda_library library) {
@@ -116,8 +136,6 @@ void *cuda_library_load(struct cuda *cuda, enum cuda_library library, const char
 }
 
 /* ---- plans ---- */
-
-enum { EVERY = 64 }; /* a refusal that may pass is tried again every so many launches */
 
 struct cuda_plans *cuda_plans_create(unsigned room, size_t plan_bytes, size_t key_at, size_t key_bytes,
                                      void (*finish)(void *context, struct cuda_plan *plan), void *context) {

@@ -39,6 +39,10 @@ void *cuda_library_load(struct cuda *cuda, enum cuda_library library, const char
 void cuda_library_loaded(struct cuda *cuda, enum cuda_library library, const char *version);
 /* It is not tried again. */
 void cuda_library_missing(struct cuda *cuda, enum cuda_library library, const char *reason);
+/* It could not be opened for a reason that may pass, such as a full device: it is tried again after some launches. */
+void cuda_library_put_off(struct cuda *cuda, enum cuda_library library, const char *reason);
+/* Whether it is to be opened for this launch, if it is not open. */
+bool cuda_library_due(struct cuda *cuda, enum cuda_library library);
 void cuda_library_computed(struct cuda *cuda, enum cuda_library library);
 /* It has refused a launch, because `call` returned what `reason` says; NULL: the last reason stays. STATUS_OK, unless the device has failed. */
 int cuda_library_refused(struct cuda *cuda, enum cuda_library library, const char *call, const char *reason,

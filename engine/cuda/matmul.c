@@ -13,6 +13,7 @@
  * are float32 in the scratch memory, so that they are rounded once; unless it is ReLU's, which rounds nothing. */
 #include <string.h>
 
+#include "engine/cuda/graph.h"
 #include "engine/cuda/matmul_impl.h"
 
 static const int64_t extent_max = INT64_C(1) << 30; /* rows or columns in one call */
@@ -259,6 +260,11 @@ static int product_scratch(struct product *product, int64_t workspace, bool *tak
     return fault->code == STATUS_OUT_OF_MEMORY ? STATUS_OK : (int)fault->code;
 }
 
+/* Whether the launch is captured, and again with more scratch memory: then there is no point in another way now. */
+static bool product_comes_again(const struct product *product) {
+    return product->stream->capture && product->stream->capture->wanted;
+}
+
 /* Computes the product by cublasLt, in the first way that it takes. */
 static int product_library(struct product *product, bool *taken, struct fault *fault) {
     struct way ways[WAYS];
@@ -268,7 +274,7 @@ static int product_library(struct product *product, bool *taken, struct fault *f
     *taken = false;
     if (!cuda->blas && !(cuda->blas = blas_create(cuda)))
         return STATUS_OK;
-    for (int i = 0; i < count && code == STATUS_OK && !*taken; i++) {
+    for (int i = 0; i < count && code == STATUS_OK && !*taken && !product_comes_again(product); i++) {
         code = product_try(product, &ways[i], taken, &workspace, fault);
         if (code == STATUS_OK && *taken)
             code = product_scratch(product, workspace, taken, fault);
@@ -324,6 +330,8 @@ static int matmul_run(struct cuda *cuda, struct cuda_stream *stream, const struc
         return product_of_nothing(&product, fault);
     if (product_for_library(&product)) {
         code = product_library(&product, &taken, fault);
+        if (code == STATUS_OK && !taken && product_comes_again(&product))
+            return STATUS_OUT_OF_MEMORY; /* the fault is cuda_scratch()'s */
         if (code == STATUS_OK && !taken)
             product_count(&product, &cuda->products_slow);
     }
@@ -336,6 +344,7 @@ static bool matmul_walk(cuda_kernel_seen *seen, void *context) {
     return matmul_finish_walk(seen, context) && matmul_tiled_walk(seen, context);
 }
 
-#define PRODUCT {{.accepts = matmul_accepts, .workspace = matmul_workspace}, matmul_run, matmul_walk}
+#define PRODUCT                                                                                                        \
+    { {.accepts = matmul_accepts, .workspace = matmul_workspace}, matmul_run, matmul_walk }
 const struct cuda_kernel cuda_kernel_matmul = PRODUCT;
 const struct cuda_kernel cuda_kernel_linear = PRODUCT;

@@ -19,6 +19,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "engine/cuda/shared.cuh"
 #include "engine/cuda/softmax.cuh"
 
 #ifndef DYNAMIC_SHARED /* as much shared memory as the launch asks for; defined otherwise where kernels run on the host */
@@ -357,11 +358,9 @@ template <class T> static cudaError_t softmax_launch_held(const struct softmax_p
     return cudaGetLastError();
 }
 
-/* More shared memory than 48 KiB has to be asked for. */
 template <class T> static cudaError_t softmax_launch_shared(const struct softmax_plan *plan, cudaStream_t stream) {
     cudaError_t error =
-        cudaFuncSetAttribute((const void *)(plan->vectors ? softmax_shared<T, true> : softmax_shared<T, false>),
-                             cudaFuncAttributeMaxDynamicSharedMemorySize, plan->shared);
+        shared_allow((const void *)(plan->vectors ? softmax_shared<T, true> : softmax_shared<T, false>), plan->shared);
     if (error != cudaSuccess) {
         return error;
     }

@@ -1,13 +1,12 @@
 /* Kernels that are compiled while the daemon runs, clients' and those of fused launches: loaded and launched by the driver's own
- * functions, because the runtime has such functions only from CUDA 12.8 on. The runtime hands them out, so that the module is not
- * linked with libcuda. Their errors have the same numbers as the runtime's. */
-#include <cuda.h>
+ * functions (driver.h), because the runtime has such functions only from CUDA 12.8 on. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine/cuda/compiler.h"
 #include "engine/cuda/cuda_device.h"
+#include "engine/cuda/driver.h"
 #include "engine/cuda/formula_text.h"
 #include "engine/cuda/fused_text.h"
 
@@ -32,6 +31,7 @@ static struct {
     CUresult (*launch)(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream,
                        void **, void **);
     CUresult (*get_parameter)(CUfunction, size_t, size_t *, size_t *);
+    CUresult (*finish_loading)(CUfunction);
 } driver = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static const struct {
@@ -47,23 +47,15 @@ static const struct {
     {"cuFuncSetAttribute", 12000, &driver.set_attribute},
     {"cuLaunchKernel", 12000, &driver.launch},
     {"cuFuncGetParamInfo", 12040, &driver.get_parameter},
+    {"cuFuncLoad", 12040, &driver.finish_loading},
 };
-
-static cudaError_t driver_get(const char *name, unsigned version, void **function) {
-#if CUDART_VERSION >= 12050
-    return cudaGetDriverEntryPointByVersion(name, function, version, cudaEnableDefault, NULL);
-#else
-    (void)version;
-    return cudaGetDriverEntryPoint(name, function, cudaEnableDefault, NULL);
-#endif
-}
 
 /* All functions are needed: if a kernel's parameters were not known, the driver would read beyond the arguments of a launch with too
  * few. */
 static int driver_find_locked(struct fault *fault) {
     for (size_t i = 0; i < sizeof driver_functions / sizeof *driver_functions; i++) {
         void *function = NULL;
-        cudaError_t error = driver_get(driver_functions[i].name, driver_functions[i].version, &function);
+        cudaError_t error = cuda_driver_find(driver_functions[i].name, driver_functions[i].version, &function);
         if (error != cudaSuccess && error != cudaErrorInvalidValue && error != cudaErrorNotSupported)
             return cuda_fault(fault, error, driver_functions[i].name);
         cudaGetLastError();
@@ -138,6 +130,7 @@ static int kernel_open(const struct cuda *cuda, const struct device_code *code, 
     DRIVER_TRY(fault, driver.get_kernel(&handle, kernel->library, code->symbol), "cuLibraryGetKernel");
     /* The function of this context, into which it is loaded now: a launch that had to load it might wait for the device. */
     DRIVER_TRY(fault, driver.get_function(&kernel->function, handle), "cuKernelGetFunction");
+    DRIVER_TRY(fault, driver.finish_loading(kernel->function), "cuFuncLoad");
     int status = kernel_read_limits(cuda, kernel, fault);
     return status == STATUS_OK ? kernel_read_parameters(kernel, fault) : status;
 }

@@ -1,5 +1,6 @@
 #include "tests/stand_ins/emulate/graph.h"
 
+#include <cuda.h>
 #include <stdlib.h>
 #include <string.h>
 #include <utility>
@@ -201,16 +202,20 @@ extern "C" cudaError_t cudaGraphNodeGetType(cudaGraphNode_t node, cudaGraphNodeT
     return cudaSuccess;
 }
 
-extern "C" cudaError_t cudaGraphKernelNodeGetParams(cudaGraphNode_t node, cudaKernelNodeParams *kernel) {
-    if (!node->kernel)
-        return cudaErrorInvalidDeviceFunction;
+/* What a library does is in `kern`. */
+static CUresult kernel_node_get(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS *kernel) {
     *kernel = {};
-    kernel->func = (void *)node->kernel;
-    kernel->gridDim = node->grid;
-    kernel->blockDim = node->block;
+    kernel->func = (CUfunction)node->kernel;
+    kernel->gridDimX = node->grid.x;
+    kernel->gridDimY = node->grid.y;
+    kernel->gridDimZ = node->grid.z;
+    kernel->blockDimX = node->block.x;
+    kernel->blockDimY = node->block.y;
+    kernel->blockDimZ = node->block.z;
     kernel->sharedMemBytes = (unsigned)node->shared;
     kernel->kernelParams = node->arguments.at.data();
-    return cudaSuccess;
+    kernel->kern = node->kernel ? nullptr : (CUkernel)node;
+    return CUDA_SUCCESS;
 }
 
 extern "C" cudaError_t cudaGraphMemcpyNodeGetParams(cudaGraphNode_t node, cudaMemcpy3DParms *copy) {
@@ -246,7 +251,8 @@ extern "C" cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
     return cudaSuccess;
 }
 
-extern "C" cudaError_t cudaGraphExecUpdate(cudaGraphExec_t exec, cudaGraph_t graph, cudaGraphExecUpdateResultInfo *info) {
+extern "C" cudaError_t cudaGraphExecUpdate(cudaGraphExec_t exec, cudaGraph_t graph,
+                                           cudaGraphExecUpdateResultInfo *info) {
     bool same = exec->nodes.size() == graph->nodes.size();
     for (size_t i = 0; i < exec->nodes.size() && same; i++)
         same = exec->nodes[i]->type == graph->nodes[i]->type;
@@ -258,17 +264,27 @@ extern "C" cudaError_t cudaGraphExecUpdate(cudaGraphExec_t exec, cudaGraph_t gra
     return cudaSuccess;
 }
 
-extern "C" cudaError_t cudaGraphExecKernelNodeSetParams(cudaGraphExec_t exec, cudaGraphNode_t of,
-                                                        const cudaKernelNodeParams *kernel) {
+static CUresult kernel_node_set(CUgraphExec exec, CUgraphNode of, const CUDA_KERNEL_NODE_PARAMS *kernel) {
     cudaGraphNode_t node = exec->find(of, cudaGraphNodeTypeKernel);
     if (!node)
-        return cudaErrorInvalidValue;
+        return CUDA_ERROR_INVALID_VALUE;
     node->kernel = (const struct emulated_kernel *)kernel->func;
-    node->grid = kernel->gridDim;
-    node->block = kernel->blockDim;
+    if (!node->kernel) {
+        node->work = ((CUgraphNode)kernel->kern)->work;
+        node->arguments = ::arguments();
+        return CUDA_SUCCESS;
+    }
+    node->grid = dim3(kernel->gridDimX, kernel->gridDimY, kernel->gridDimZ);
+    node->block = dim3(kernel->blockDimX, kernel->blockDimY, kernel->blockDimZ);
     node->shared = kernel->sharedMemBytes;
     node->arguments = ::arguments(node->kernel, (const void *const *)kernel->kernelParams);
-    return cudaSuccess;
+    return CUDA_SUCCESS;
+}
+
+void *emulated_driver(const char *name) {
+    return !strcmp(name, "cuGraphKernelNodeGetParams")       ? (void *)kernel_node_get
+           : !strcmp(name, "cuGraphExecKernelNodeSetParams") ? (void *)kernel_node_set
+                                                             : nullptr;
 }
 
 extern "C" cudaError_t cudaGraphExecMemcpyNodeSetParams(cudaGraphExec_t exec, cudaGraphNode_t of,

@@ -25,6 +25,9 @@ struct emulated_kernel {
 void emulated_put(cudaStream_t stream, const struct emulated_kernel *kernel, dim3 grid, dim3 block, size_t shared,
                   const void *const *arguments);
 
+/* A function of the driver's; NULL: there is none of this name. */
+void *emulated_driver(const char *name);
+
 /* False: the stream does not capture, and the caller does the work at once. */
 bool emulated_capture_copy(cudaStream_t stream, void *to, const void *from, size_t bytes);
 bool emulated_capture_set(cudaStream_t stream, void *to, int value, size_t bytes);
@@ -34,6 +37,6 @@ bool emulated_capture_set(cudaStream_t stream, void *to, int value, size_t bytes
 
 #include <functional>
 
-/* What a library does: its node does not tell what it says. */
+/* What a library does. */
 void emulated_work(cudaStream_t stream, std::function<void()> work);
 #endif

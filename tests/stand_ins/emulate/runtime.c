@@ -1,6 +1,7 @@
 /* As much of the CUDA runtime as the CUDA device calls. Device memory is the host's; whatever is put on a stream has run
  * when the call returns, so that streams and events have nothing to do. */
 #include <cuda_runtime_api.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -71,19 +72,19 @@ const char *cudaGetErrorString(cudaError_t error) {
     return error == cudaErrorMemoryAllocation ? "out of memory" : "an error of the emulated device";
 }
 
-/* There is no driver. */
+/* Of the driver there is what graphs need. */
 #if CUDART_VERSION >= 12050
 cudaError_t cudaGetDriverEntryPointByVersion(const char *name, void **function, unsigned version,
                                              unsigned long long flags, enum cudaDriverEntryPointQueryResult *status) {
-    (void)name, (void)version, (void)flags, (void)status;
-    *function = NULL;
+    (void)version, (void)flags, (void)status;
+    *function = emulated_driver(name);
     return cudaSuccess;
 }
 #else
 cudaError_t cudaGetDriverEntryPoint(const char *name, void **function, unsigned long long flags,
                                     enum cudaDriverEntryPointQueryResult *status) {
-    (void)name, (void)flags, (void)status;
-    *function = NULL;
+    (void)flags, (void)status;
+    *function = emulated_driver(name);
     return cudaSuccess;
 }
 #endif
@@ -223,14 +224,48 @@ static void kernel_thread(void *argument) {
     call->kernel(call->arguments);
 }
 
+/* Of kernels that may have other dynamic shared memory than from the start. */
+static struct {
+    pthread_mutex_t lock;
+    unsigned n;
+    struct {
+        const void *kernel;
+        int bytes;
+    } of[256];
+} shared_limits = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* With the lock held. */
+static int shared_limit(const void *kernel, unsigned *place) {
+    *place = 0;
+    while (*place < shared_limits.n && shared_limits.of[*place].kernel != kernel)
+        ++*place;
+    return *place < shared_limits.n ? shared_limits.of[*place].bytes : 48 << 10;
+}
+
+/* A limit that falls is an error: a graph may have a launch that needs more. */
 cudaError_t cudaFuncSetAttribute(const void *kernel, enum cudaFuncAttribute attribute, int value) {
-    (void)kernel, (void)value;
-    return attribute == cudaFuncAttributeMaxDynamicSharedMemorySize ? cudaSuccess : cudaErrorInvalidValue;
+    if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize)
+        return cudaErrorInvalidValue;
+    pthread_mutex_lock(&shared_limits.lock);
+    unsigned place;
+    int limit = shared_limit(kernel, &place);
+    if (value < limit)
+        block_die("the limit of %d bytes of a kernel's shared memory is lowered to %d", limit, value);
+    if (place == sizeof shared_limits.of / sizeof *shared_limits.of)
+        block_die("more kernels with much shared memory than there is room for here");
+    shared_limits.of[place].kernel = kernel;
+    shared_limits.of[place].bytes = value;
+    shared_limits.n += place == shared_limits.n;
+    pthread_mutex_unlock(&shared_limits.lock);
+    return cudaSuccess;
 }
 
 cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attributes, const void *kernel) {
-    (void)kernel;
     memset(attributes, 0, sizeof *attributes);
+    unsigned place;
+    pthread_mutex_lock(&shared_limits.lock);
+    attributes->maxDynamicSharedSizeBytes = shared_limit(kernel, &place);
+    pthread_mutex_unlock(&shared_limits.lock);
     return cudaSuccess;
 }
 

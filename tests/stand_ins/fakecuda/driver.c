@@ -67,6 +67,11 @@ static CUresult function_set(CUfunction function, CUfunction_attribute attribute
     return driver_call("cuFuncSetAttribute");
 }
 
+static CUresult function_load(CUfunction function) {
+    (void)function;
+    return driver_call("cuFuncLoad");
+}
+
 static CUresult function_parameter(CUfunction function, size_t index, size_t *offset, size_t *bytes) {
     const struct code *code = &((CUlibrary)(void *)function)->code;
     CUresult result = driver_call("cuFuncGetParamInfo");
@@ -110,7 +115,10 @@ static const struct {
     {"cuFuncGetAttribute", (void (*)(void))function_attribute},
     {"cuFuncSetAttribute", (void (*)(void))function_set},
     {"cuFuncGetParamInfo", (void (*)(void))function_parameter},
+    {"cuFuncLoad", (void (*)(void))function_load},
     {"cuLaunchKernel", (void (*)(void))function_launch},
+    {"cuGraphKernelNodeGetParams", (void (*)(void))fakecuda_kernel_node_get},
+    {"cuGraphExecKernelNodeSetParams", (void (*)(void))fakecuda_kernel_node_set},
 };
 
 static cudaError_t entry_point(const char *call, const char *name, void **function) {

@@ -19,6 +19,7 @@
  * This header is for the libraries, and for tests that look inside. */
 #pragma once
 
+#include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -58,6 +59,9 @@ long fakecuda_setting(const char *name, long otherwise);
 
 bool fakecuda_extents_fit(dim3 grid, dim3 block);
 void fakecuda_driver_figures(struct fakecuda_figures *figures);
+/* The driver's functions for graphs, which it has by name. */
+CUresult fakecuda_kernel_node_get(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS *kernel);
+CUresult fakecuda_kernel_node_set(CUgraphExec exec, CUgraphNode of, const CUDA_KERNEL_NODE_PARAMS *kernel);
 void fakecuda_kernel_figures(struct fakecuda_figures *figures);
 
 /* ---- stream.c ---- */

@@ -160,19 +160,20 @@ cudaError_t cudaGraphNodeGetType(cudaGraphNode_t node, enum cudaGraphNodeType *t
     return error;
 }
 
-/* Of libraries' kernels the runtime knows nothing. */
-cudaError_t cudaGraphKernelNodeGetParams(cudaGraphNode_t node, struct cudaKernelNodeParams *kernel) {
+/* Of libraries' kernels, too, which have no address here. */
+CUresult fakecuda_kernel_node_get(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS *kernel) {
     static void *arguments[1];
-    cudaError_t error = fakecuda_call(__func__);
-    if (error != cudaSuccess)
-        return error;
-    if (!node->kernel)
-        return fakecuda_error(cudaErrorInvalidDeviceFunction);
-    *kernel = (struct cudaKernelNodeParams){.func = (void *)(uintptr_t)node->kernel,
-                                            .gridDim = node->grid,
-                                            .blockDim = node->block,
+    cudaError_t error = fakecuda_call("cuGraphKernelNodeGetParams");
+    if (error == cudaSuccess)
+        *kernel = (CUDA_KERNEL_NODE_PARAMS){.func = (CUfunction)(uintptr_t)node->kernel,
+                                            .gridDimX = node->grid.x,
+                                            .gridDimY = node->grid.y,
+                                            .gridDimZ = node->grid.z,
+                                            .blockDimX = node->block.x,
+                                            .blockDimY = node->block.y,
+                                            .blockDimZ = node->block.z,
                                             .kernelParams = arguments};
-    return cudaSuccess;
+    return (CUresult)error;
 }
 
 cudaError_t cudaGraphMemcpyNodeGetParams(cudaGraphNode_t node, struct cudaMemcpy3DParms *copy) {
@@ -259,18 +260,15 @@ static struct CUgraphNode_st *exec_node(cudaGraphExec_t exec, cudaGraphNode_t no
     return NULL;
 }
 
-cudaError_t cudaGraphExecKernelNodeSetParams(cudaGraphExec_t exec, cudaGraphNode_t of,
-                                             const struct cudaKernelNodeParams *kernel) {
-    cudaError_t error = fakecuda_call(__func__);
+CUresult fakecuda_kernel_node_set(CUgraphExec exec, CUgraphNode of, const CUDA_KERNEL_NODE_PARAMS *kernel) {
+    cudaError_t error = fakecuda_call("cuGraphExecKernelNodeSetParams");
     struct CUgraphNode_st *node = exec_node(exec, of, ITEM_KERNEL, &error);
-    if (error == cudaSuccess && (!kernel->func || !fakecuda_extents_fit(kernel->gridDim, kernel->blockDim)))
-        return fakecuda_error(cudaErrorInvalidValue);
     if (node) {
         node->kernel = kernel->func;
-        node->grid = kernel->gridDim;
-        node->block = kernel->blockDim;
+        node->grid = (dim3){kernel->gridDimX, kernel->gridDimY, kernel->gridDimZ};
+        node->block = (dim3){kernel->blockDimX, kernel->blockDimY, kernel->blockDimZ};
     }
-    return error;
+    return (CUresult)error;
 }
 
 cudaError_t cudaGraphExecMemcpyNodeSetParams(cudaGraphExec_t exec, cudaGraphNode_t of,

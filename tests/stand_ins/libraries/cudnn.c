@@ -308,11 +308,13 @@ static const struct engine {
     int n_notes;
     bool broken; /* it cannot be made */
     int64_t workspace;
+    bool compiles; /* when a plan is made of it; there are others that need not be compiled */
 } engines[] = {
     {{CUDNN_NUMERICAL_NOTE_TENSOR_CORE, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC}, 2, false, 0},
     {{CUDNN_NUMERICAL_NOTE_WINOGRAD, CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_4x4}, 2, false, 0},
     {{CUDNN_NUMERICAL_NOTE_TENSOR_CORE}, 1, false, WORKSPACE},
     {{CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS}, 1, false, 0},
+    {{0}, 0, false, 0, true},
     {{0}, 0, true, 0},
     {{0}, 0, false, INT64_C(1) << 40}, /* more than there is */
     {{CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP}, 1, false, WORKSPACE},
@@ -341,7 +343,7 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t const descriptor
                                        cudnnBackendAttributeType_t type, int64_t wanted, int64_t *n, void *values) {
     BEGIN;
     const struct object *object = descriptor;
-    EXPECT(object->final || name == CUDNN_ATTR_ENGINE_NUMERICAL_NOTE);
+    EXPECT(object->final || name == CUDNN_ATTR_ENGINE_NUMERICAL_NOTE || name == CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE);
     switch ((int)name) {
     case CUDNN_ATTR_ENGINEHEUR_RESULTS:
         EXPECT(type == CUDNN_TYPE_BACKEND_DESCRIPTOR);
@@ -355,6 +357,11 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t const descriptor
         EXPECT(type == CUDNN_TYPE_NUMERICAL_NOTE && wanted >= 2);
         *n = engines[object->engine].n_notes;
         memcpy(values, engines[object->engine].notes, sizeof engines[object->engine].notes);
+        return CUDNN_STATUS_SUCCESS;
+    case CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE:
+        EXPECT(type == CUDNN_TYPE_BEHAVIOR_NOTE && wanted >= 1);
+        *n = engines[object->engine].compiles;
+        *(cudnnBackendBehaviorNote_t *)values = CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION;
         return CUDNN_STATUS_SUCCESS;
     case CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE:
         EXPECT(type == CUDNN_TYPE_INT64 && wanted == 1);
@@ -383,6 +390,7 @@ cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t descriptor) {
         const struct engine *engine = &engines[config->engine];
         stand_in_expect(config->engine != 0 && config->engine != 1 && config->engine != 3,
                         "an engine that is not deterministic, or not precise");
+        stand_in_expect(!engine->compiles || getenv("STAND_IN_FAIL"), "an engine is compiled, though others need not be");
         if (engine->broken)
             return CUDNN_STATUS_NOT_SUPPORTED;
     }

@@ -76,6 +76,14 @@ void cuda_library_loaded(struct cuda *cuda, enum cuda_library library, const cha
 void cuda_library_missing(struct cuda *cuda, enum cuda_library library, const char *reason) {
     (void)cuda, (void)library, (void)reason;
 }
+
+void cuda_library_put_off(struct cuda *cuda, enum cuda_library library, const char *reason) {
+    (void)cuda, (void)library, (void)reason;
+}
+
+bool cuda_library_due(struct cuda *cuda, enum cuda_library library) {
+    return cuda_library_wanted(cuda, library);
+}
 void cuda_library_computed(struct cuda *cuda, enum cuda_library library) {
     (void)cuda, (void)library;
 }
