@@ -1,5 +1,5 @@
-/* Names, as programs need them: with others beneath, which change in the same step (`beneath` in Publish and RemoveName;
- * NULL: none do). Otherwise as td_publish_all() and td_names_remove(). */
+/* td_publish_all() and td_names_remove() for programs, whose captured tensors have names of their own: names that begin with `beneath`
+ * are removed in the same step, unless the call binds them. NULL: none are. */
 #pragma once
 
 #include "client/tensord.h"

@@ -219,7 +219,8 @@ static void plan_keep(struct blas_plan *plan, const cublasLtMatmulHeuristicResul
 static cublasStatus_t plan_choose(struct cuda_blas *blas, struct blas_plan *plan) {
     const struct blas_product *product = &plan->product;
     uint64_t workspace = blas->workspace;
-    /* No complex product of three real ones, whose errors are those of the larger part, and no TF32 by itself. */
+    /* Not the complex product of three real products, whose smaller part has errors as large as the larger part's; and TF32 only where it is
+     * asked for. */
     uint64_t ways = ~(CUBLASLT_NUMERICAL_IMPL_FLAGS_GAUSSIAN |
                       (product->tf32 ? UINT64_C(0) : CUBLASLT_NUMERICAL_IMPL_FLAGS_INPUT_TF32));
     const struct attribute attributes[] = {

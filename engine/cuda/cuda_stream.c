@@ -74,7 +74,7 @@ static struct cuda_device *stream_device(const struct cuda_stream *stream) {
 static void *capture_scratch(struct cuda_capture *capture, size_t bytes, struct fault *fault) {
     if (bytes <= capture->bytes)
         return capture->memory;
-    if (!capture->wanted) /* what the launch wants first; ways that it tries then, in vain, want more */
+    if (!capture->wanted) /* keeps the first request: after a refusal a driver tries other ways, which ask for more */
         capture->wanted = bytes;
     fault_set(fault, STATUS_OUT_OF_MEMORY, "a workspace of %zu bytes, while launches are captured", bytes);
     return NULL;

@@ -1,5 +1,5 @@
-/* Functions of the driver itself, where the runtime's do not do: by name, so that the module is not linked with libcuda. Their errors have
- * the same numbers as the runtime's. */
+/* Functions of the driver, for what the runtime cannot do. They are found by name, so that the module is not linked with libcuda. Their errors
+ * have the same numbers as the runtime's. */
 #pragma once
 
 #include <cuda.h>

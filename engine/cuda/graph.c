@@ -223,7 +223,7 @@ static void graph_free(struct device_graph *graph) {
     free(graph);
 }
 
-/* By a thread that may wait, asleep (cudaEventBlockingSync): CUDA does not say that an executable graph may be destroyed while it runs. */
+/* The memory thread calls this. It sleeps until the graph's last launch has run (cudaEventBlockingSync): CUDA does not say that an executable graph may be destroyed while it runs. */
 static void graph_drop(void *dropped) {
     struct device_graph *graph = dropped;
     struct device *base = &graph->device->base;
@@ -325,7 +325,7 @@ static int graph_update_all(struct device_graph *graph, struct taking *taking, s
     return code;
 }
 
-/* The driver's functions for nodes of kernels: the runtime's know nothing of kernels of other libraries, such as cublasLt's. */
+/* The driver's functions for nodes of kernels. The runtime's functions do not know kernels of other libraries, such as cublasLt's. */
 static struct {
     pthread_once_t once;
     CUresult (*get)(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS *parameters);

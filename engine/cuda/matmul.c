@@ -260,7 +260,7 @@ static int product_scratch(struct product *product, int64_t workspace, bool *tak
     return fault->code == STATUS_OUT_OF_MEMORY ? STATUS_OK : (int)fault->code;
 }
 
-/* Whether the launch is captured, and again with more scratch memory: then there is no point in another way now. */
+/* Whether the launch is being captured and lacked scratch memory. It will be captured again with more, so no other way is tried now. */
 static bool product_comes_again(const struct product *product) {
     return product->stream->capture && product->stream->capture->wanted;
 }

@@ -183,7 +183,7 @@ static bool reaper_pass_mark(struct order *order, struct stream *stream, uint64_
         atomic_fetch_sub(&stream->submit.parts, mark.parts);
         atomic_fetch_sub(&stream->submit.ahead, mark.launches);
         atomic_fetch_sub_explicit(&order->ahead, mark.launches, memory_order_relaxed);
-        reaped->moved = true; /* the run may go on, and a stream that was too far ahead */
+        reaped->moved = true; /* the run may continue, and a stream that was too far ahead */
     }
     *number = mark.number;
     return true;

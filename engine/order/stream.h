@@ -133,7 +133,7 @@ struct stream_mark {
     uint32_t
         sample_weight; /* the mark is of one launch whose time is taken and counts for so many launches; 0: it is not */
     uint32_t parts;    /* so many turns were left in the middle of a run before the event */
-    uint32_t launches; /* so many were put on the device before the event, and after the mark before it */
+    uint32_t launches; /* launches that were put on the device since the mark before this one */
 };
 
 enum { STREAM_MARKS = 64 };
@@ -233,9 +233,8 @@ struct stream_submit {
     uint64_t worked;                     /* the operation on which the device worked in pieces last; 0: none */
     uint64_t worked_ns;                  /* how long the device has worked on that operation */
     bool unmarked;                       /* work was put on the device after the last event */
-    unsigned unmarked_launches;          /* so much */
-    /* On a device that runs later: launches that were put there and are not known to have run, up to the last event; and turns of
-     * a run. */
+    unsigned unmarked_launches;          /* how many launches that was */
+    /* On a device that runs later: launches up to the last event that are not known to have run; and turns of a run. */
     _Atomic unsigned ahead, parts;
     _Atomic(const struct record *) running; /* the last launch of the turn; read by the owner, with the lock held */
 };

@@ -30,7 +30,7 @@ struct turn {
 bool submitter_skips(const struct order *order, const struct stream *stream);
 /* False: this stream's launches are skipped from now on. */
 bool submitter_may_launch(struct order *order, struct stream *stream, struct device_stream **device_stream);
-/* A launch has been put on the device, or what takes as much room in its queue. */
+/* Counts a launch that was put on the device, or a wait, which takes as much room in the device's queue. */
 void submitter_count_launch(struct stream *stream);
 void submitter_launch(struct order *order, struct stream *stream, const struct launch *launch);
 void submitter_launch_kernel(struct order *order, struct stream *stream, const struct kernel_launch *launch);

@@ -128,7 +128,7 @@ static void link_refusal_end(struct service *service, const char *device) {
 
 /* ---- links and copies ---- */
 
-/* Copies of one ticket are in one bucket; which one it is tells no more of a ticket than its first byte. */
+/* The bucket depends on the first byte of the ticket alone, so the time that a search takes reveals nothing of the other bytes. */
 static struct link_copies *link_bucket(struct link_table *table, const uint8_t *ticket) {
     return &table->by_ticket[ticket[0] % LINK_BUCKETS];
 }

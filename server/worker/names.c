@@ -146,7 +146,7 @@ static void owner_drop(struct name_owner *owner, struct name_entry *entry) {
     name_entry_unref(entry);
 }
 
-/* The places from `begin` on and before `end` have no entries any more. */
+/* Closes the gap of the places from `begin` to `end` (not included), whose entries have left. */
 static void owner_close_gap(struct name_owner *owner, unsigned begin, unsigned end) {
     memmove(&owner->entries[begin], &owner->entries[end], (owner->count - end) * sizeof *owner->entries);
     owner->count -= end - begin;

@@ -391,7 +391,7 @@ Test(programs_saved, new_program_takes_the_place_of_the_old_one) {
     cr_assert_eq(td_program_results(opened), 1);
 }
 
-/* A program that has captured so many tensors of the same number. */
+/* A program that has captured `n` tensors of the value `value`. */
 static int program_of(td_device *device, unsigned n, double value, td_program **program) {
     td_tensor *captured[CAPTURED_MAX] = {NULL};
     for (unsigned i = 0; i < n; i++)
@@ -485,6 +485,25 @@ Test(programs_saved, what_lies_beneath_a_program_goes_when_one_is_published_and_
     ok(td_publish(x, "model/captured/9"));
     ok(td_program_unpublish(client.device, "model"));
     cr_assert_eq(names(), STAYING - 1, "all of the program's, and no others");
+}
+
+/* The limit is that of what is there afterwards. */
+Test(programs_saved, names_that_go_make_room_for_those_that_come) {
+    const char *const flags[] = {"--named-tensors", "6", NULL};
+    td_program *program;
+    client_close(&client);
+    daemon_stop(&tensord);
+    daemon_start(&tensord, &(struct daemon_options){.devices = "cpu:0", .flags = flags});
+    client_open(&client, tensord.url, NULL);
+    td_tensor *x = client_ramp(client.device, 3, 0);
+    ok(td_publish(x, "model/captured/a"));
+    ok(td_publish(x, "model/captured/b"));
+    ok(program_of(client.device, CAPTURED_MAX, 1, &program));
+    ok(td_program_publish(program, "model"));
+    cr_assert_eq(names(), 6);
+    refused(td_program_publish(program, "other"), TD_E_LIMIT, "6 named tensors");
+    ok(td_program_publish(program, "model"));
+    cr_assert_eq(names(), 6);
 }
 
 Test(programs_saved, what_is_no_program_is_refused) {

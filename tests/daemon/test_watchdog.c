@@ -123,7 +123,7 @@ Test(watchdog, status_says_since_when_nothing_completes) {
 /* Many times the timeout in all, and each operation much less. */
 Test(watchdog, long_queue_that_moves_on_is_left_alone) {
     struct client client;
-    char timeout[32]; /* whole products take so long where many tests run at once */
+    char timeout[32]; /* where many tests run at once, one product may take this long */
     snprintf(timeout, sizeof timeout, "%lums", (unsigned long)(deadline_in(2000) - deadline_now()));
     start_with("cpu:0", timeout);
     client_open(&client, tensord.url, "cpu:0");
@@ -144,7 +144,8 @@ Test(watchdog, long_queue_that_moves_on_is_left_alone) {
     client_close(&client);
 }
 
-/* Of recorded programs, too: only so many launches are put on a device as its queue takes without blocking who launches. */
+/* No more launches are put on a device than fit its queue, also of recorded programs: with a full queue the launching thread would wait,
+ * for all sessions. */
 Test(watchdog, runs_that_pile_up_behind_an_endless_kernel_hold_nobody_up) {
     enum { LAUNCHES = 60, RUNS = 200, ROUNDS = 50, ELEMENTS = 1024 /* so that each run is timed */ };
     struct client victim, bystander;

@@ -14,7 +14,7 @@
 /* What is added to real addresses: x86-64 and AArch64 programs have nothing up there. */
 #define LATE_OFFSET (UINT64_C(1) << 62)
 
-enum { LATE_QUEUE = 1000 }; /* launches that a stream takes; with more the call waits, as CUDA's do */
+enum { LATE_QUEUE = 1000 }; /* launches that fit a stream's queue; with more the call waits, as in CUDA */
 enum { HANG_NONE = -1, HANG_KERNELS = -2 /* clients' kernels */ };
 enum { LATE_KERNEL_BYTES = 4096 }; /* what a client's kernel is said to take of the device */
 
