@@ -23,8 +23,10 @@ static void memory_free(struct cuda_memory *memory, const struct cuda_returned *
         cudaFreeHost(returned->segment);
     else
         cudaFree(returned->segment);
-    if (!returned->pinned)
-        monitor_reserved(memory->monitor, -(int64_t)returned->bytes);
+    if (returned->pinned)
+        return;
+    atomic_fetch_sub(&memory->reserved, returned->bytes);
+    monitor_reserved(memory->monitor, -(int64_t)returned->bytes);
 }
 
 static cudaError_t memory_pin_now(void **segment, size_t bytes) {
@@ -171,6 +173,7 @@ int cuda_memory_reserve(struct cuda_memory *memory, size_t bytes, void **segment
     }
     if (error != cudaSuccess)
         return cuda_fault(fault, error, "cudaMalloc");
+    atomic_fetch_add(&memory->reserved, bytes);
     monitor_reserved(memory->monitor, (int64_t)bytes);
     return STATUS_OK;
 }

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <sys/queue.h>
 
@@ -27,6 +28,7 @@ struct cuda_memory {
     pthread_cond_t work, done; /* the thread sleeps on `work`; callers that wait for it on `done` */
     pthread_t thread;
     bool started, stopping, ahead, pinning, freeing;
+    _Atomic uint64_t reserved;    /* bytes of device memory that are taken, with those that are to be freed */
     struct cuda_returns returned; /* to be freed, the oldest first */
     uint64_t freed;               /* how many have been, ever */
     bool full;                    /* at the last look device memory was full, and some was on its way back, */

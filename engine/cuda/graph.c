@@ -11,6 +11,9 @@
 
 /* Launches in all graphs of a device: each node takes memory of the device that nobody has counted. */
 enum { GRAPHS_LAUNCHES_MOST = 1 << 17 };
+/* So much of the device's memory must be left beside the pool's when a graph is made: a launch whose kernel CUDA then cannot load is a failure of
+ * the device. */
+static const uint64_t graphs_leave = UINT64_C(256) << 20;
 static const size_t room_smallest = (size_t)1 << 20;
 
 struct device_graph {
@@ -248,6 +251,17 @@ static int graph_retire(struct device_graph *graph, struct device_stream *stream
     return code == STATUS_DEVICE_LOST ? code : STATUS_OK;
 }
 
+/* Refuses if little memory would be left when the pool has taken all that it may. */
+static int graph_check_memory(struct cuda_device *device, unsigned n, struct device_graph_outcome *outcome,
+                              struct fault *fault) {
+    size_t unused, total;
+    GRAPH_TRY(cudaMemGetInfo(&unused, &total));
+    uint64_t taken = atomic_load(&device->memory.reserved);
+    uint64_t coming = device->memory_total > taken ? device->memory_total - taken : 0;
+    return unused < coming + graphs_leave ? refuse(outcome, n, "little memory of the device is left for graphs")
+                                          : STATUS_OK;
+}
+
 static int graph_instantiate(struct device_graph *graph, struct device_graph_outcome *outcome, struct fault *fault) {
     unsigned n = graph->n;
     GRAPH_TRY(cudaGraphInstantiate(&graph->exec, graph->graph, 0));
@@ -261,6 +275,11 @@ static int graph_make(struct taking *taking, struct device_graph_memory *memory,
     struct device_graph *graph = calloc(1, sizeof *graph + n * sizeof(cudaGraphNode_t));
     if (!graph)
         return refuse(outcome, n, "no host memory for a graph");
+    int code = graph_check_memory(device, n, outcome, fault);
+    if (code != STATUS_OK || *outcome->refusal) {
+        free(graph);
+        return code;
+    }
     graph->device = device;
     graph->n = n;
     if (atomic_fetch_add(&device->graph_launches, n) + n > GRAPHS_LAUNCHES_MOST) {
@@ -268,7 +287,7 @@ static int graph_make(struct taking *taking, struct device_graph_memory *memory,
         return refuse(outcome, n, "there are as many launches in graphs as may be");
     }
     taking->nodes = graph->nodes;
-    int code = capture(taking, memory, &graph->graph, outcome, fault);
+    code = capture(taking, memory, &graph->graph, outcome, fault);
     if (code == STATUS_OK && !*outcome->refusal)
         code = graph_instantiate(graph, outcome, fault);
     if (code != STATUS_OK || *outcome->refusal) {

@@ -101,6 +101,22 @@ Test(fakecuda_programs, launches_whose_kernel_cannot_be_loaded_stay_single) {
     td_program_release(program);
 }
 
+static bool has_graph_reason(const Tensord__Status *status, const void *argument) {
+    return status->n_programs == 1 && strstr(status->programs[0]->graph_reason, argument);
+}
+
+/* The device's memory is not used up for graphs: a launch whose kernel cannot be loaded then would end the worker. */
+Test(fakecuda_programs, no_graph_is_made_when_little_memory_is_left) {
+    start("FAKECUDA_MEMORY=419430400", "none");
+    td_program *program = record(0, 3);
+    for (int i = 0; i < 4; i++)
+        run(program);
+    status_until(compilers.daemon.url, has_graph_reason, "little memory of the device is left for graphs", RUN_MS);
+    look("[p['graphs'] for p in d['programs']] == [0]");
+    cr_assert_eq(status_worker_pid(compilers.daemon.url, "cuda:0"), compilers.worker);
+    td_program_release(program);
+}
+
 enum { KEPT_MAX = 8 };
 
 /* The files' numbers on their disk: another one is another file, since they stay open until the test ends. Returns how many there are. */
