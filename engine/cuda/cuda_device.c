@@ -15,8 +15,8 @@
 
 /* The free memory that is left to CUDA itself. Workspaces may have a part of it, so that they and the pool never compete: products need
  * 32 MiB for each stream on Hopper. The rest is for what nobody counts: code that is loaded when it is launched first, what libraries
- * have for themselves, nodes of graphs. When it is used up, CUDA cannot load a kernel
- * for its first launch: that is a failure of the device, and the worker ends. */
+ * have for themselves, nodes of graphs. When it is used up, CUDA cannot load a kernel for its first launch: that
+ * is a failure of the device, and the worker ends. */
 static uint64_t cuda_kept(const struct cuda *cuda, uint64_t unused, uint64_t total, uint64_t *workspaces) {
     bool libraries = false;
     for (int i = 0; i < CUDA_LIBRARIES; i++)

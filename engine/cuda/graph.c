@@ -11,8 +11,8 @@
 
 /* Launches in all graphs of a device: each node takes memory of the device that nobody has counted. */
 enum { GRAPHS_LAUNCHES_MOST = 1 << 17 };
-/* So much of the device's memory must be left beside the pool's when a graph is made: a launch whose kernel CUDA then cannot load is a failure of
- * the device. */
+/* When a graph is made, this much device memory must be left beside the pool's. With less, CUDA may fail to load a kernel for its first
+ * launch, which is a failure of the device. */
 static const uint64_t graphs_leave = UINT64_C(256) << 20;
 static const size_t room_smallest = (size_t)1 << 20;
 
@@ -226,7 +226,8 @@ static void graph_free(struct device_graph *graph) {
     free(graph);
 }
 
-/* The memory thread calls this. It sleeps until the graph's last launch has run (cudaEventBlockingSync): CUDA does not say that an executable graph may be destroyed while it runs. */
+/* The memory thread calls this. It sleeps until the graph's last launch has run (cudaEventBlockingSync): CUDA does not say that an
+ * executable graph may be destroyed while it runs. */
 static void graph_drop(void *dropped) {
     struct device_graph *graph = dropped;
     struct device *base = &graph->device->base;

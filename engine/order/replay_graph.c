@@ -12,8 +12,8 @@ enum {
     GRAPH_STEPS_MOST = 512,
     GRAPH_STEPS_LEAST = 4, /* a graph costs the host about as much as two launches */
     GRAPH_REST = 64,       /* passes for which a stretch is left alone after a refusal */
-    GRAPH_CHANGES_MOST =
-        8, /* so many passes one after another in which most launches have other addresses, or all are captured anew: then it rests, too */
+    /* After so many passes one after another in which most launches have other addresses, or all are captured anew, it rests, too. */
+    GRAPH_CHANGES_MOST = 8,
 };
 
 /* A graph as it was launched last. */
@@ -30,9 +30,8 @@ struct stretch {
     struct device_step *launches; /* [n_launches] */
     uint32_t *steps;              /* of each launch */
     struct kept_graph kept[2];
-    unsigned rest; /* passes */
-    unsigned
-        changes; /* passes one after another in which most launches had other addresses, or all were captured anew */
+    unsigned rest;    /* passes */
+    unsigned changes; /* passes one after another that count for GRAPH_CHANGES_MOST */
 };
 
 struct replay_graphs {
