@@ -174,12 +174,13 @@ static bool reaper_pass_mark(struct order *order, struct stream *stream, uint64_
         reaper_book_time(order, stream, &mark);
         stream->marks.ring[stream->marks.first].event = NULL;
         stream->marks.ring[stream->marks.first].span = (struct stream_span){0};
-        stream->marks.ring[stream->marks.first].parts = 0;
-        stream->marks.ring[stream->marks.first].launches = 0;
         pthread_mutex_unlock(&order->lock);
         order->device->vtable->async->event_release(order->device, mark.event); /* nothing can wait for it any more */
     }
     if (mark.parts || mark.launches) {
+        pthread_mutex_lock(&order->lock); /* they are taken off once, however often the mark is looked at */
+        stream->marks.ring[stream->marks.first].parts = stream->marks.ring[stream->marks.first].launches = 0;
+        pthread_mutex_unlock(&order->lock);
         atomic_fetch_sub(&stream->submit.parts, mark.parts);
         atomic_fetch_sub(&stream->submit.ahead, mark.launches);
         atomic_fetch_sub_explicit(&order->ahead, mark.launches, memory_order_relaxed);

@@ -61,6 +61,10 @@ void submitter_count_launch(struct stream *stream) {
     stream->submit.unmarked_launches++;
 }
 
+void submitter_count_trace(struct stream *stream, const struct device_stream *device_stream) {
+    stream->submit.unmarked_launches += device_stream ? 2 : 0;
+}
+
 void submitter_launch(struct order *order, struct stream *stream, const struct launch *launch) {
     const struct device_vtable *vtable = order->device->vtable;
     struct device_stream *device_stream = NULL;
@@ -218,6 +222,7 @@ static void submitter_launch_traced(struct order *order, struct stream *stream, 
     trace_before(&order->trace, device_stream, stream->submit.begun, &mark);
     submitter_launch_record(order, stream, record, turn);
     trace_after(&order->trace, &stream->trace, device_stream, &launch, &mark);
+    submitter_count_trace(stream, device_stream);
 }
 
 /* The event of the first mark that includes this number, or the last event before that mark. *marked: there is such a mark. If there

@@ -32,6 +32,8 @@ bool submitter_skips(const struct order *order, const struct stream *stream);
 bool submitter_may_launch(struct order *order, struct stream *stream, struct device_stream **device_stream);
 /* Counts a launch that was put on the device, or a wait, which takes as much room in the device's queue. */
 void submitter_count_launch(struct stream *stream);
+/* The two events of a launch that is traced on a device that runs later. */
+void submitter_count_trace(struct stream *stream, const struct device_stream *device_stream);
 void submitter_launch(struct order *order, struct stream *stream, const struct launch *launch);
 void submitter_launch_kernel(struct order *order, struct stream *stream, const struct kernel_launch *launch);
 /* For a device whose launches can be left. `launch` or `fused` is NULL. True: this launch has been left. */

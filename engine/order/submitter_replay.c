@@ -66,6 +66,7 @@ static void run_one(struct order *order, struct stream *stream, const struct rec
         trace_before(&order->trace, device_stream, stream->submit.begun, &mark);
         run_launch(order, stream, record, step->kernel, launch, fused, kernel, turn);
         trace_after(&order->trace, &stream->trace, device_stream, &trace, &mark);
+        submitter_count_trace(stream, device_stream);
     }
 }
 
