@@ -1,5 +1,6 @@
 """Devices and connections, streams, and arrays of several devices."""
 import asyncio
+import math
 import os
 import signal
 import threading
@@ -167,6 +168,23 @@ class Connections(unittest.TestCase):
             td.connect("http://nowhere", default=False)
         with self.assertRaises(ValueError):
             td.connect(daemon.url, timeout=-1)
+        for wrong in ({"queue_bytes": -1}, {"reconnect": -1}, {"reconnect": math.inf}, {"heartbeat": 0}, {"heartbeat": 4e6}, {"heartbeat": math.nan}):
+            with self.subTest(wrong=wrong), self.assertRaises(ValueError):
+                td.connect(daemon.url, **wrong)
+        with self.assertRaises(TypeError):
+            td.connect(daemon.url, heartbeat="often")
+
+    def test_give_a_silent_daemon_up_when_they_were_told_to(self):
+        with td.serve(default=False) as own, td.connect(own.url, heartbeat=0.2, reconnect=0.1, default=False) as connection:
+            worker = LostDevices.worker(own, "cpu:0")
+            try:
+                with self.assertRaisesRegex(td.DeviceLostError, "for 200 ms"):
+                    x = core.full((), 1, device=connection.device("cpu:0"))
+                    x.wait()
+                    os.kill(worker, signal.SIGSTOP)
+                    x.tolist()
+            finally:
+                os.kill(worker, signal.SIGCONT)
 
     def test_have_their_url(self):
         with td.connect(daemon.url, default=False) as connection:

@@ -182,23 +182,53 @@ struct connection *connection_default(void) {
     return default_connection;
 }
 
+/* Seconds as the library's milliseconds, of which it has special ones: for None 0, which stands for its default, and for the seconds that
+ * mean "never" TD_NEVER. False with an exception. */
+static bool seconds_read(PyObject *seconds, const char *name, double never, unsigned *ms) {
+    *ms = 0;
+    if (seconds == Py_None)
+        return true;
+    const double value = PyFloat_AsDouble(seconds);
+    if (value == -1 && PyErr_Occurred())
+        return false;
+    const bool ends = value > 0 && value < 4e6;
+    if (ends || value == never) {
+        *ms = !ends ? TD_NEVER : value < 0.001 ? 1 : (unsigned)(value * 1000);
+        return true;
+    }
+    PyErr_Format(PyExc_ValueError, "%s is a number of seconds, more than 0 and less than 4,000,000, or %s for never",
+                 name, never == 0 ? "0" : "infinity");
+    return false;
+}
+
 static PyObject *function_connect(PyObject *module, PyObject *arguments, PyObject *names) {
-    static char *keywords[] = {"url",         "token",   "ca_file",    "cert_file", "key_file",
-                               "client_name", "timeout", "allow_tf32", "default",   NULL};
+    static char *keywords[] = {"url",         "token",   "ca_file",    "cert_file",   "key_file",
+                               "client_name", "timeout", "allow_tf32", "queue_bytes", "reconnect",
+                               "heartbeat",   "default", NULL};
     const char *url = NULL;
     td_options options = {0};
     double timeout = 0;
+    PyObject *reconnect = Py_None, *heartbeat = Py_None;
+    Py_ssize_t queue_bytes = 0;
     int allow_tf32 = 0, is_default = 1;
     (void)module;
-    if (!PyArg_ParseTupleAndKeywords(arguments, names, "|zzzzz$zdpp:connect", keywords, &url, &options.token,
+    if (!PyArg_ParseTupleAndKeywords(arguments, names, "|zzzzz$zdpnOOp:connect", keywords, &url, &options.token,
                                      &options.ca_file, &options.cert_file, &options.key_file, &options.client_name,
-                                     &timeout, &allow_tf32, &is_default))
+                                     &timeout, &allow_tf32, &queue_bytes, &reconnect, &heartbeat, &is_default))
         return NULL;
     if (!(timeout >= 0 && timeout < 4e6)) {
         PyErr_SetString(PyExc_ValueError, "the timeout is a number of seconds, from 0 to 4,000,000");
         return NULL;
     }
+    if (queue_bytes < 0) {
+        PyErr_SetString(PyExc_ValueError, "queue_bytes is a number of bytes, or 0 for the usual one");
+        return NULL;
+    }
+    if (!seconds_read(reconnect, "reconnect", 0, &options.reconnect_ms) ||
+        !seconds_read(heartbeat, "heartbeat", Py_HUGE_VAL, &options.heartbeat_ms))
+        return NULL;
     options.timeout_ms = (unsigned)(timeout * 1000);
+    options.queue_bytes = (size_t)queue_bytes;
     options.allow_tf32 = allow_tf32;
     PyObject *connection = connect_to(url, &options);
     if (connection && is_default)
@@ -335,12 +365,16 @@ static PyType_Spec spec = {"tensord.Connection", sizeof(struct connection), 0, P
 static PyMethodDef functions[] = {
     {"connect", (PyCFunction)(void (*)(void))function_connect, METH_VARARGS | METH_KEYWORDS,
      "connect(url=None, token=None, ca_file=None, cert_file=None, key_file=None, *, client_name=None, timeout=0, "
-     "allow_tf32=False, "
-     "default=True)\n--\n\nConnects to a daemon: unix:/path, tcp://host:port or tls://host:port. What is None comes "
-     "from the "
-     "environment: $TENSORD_URL, $TENSORD_TOKEN, $TENSORD_CA_FILE, $TENSORD_CERT_FILE, $TENSORD_KEY_FILE. Unless "
-     "`default` is false, the "
-     "connection becomes the one of all who name no device. Blocks until the daemon has replied."},
+     "allow_tf32=False, queue_bytes=0, reconnect=None, heartbeat=None, default=True)\n--\n\n"
+     "Connects to a daemon: unix:/path, tcp://host:port or tls://host:port. What is None of the first five comes from "
+     "the environment: $TENSORD_URL, $TENSORD_TOKEN, $TENSORD_CA_FILE, $TENSORD_CERT_FILE, $TENSORD_KEY_FILE. "
+     "`queue_bytes` bounds what waits to be sent to a device, past which calls wait; 0: 4 MiB, at least 64 KiB. "
+     "`reconnect`: for so many seconds a device that has lost its connection tries to get another one; None: as long "
+     "as the daemon keeps the session; 0: it is lost at once. `heartbeat`: a daemon that keeps sessions and sends "
+     "nothing "
+     "for so many seconds counts as gone; None: 10; math.inf: never. Unless `default` is false, the connection becomes "
+     "the one of "
+     "all who name no device. Blocks until the daemon has replied."},
     {"default_connection", function_default, METH_NOARGS,
      "default_connection()\n--\n\nThe connection of those who name none; it is made if there is none. Blocks the first "
      "time."},
