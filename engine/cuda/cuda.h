@@ -50,7 +50,7 @@ struct cuda {
     /* Products of floats that cublasLt has computed, and that the module's own kernel has, because there was no algorithm or no memory.
      * Written by the submitter's thread, read by any. */
     uint64_t products_library, products_slow;
-    struct device_library libraries[CUDA_LIBRARIES]; /* see library.h for who may read them */
+    struct device_library libraries[CUDA_LIBRARIES]; /* library.c's */
     unsigned libraries_wait[CUDA_LIBRARIES];         /* launches for which a library that had no memory is not asked again */
     struct cuda_cudnn *cudnn;                        /* each is created with the first launch that wants it */
     struct cuda_cufft *cufft;

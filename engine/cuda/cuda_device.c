@@ -215,6 +215,7 @@ static int cuda_open(const struct device_options *options, struct device **resul
     cuda_fused_init(&device->cuda);
     cuda_libraries_init(&device->cuda);
     pthread_mutex_init(&device->events_lock, NULL);
+    asides_init(&device->asides);
     int code = cuda_watch(device, options->readings, fault);
     if (code == STATUS_OK)
         code = cuda_enter(&device->cuda, fault);
@@ -224,6 +225,7 @@ static int cuda_open(const struct device_options *options, struct device **resul
         code = cuda_read_memory(device, options->memory_total, fault);
     if (code != STATUS_OK) {
         monitor_stop(device->monitor);
+        asides_finish(&device->asides);
         pthread_mutex_destroy(&device->events_lock);
         free(device);
         return code;
@@ -240,6 +242,7 @@ static void cuda_close(struct device *base) {
     struct cuda_device *device = (struct cuda_device *)base;
     struct fault fault;
     preload_stop(&device->preload);
+    asides_finish(&device->asides);
     if (cuda_enter(&device->cuda, &fault) == STATUS_OK) {
         blas_destroy(device->cuda.blas);
         cudnn_finish(&device->cuda);

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "engine/cuda/aside.h"
 #include "engine/cuda/cuda.h"
 #include "engine/cuda/cuda_memory.h"
 #include "engine/cuda/monitor.h"
@@ -39,6 +40,7 @@ struct cuda_device {
     struct preload preload;
     struct cuda_memory memory;
     struct cuda_workspaces workspaces;
+    struct asides asides;
     bool graphs_off;                 /* by the environment */
     _Atomic uint64_t graph_launches; /* in all graphs, */
     _Atomic uint64_t graph_bytes;    /* and scratch memory of theirs */

@@ -2,6 +2,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 
+#include "engine/cuda/aside.h"
 #include "engine/cuda/cuda_device.h"
 #include "engine/cuda/graph.h"
 
@@ -290,6 +291,7 @@ const struct device_async cuda_async = {
     .event_release = cuda_event_release,
     .timed_record = cuda_timed_record,
     .event_elapsed = cuda_event_elapsed,
+    .launch_aside = cuda_launch_aside,
     .trim = cuda_trim,
     .graph_launch = cuda_graph_launch,
     .graph_retire = cuda_graph_retire,

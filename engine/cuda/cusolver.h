@@ -1,9 +1,9 @@
-/* cuSOLVER: decompositions of one large matrix at a time. Matrices lie column after column. The submitter's thread, with the device current; but
- * cusolver_workspace() and cusolver_suits() call nothing.
+/* cuSOLVER: decompositions of one large matrix at a time. Matrices lie column after column. Any thread that launches, with the device current, one
+ * stream in one thread; cusolver_workspace() and cusolver_suits() call nothing.
  *
  * Eigenvalues by divide and conquer (Xsyevd), singular values by the QR iteration (Xgesvd), as LAPACK has them: they converge for every
  * matrix, which Jacobi's (gesvdj) need not within its sweeps, and only the device would know. Both may have the calling thread wait for the
- * device within the call; the others return at once. cuSOLVER's results are the same in each run unless it is told otherwise
+ * device within the call (so op_kernel.waits says of them); the others return at once. cuSOLVER's results are the same in each run unless it is told otherwise
  * (cusolverDnSetDeterministicMode), which it is not here. */
 #pragma once
 

@@ -8,6 +8,7 @@
 #include "engine/cuda/blas.h"
 #include "engine/cuda/cuda_device.h"
 #include "engine/cuda/driver.h"
+#include "engine/cuda/library.h"
 
 /* Launches in all graphs of a device: each node takes memory of the device that nobody has counted. */
 enum { GRAPHS_LAUNCHES_MOST = 1 << 17 };
@@ -78,10 +79,7 @@ struct taking {
 
 /* How often libraries have refused so far. */
 static uint64_t refusals(const struct cuda *cuda) {
-    uint64_t count = blas_refusals(cuda->blas);
-    for (int i = 0; i < CUDA_LIBRARIES; i++)
-        count += cuda->libraries[i].refused;
-    return count;
+    return blas_refusals(cuda->blas) + cuda_libraries_refused(cuda);
 }
 
 /* What the stream has captured so far: how many nodes, and the one that the next would follow. */
@@ -110,7 +108,7 @@ static bool capture_refuses(const struct cuda *cuda, enum op_family family) {
                                 : family == OP_FAMILY_FFT       ? CUDA_CUFFT
                                 : family == OP_FAMILY_DECOMPOSE ? CUDA_CUSOLVER
                                                                 : CUDA_LIBRARIES;
-    return library != CUDA_LIBRARIES && cuda->libraries[library].state == DEVICE_LIBRARY_LOADED;
+    return library != CUDA_LIBRARIES && cuda_library_in_use(cuda, library);
 }
 
 static int capture_launch(struct taking *taking, const struct device_step *step, struct fault *fault) {

@@ -20,7 +20,7 @@ _Static_assert((int)CUDA_LIBRARIES <= (int)DEVICE_LIBRARIES_MAX, "each library h
 
 enum { EVERY = 64 }; /* what failed for a reason that may pass is tried again every so many launches */
 
-/* The submitter's thread alone writes the entries, and reads them without the lock. */
+/* Of the entries, and of libraries_wait. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 void cuda_libraries_init(struct cuda *cuda) {
@@ -69,16 +69,29 @@ void cuda_library_put_off(struct cuda *cuda, enum cuda_library library, const ch
     set_state(cuda, library, DEVICE_LIBRARY_UNUSED, "", reason);
     pthread_mutex_lock(&lock);
     cuda->libraries[library].refused++;
-    pthread_mutex_unlock(&lock);
     cuda->libraries_wait[library] = EVERY;
+    pthread_mutex_unlock(&lock);
 }
 
 bool cuda_library_due(struct cuda *cuda, enum cuda_library library) {
-    if (cuda->libraries_wait[library]) {
-        cuda->libraries_wait[library]--;
-        return false;
-    }
-    return cuda_library_wanted(cuda, library);
+    pthread_mutex_lock(&lock);
+    bool waits = cuda->libraries_wait[library] > 0;
+    cuda->libraries_wait[library] -= waits;
+    pthread_mutex_unlock(&lock);
+    return !waits && cuda_library_wanted(cuda, library);
+}
+
+bool cuda_library_in_use(const struct cuda *cuda, enum cuda_library library) {
+    return __atomic_load_n(&cuda->libraries[library].state, __ATOMIC_RELAXED) == DEVICE_LIBRARY_LOADED;
+}
+
+uint64_t cuda_libraries_refused(const struct cuda *cuda) {
+    uint64_t refused = 0;
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < CUDA_LIBRARIES; i++)
+        refused += cuda->libraries[i].refused;
+    pthread_mutex_unlock(&lock);
+    return refused;
 }
 
 void cuda_library_computed(struct cuda *cuda, enum cuda_library library) {

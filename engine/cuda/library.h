@@ -29,7 +29,12 @@ void cuda_libraries_describe(const struct cuda *cuda, struct device_info *info);
 /* Whether it may be there: launches should have what it needs. Any thread. */
 bool cuda_library_wanted(const struct cuda *cuda, enum cuda_library library);
 
-/* The following are for the submitter's thread. */
+/* Whether it has been loaded. Any thread. */
+bool cuda_library_in_use(const struct cuda *cuda, enum cuda_library library);
+/* How often libraries have refused so far. Any thread. */
+uint64_t cuda_libraries_refused(const struct cuda *cuda);
+
+/* The following are for the thread that launches what the library is to compute: the submitter's, but for cuSOLVER's also those of aside.h. */
 
 /* Loads a library and finds its functions; NULL: it cannot be loaded, which is noted. It is never unloaded. `file` is its file's name
  * with the version. */

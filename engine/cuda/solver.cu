@@ -145,7 +145,7 @@ struct solver {
     struct fault *fault;
     bool wide, upper, refused;
     int64_t batch, m, n, size;
-    int64_t columns; /* of Q, of b, or of the left vectors of a matrix that is not wider than high */
+    int64_t columns;             /* of Q, of b, or of the left vectors of a matrix that is not wider than high */
     enum cusolver_task tasks[2]; /* the first, and another that may want a workspace */
     /* Places in the workspace, which begins at an address that is aligned, and how many bytes the tasks' own part has. */
     char *a, *b, *values, *u, *vt, *order, *info, *greatest, *room;
@@ -257,9 +257,16 @@ uint64_t solver_workspace(const struct cuda *cuda, const struct launch *launch) 
     return PLACE_ALIGNMENT + s.bytes;
 }
 
+bool solver_waits(const struct cuda *cuda, const struct launch *launch) {
+    struct solver s = {};
+    return !launch->scarce && solver_describe(&s, launch) &&
+           (s.tasks[0] == CUSOLVER_EIGEN || s.tasks[0] == CUSOLVER_SINGULAR) && cusolver_suits(cuda, s.batch, s.m, s.n);
+}
+
 /* ---- steps: each returns whether the next one may follow; else the code is in *code, or cuSOLVER has refused ---- */
 
-static bool step_kernel(const struct solver *s, const void *kernel, int64_t elements, const void *arguments, int *code) {
+static bool step_kernel(const struct solver *s, const void *kernel, int64_t elements, const void *arguments,
+                        int *code) {
     *code = space_start(kernel, space_blocks(s->cuda, elements / SPACE_THREADS + 1), arguments, s->fault, s->stream);
     return *code == STATUS_OK;
 }
@@ -274,13 +281,8 @@ static bool step_task(struct solver *s, const struct cusolver_matrix *matrix, in
 }
 
 static bool step_report(const struct solver *s, int64_t number, int *code) {
-    const struct solver_factors arguments = {nullptr,
-                                             {nullptr, nullptr},
-                                             nullptr,
-                                             (const int *)s->info,
-                                             s->launch->report,
-                                             s->n,
-                                             number};
+    const struct solver_factors arguments = {
+        nullptr, {nullptr, nullptr}, nullptr, (const int *)s->info, s->launch->report, s->n, number};
     *code = space_start((const void *)solver_report, 1, &arguments, s->fault, s->stream);
     return *code == STATUS_OK;
 }
@@ -354,9 +356,13 @@ static void solver_linear(struct solver *s, int64_t number, const char *a, int *
         return;
     }
     if (launch->opcode == OP_DET || launch->opcode == OP_SLOGDET) {
-        struct solver_factors arguments = {s->a, {(char *)launch->output.data + number * s->size, nullptr},
-                                           (const int64_t *)s->order, (const int *)s->info, launch->report,
-                                           s->n, number};
+        struct solver_factors arguments = {s->a,
+                                           {(char *)launch->output.data + number * s->size, nullptr},
+                                           (const int64_t *)s->order,
+                                           (const int *)s->info,
+                                           launch->report,
+                                           s->n,
+                                           number};
         if (launch->opcode == OP_SLOGDET) {
             arguments.out[1] = (char *)launch_further(launch, 1)->data + number * s->size;
         }

@@ -637,8 +637,12 @@ static int spectral_run(struct cuda *cuda, struct cuda_stream *stream, const str
                        space_blocks(cuda, p.batch), &p, fault, stream->stream);
 }
 
+static bool spectral_waits(struct device *device, const struct launch *launch) {
+    return solver_waits(cuda_of(device), launch);
+}
+
 #define SPECTRAL                                                                                                       \
-    { {.workspace = spectral_workspace}, spectral_run, spectral_walk }
+    { {.workspace = spectral_workspace, .waits = spectral_waits}, spectral_run, spectral_walk }
 const struct cuda_kernel cuda_kernel_eigh = SPECTRAL;
 const struct cuda_kernel cuda_kernel_eigvalsh = SPECTRAL;
 const struct cuda_kernel cuda_kernel_svd = SPECTRAL;

@@ -12,6 +12,7 @@
 
 struct device_stream; /* the backend's */
 struct device_event;
+struct device_aside;
 
 /* Launches that come again and again, one after another and each time on other addresses at most, as one piece of work: a graph; the
  * backend's. And memory that several graphs share, of which never two run at once; the backend's, too. */
@@ -50,6 +51,12 @@ struct device_async {
     /* STATUS_OK, and *reached: whether it has been reached. Other codes are a failure of the device. */
     int (*event_reached)(struct device *device, struct device_event *event, bool *reached, struct fault *fault);
     void (*event_release)(struct device *device, struct device_event *event);
+    /* As launch(), for a launch whose call would wait for the device (op_kernel.waits): a thread of the device's makes the call. STATUS_AGAIN:
+     * it has not returned; *aside, which is NULL before, is not NULL then, the launch has to stay as it is, and nothing else may be put on
+     * the stream but events. When the call has returned, the device's thread calls `moved`, and from then on the same call here returns
+     * its outcome, with *aside NULL. NULL: no call waits. By the submitter. */
+    int (*launch_aside)(struct device *device, struct device_stream *stream, const struct launch *launch,
+                        void (*moved)(void *context), void *context, struct device_aside **aside, struct fault *fault);
     /* For traces. timed_record: as event_record(), with an event that also notes when it is reached. event_elapsed: the nanoseconds from
      * one such event to a later one, when both have been reached. By the submitter; event_elapsed by the reaper, too. Both NULL: the
      * device has no such events. */

@@ -1,7 +1,7 @@
 /* A backend's entry for one operation: a kernel, with what it accepts and needs; or the operations that make it up; or the reason why
  * there is neither. A backend whose table lacks an entry does not link.
  *
- * The engine's owner thread calls all these functions when it binds an operation; they wait for nothing. */
+ * The engine's owner thread calls these functions, but for `waits`, when it binds an operation; they wait for nothing. */
 #pragma once
 
 #include <stdbool.h>
@@ -37,6 +37,9 @@ struct op_kernel {
     /* Bytes that the kernel needs for this launch besides the operands: launch->workspace. If launch->scarce, the least, with which it may be
      * slower: it is asked so if there is no memory for more, or the session may not have it. NULL: none. */
     uint64_t (*workspace)(struct device *device, const struct launch *launch);
+    /* Whether the call that puts the launch on a device that runs later waits for the device, so that another thread is to make it
+     * (device_async.launch_aside). By the submitter. NULL: no call waits. */
+    bool (*waits)(struct device *device, const struct launch *launch);
     enum op_parts parts; /* instead of a kernel */
     /* Of OP_FAMILY_CONVOLUTION: launches have their operands as the operation has them, in f16 and bf16, too, with the channels where the
      * layout says, and weights that are never transposed. */

@@ -73,7 +73,7 @@ struct order {
     /* How long the device has had something to do, up to the end of the last turn. Where launches run later: up to the last moment
      * at which no mark was left (`busy_until_ns`); since `busy_since_ns` it has had something to do again. */
     uint64_t busy_ns, busy_since_ns, busy_until_ns;
-    unsigned marked;        /* marks whose events are on the device */
+    unsigned marked;        /* marks whose events are on the device, and calls that other threads make */
     bool marked_alone;      /* the newest of these marks has had the device for itself */
     struct flight flight;   /* user kernels that may have caused the failure */
     _Atomic bool broken;    /* `latched` is set */

@@ -32,6 +32,10 @@ void submitter_enqueue(struct order *order, struct stream *stream);
 void *reaper_main(void *order);
 /* A mark behind all records of the stream that have been put on the device so far. By the submitter, without the lock. */
 struct stream_mark reaper_mark(struct order *order, struct stream *stream);
+/* The device has something to do since `began_ns`, or has one thing less to do; without a mark, which reaper_take() counts. With the lock
+ * held. */
+void reaper_count(struct order *order, uint64_t began_ns);
+void reaper_uncount(struct order *order, uint64_t now);
 /* Hands the mark to the reaper. By the submitter, with the lock held. */
 void reaper_take(struct order *order, struct stream *stream, struct stream_mark mark);
 

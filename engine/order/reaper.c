@@ -51,12 +51,17 @@ static struct stream_span span_join(const struct stream_span *a, const struct st
 
 /* The device is busy while there is a mark that has not been reached. A mark has the device for itself if no other mark was there when
  * it came, and no other has come since. */
-static void reaper_count(struct order *order, bool one, uint64_t began_ns) {
-    if (!one)
-        return;
+void reaper_count(struct order *order, uint64_t began_ns) {
     order->marked_alone = order->marked == 0 && began_ns >= order->busy_until_ns;
     if (!order->marked++)
         order->busy_since_ns = began_ns > order->busy_until_ns ? began_ns : order->busy_until_ns;
+}
+
+void reaper_uncount(struct order *order, uint64_t now) {
+    if (--order->marked)
+        return;
+    order->busy_ns += now - order->busy_since_ns;
+    order->busy_until_ns = now;
 }
 
 void reaper_take(struct order *order, struct stream *stream, struct stream_mark mark) {
@@ -67,7 +72,10 @@ void reaper_take(struct order *order, struct stream *stream, struct stream_mark 
         mark.launches += last->launches;
         mark.sample_weight = 0;
         mark.began_ns = last->event ? last->began_ns : mark.began_ns;
-        reaper_count(order, !last->event && mark.event, mark.began_ns);
+        if (mark.counted && last->event)
+            order->marked--; /* and the last mark stays counted */
+        else if (mark.event && !last->event && !mark.counted)
+            reaper_count(order, mark.began_ns);
         if (mark.event && last->event)
             order->device->vtable->async->event_release(order->device, last->event);
         else if (!mark.event)
@@ -75,7 +83,8 @@ void reaper_take(struct order *order, struct stream *stream, struct stream_mark 
         *last = mark;
         return;
     }
-    reaper_count(order, mark.event, mark.began_ns);
+    if (mark.event && !mark.counted)
+        reaper_count(order, mark.began_ns);
     marks_add(&stream->marks, &mark);
     if (stream->reaping.listed)
         return;
@@ -155,10 +164,7 @@ static void reaper_book_time(struct order *order, struct stream *stream, const s
     if (launch && launch->kind == RECORD_LAUNCH && !atomic_load_explicit(&stream->cancelled, memory_order_relaxed))
         cost_learn(&order->cost, launch->launch.opcode, launch_dtype(&launch->launch), launch->weight,
                    launch->launch.factor, ns);
-    if (--order->marked)
-        return;
-    order->busy_ns += now - order->busy_since_ns;
-    order->busy_until_ns = now;
+    reaper_uncount(order, now);
 }
 
 /* Whether the stream's first mark has been reached, and its number. Its event is taken out then. */

@@ -28,15 +28,28 @@ static bool span_waits(const struct stream_span *span) {
     return span->wait && !point_reached(span->wait->wait.stream, span->wait->wait.number);
 }
 
+static struct stream_span span_of(const struct record *record) {
+    return (struct stream_span){record, record, NULL, 1, record->weight};
+}
+
+/* The stream's oldest work that the device has: what is before its first mark, or the launch whose call another thread makes. False: there is
+ * none. */
+static bool stream_work(const struct stream *stream, struct stream_span *span) {
+    if (!stream->marks.count && !stream->aside)
+        return false;
+    *span = stream->marks.count ? marks_at(&stream->marks, 0)->span : span_of(stream->aside);
+    return true;
+}
+
 /* Finds a stream with work on the device that does not wait for another stream's. */
 static void suspect_marked(const struct order *order, struct suspect *suspect) {
     for (const struct stream *stream = order->streams_all; stream; stream = stream->all_next) {
-        const struct stream_mark *mark = marks_at(&stream->marks, 0);
-        if (!stream->marks.count || (suspect->stream && (!mark->span.launches || span_waits(&mark->span))))
+        struct stream_span span;
+        if (!stream_work(stream, &span) || (suspect->stream && (!span.launches || span_waits(&span))))
             continue;
         bool better = !suspect->stream || !suspect->span.launches || span_waits(&suspect->span);
         if (better)
-            *suspect = (struct suspect){stream, mark->span};
+            *suspect = (struct suspect){stream, span};
     }
 }
 
@@ -69,7 +82,7 @@ static void suspect_running(const struct order *order, struct suspect *suspect) 
         return;
     *suspect = (struct suspect){.stream = stream};
     if (record)
-        suspect->span = (struct stream_span){record, record, NULL, 1, record->weight};
+        suspect->span = span_of(record);
 }
 
 /* ---- words ---- */
@@ -136,7 +149,9 @@ static uint64_t weight_add(uint64_t a, uint64_t b) {
 /* Whether the stream's oldest work on the device waits for nothing but the device. */
 static bool stream_due(const struct stream *stream) {
     const struct stream_mark *mark = marks_at(&stream->marks, 0);
-    return stream->marks.count && mark->event && mark->span.launches && !span_waits(&mark->span);
+    if (!stream->marks.count)
+        return stream->aside;
+    return mark->event && mark->span.launches && !span_waits(&mark->span);
 }
 
 /* How much work all streams have on the device, and the highest priority of a stream whose work is due. */
@@ -150,6 +165,8 @@ static struct device_load stall_load(const struct order *order) {
     for (const struct stream *stream = order->streams_all; stream; stream = stream->all_next) {
         for (unsigned i = 0; i < stream->marks.count; i++)
             load.weight = weight_add(load.weight, marks_at(&stream->marks, i)->span.weight);
+        if (stream->aside)
+            load.weight = weight_add(load.weight, stream->aside->weight);
         bool computes = stream->role >= 0; /* copies do not delay kernels */
         if (computes && stream->turns.priority < load.priority && stream_due(stream))
             load.priority = stream->turns.priority;
@@ -214,8 +231,8 @@ bool order_stalled(struct order *order, uint64_t timeout_ns, struct order_stall 
     const struct stream *stuck = stall_stuck(order, timeout_ns, elapsed);
     suspect_marked(order, &suspect);
     suspect_running(order, &suspect);
-    if (stuck)
-        suspect = (struct suspect){stuck, marks_at(&stuck->marks, 0)->span};
+    if (stuck && stream_work(stuck, &suspect.span))
+        suspect.stream = stuck;
     if (suspect.stream) /* its records are there while the lock is held */
         span_describe(&suspect.span, stall->operation, sizeof stall->operation);
     pthread_mutex_unlock(&order->lock);

@@ -134,6 +134,7 @@ struct stream_mark {
         sample_weight; /* the mark is of one launch whose time is taken and counts for so many launches; 0: it is not */
     uint32_t parts;    /* so many turns were left in the middle of a run before the event */
     uint32_t launches; /* launches that were put on the device since the mark before this one */
+    bool counted;      /* among order->marked, since another thread began the call that the mark is behind */
 };
 
 enum { STREAM_MARKS = 64 };
@@ -220,6 +221,14 @@ struct stream_link {
     bool listed;
 };
 
+/* A launch whose call another thread makes, since it waits for the device (device_async.launch_aside). */
+struct stream_aside {
+    struct device_aside *call; /* NULL: there is none */
+    uint64_t began_ns;
+    bool traced;
+    struct trace_mark mark; /* if it is traced */
+};
+
 /* The submitter's part of a stream. */
 struct stream_submit {
     struct record_cursor at; /* the next record */
@@ -227,6 +236,7 @@ struct stream_submit {
     struct device_stream *device_streams[STREAM_PRIORITIES]; /* made when first used */
     struct device_stream *device_stream; /* the one in use; NULL: nothing was put on the device yet */
     struct device_begun *begun;          /* the launch of the next record, if it has begun; else NULL */
+    struct stream_aside aside;           /* or, on a device that runs later, its call */
     uint64_t begun_ns;                   /* when it began */
     uint32_t begun_sample;               /* its times count for so many launches; 0: they are not taken */
     uint64_t launch_ns;                  /* how long the device has worked on it */
@@ -287,6 +297,7 @@ struct stream {
     struct stream_link reaping;   /* has marks for the reaper */
     struct stream_watch watch;
     struct stream_marks marks;
+    const struct record *aside; /* the record whose launch another thread makes; NULL: there is none */
 
     /* submitter */
     _Alignas(64) struct stream_submit submit;

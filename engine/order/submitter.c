@@ -201,28 +201,52 @@ static void submitter_launch_flat(struct order *order, struct stream *stream, co
     submitter_launch_flat_traced(order, stream, record, launches, record->flat.n, 0);
 }
 
+struct trace_launch submitter_traced(const struct stream *stream, const struct record *record,
+                                     const struct launch *launch, const char *kernel, const char *label) {
+    return (struct trace_launch){.session = stream->session,
+                                 .sequence = record->sequence,
+                                 .stream = stream->id,
+                                 .role = stream->role,
+                                 .number = stream->submit.executed + 1,
+                                 .enqueued_ns = record->enqueued_ns,
+                                 .launch = launch,
+                                 .kernel = kernel,
+                                 .label = label};
+}
+
 static void submitter_launch_traced(struct order *order, struct stream *stream, const struct record *record,
-                                    struct turn *turn) {
+                                    const struct trace_launch *launch, struct turn *turn) {
     struct device_stream *device_stream = NULL;
     struct trace_mark mark;
     if (!submitter_may_launch(order, stream, &device_stream)) {
         submitter_abandon(order, stream);
         return;
     }
-    bool kernel = record->kind == RECORD_KERNEL;
-    const struct trace_launch launch = {.session = stream->session,
-                                        .sequence = record->sequence,
-                                        .stream = stream->id,
-                                        .role = stream->role,
-                                        .number = stream->submit.executed + 1,
-                                        .enqueued_ns = record->enqueued_ns,
-                                        .launch = kernel ? NULL : &record->launch,
-                                        .kernel = kernel ? record->kernel.name : NULL,
-                                        .label = record_label(record)};
     trace_before(&order->trace, device_stream, stream->submit.begun, &mark);
     submitter_launch_record(order, stream, record, turn);
-    trace_after(&order->trace, &stream->trace, device_stream, &launch, &mark);
+    trace_after(&order->trace, &stream->trace, device_stream, launch, &mark);
     submitter_count_trace(stream, device_stream);
+}
+
+/* False: the stream waits for the call, which another thread makes. */
+static bool submitter_step_launch(struct order *order, struct stream *stream, const struct record *record,
+                                  struct turn *turn) {
+    const struct launch *launch = record->kind == RECORD_LAUNCH ? &record->launch : NULL;
+    const char *kernel = launch ? NULL : record->kernel.name;
+    bool traced = trace_is_on(&order->trace) && trace_wants(&order->trace, stream->group->share, stream->session);
+    bool waits = launch && submitter_waits(order, stream, launch);
+    if (!submitter_has_begun(stream))
+        history_note(&order->history, &stream->completed, stream->submit.executed + 1, stream->session,
+                     record->sequence, launch ? launch->opcode : 0, kernel, record_label(record));
+    if (__builtin_expect(!traced && !waits, 1)) {
+        submitter_launch_record(order, stream, record, turn);
+        return true;
+    }
+    const struct trace_launch trace = submitter_traced(stream, record, launch, kernel, record_label(record));
+    if (waits)
+        return submitter_launch_aside(order, stream, launch, &trace, traced, turn);
+    submitter_launch_traced(order, stream, record, &trace, turn);
+    return true;
 }
 
 /* The event of the first mark that includes this number, or the last event before that mark. *marked: there is such a mark. If there
@@ -279,21 +303,13 @@ static bool submitter_wait(struct order *order, struct stream *stream, const str
     return true;
 }
 
-/* Runs the stream's next record, or puts it on the device; false if it waits for another stream. */
+/* Runs the stream's next record, or puts it on the device; false if it waits for another stream, or for a call. */
 static bool submitter_step(struct order *order, struct stream *stream, struct record *record, struct turn *turn) {
     switch ((enum record_kind)record->kind) {
     case RECORD_LAUNCH:
     case RECORD_KERNEL:
         atomic_store_explicit(&stream->submit.running, record, memory_order_relaxed);
-        if (!stream->submit.begun)
-            history_note(&order->history, &stream->completed, stream->submit.executed + 1, stream->session,
-                         record->sequence, record->kind == RECORD_LAUNCH ? record->launch.opcode : 0,
-                         record->kind == RECORD_LAUNCH ? NULL : record->kernel.name, record_label(record));
-        if (trace_is_on(&order->trace) && trace_wants(&order->trace, stream->group->share, stream->session))
-            submitter_launch_traced(order, stream, record, turn);
-        else
-            submitter_launch_record(order, stream, record, turn);
-        return true;
+        return submitter_step_launch(order, stream, record, turn);
     case RECORD_FLAT:
         atomic_store_explicit(&stream->submit.running, record, memory_order_relaxed);
         submitter_launch_flat(order, stream, record);
@@ -301,7 +317,7 @@ static bool submitter_step(struct order *order, struct stream *stream, struct re
     case RECORD_REPLAY:
         atomic_store_explicit(&stream->submit.running, record, memory_order_relaxed);
         submitter_replay(order, stream, record, turn);
-        return true;
+        return !turn->waits;
     case RECORD_WAIT:
         return submitter_wait(order, stream, record);
     case RECORD_POISON:
@@ -363,14 +379,17 @@ static void submitter_turn(struct order *order, struct stream *stream, uint64_t 
     for (int i = 0; i < SUBMITTER_TURN_RECORDS && stream->submit.executed < published; i++) {
         struct record *record = stream_next_record(stream, &stream->submit.at, async ? NULL : &turn->chunks);
         /* The launch's times count for so many launches; 0: they are not taken. */
-        uint32_t sample = stream->submit.begun ? stream->submit.begun_sample : 0;
+        bool begun = submitter_has_begun(stream);
+        uint32_t sample = begun ? stream->submit.begun_sample : 0;
         uint64_t launched_ns = stream->submit.begun_ns, cost = turn->cost;
         if (submitter_far_ahead(order, stream) || (turn->full && record->kind == RECORD_KERNEL)) {
             turn->blocked = true;
             break;
         }
+        if (async && turn->moved && record->kind == RECORD_LAUNCH && submitter_waits(order, stream, &record->launch))
+            break;
         uint32_t launches = record_launches(record);
-        if (launches && !stream->submit.begun) {
+        if (launches && !begun) {
             struct sampler *sampler = samples_of(&order->samples, record->weight / launches, async);
             if (!sampler_due(sampler) || turn->full) {
                 sampler->since += launches;
@@ -385,12 +404,10 @@ static void submitter_turn(struct order *order, struct stream *stream, uint64_t 
         if (async && record->kind == RECORD_REPLAY && !record->replay.begun && turn->moved &&
             replay_timed(record->replay.replay, record->replay.times))
             break; /* a timed run begins behind an event, too */
-        if (!submitter_step(order, stream, record, turn)) {
-            turn->blocked = true;
-            break;
-        }
-        if (turn->left) {
+        turn->blocked = !submitter_step(order, stream, record, turn);
+        if (turn->left || turn->blocked) {
             stream->submit.begun_sample = sample; /* the launch's times are taken when it has ended */
+            stream->submit.begun_ns = turn->blocked ? launched_ns : stream->submit.begun_ns;
             break;
         }
         bool estimated = turn->cost == cost;
@@ -461,13 +478,27 @@ static uint64_t submitter_turn_cost(const struct order *order, const struct stre
     return (skipped ? 0 : turn->cost) + SUBMITTER_TURN_COST_NS;
 }
 
+/* While another thread makes a call, the device works. */
+static void submitter_book_aside(struct order *order, struct stream *stream, struct stream_mark *mark) {
+    bool under_way = stream->submit.aside.call;
+    if (under_way && !stream->aside) {
+        stream->aside = atomic_load_explicit(&stream->submit.running, memory_order_relaxed);
+        reaper_count(order, stream->submit.aside.began_ns);
+    } else if (!under_way && stream->aside) {
+        stream->aside = NULL;
+        mark->counted = mark->event;
+        if (!mark->counted)
+            reaper_uncount(order, clock_now());
+    }
+}
+
 /* Books a turn, with the lock held. */
-static void submitter_book(struct order *order, struct stream *stream, struct run_share *share,
-                           const struct turn *turn) {
+static void submitter_book(struct order *order, struct stream *stream, struct run_share *share, struct turn *turn) {
     order->run_weight -= turn->weight;
     turns_end(&order->run, share, turn->moved || turn->left ? submitter_turn_cost(order, stream, turn) : 0);
     chunks_give(order, turn->chunks);
     submitter_book_time(order, stream, turn);
+    submitter_book_aside(order, stream, &turn->mark);
     if (turn->mark.number || turn->mark.parts)
         reaper_take(order, stream, turn->mark);
     if (turn->signalled)

@@ -14,6 +14,7 @@ struct turn {
     bool brief; /* a launch that proves to take long is left to the submitter's own thread */
     bool moved, blocked, signalled;
     bool left;         /* in the middle of a launch */
+    bool waits;        /* in a run, for the end of a call that another thread makes */
     bool full;         /* the stream has no room for another mark: a new mark would be joined to the last one */
     unsigned launches; /* of runs */
     uint64_t weight;   /* estimated, of the records that have run */
@@ -45,6 +46,22 @@ void submitter_abandon(struct order *order, struct stream *stream);
  * has its own. */
 void submitter_launch_flat_traced(struct order *order, struct stream *stream, const struct record *record,
                                   const struct flat_launch *launches, uint32_t n, uint64_t sequence);
+
+/* What a launch is, for a trace. One of `launch` and `kernel` is NULL; a fused one is a kernel, too. */
+struct trace_launch submitter_traced(const struct stream *stream, const struct record *record,
+                                     const struct launch *launch, const char *kernel, const char *label);
+
+/* ---- launches whose calls wait for the device (submitter_aside.c) ---- */
+
+/* Whether another thread has to make the call. Then nothing may have been put on the device in the same turn, so that a mark is before it. */
+bool submitter_waits(const struct order *order, const struct stream *stream, const struct launch *launch);
+/* Begins such a call, or looks for its end. False: it has not returned, and the stream waits for it. */
+bool submitter_launch_aside(struct order *order, struct stream *stream, const struct launch *launch,
+                            const struct trace_launch *trace, bool traced, struct turn *turn);
+/* Whether the stream's next record has begun, and not ended. */
+static inline bool submitter_has_begun(const struct stream *stream) {
+    return stream->submit.begun || stream->submit.aside.call;
+}
 
 /* ---- runs of programs (submitter_replay.c) ---- */
 

@@ -47,21 +47,22 @@ static void run_one(struct order *order, struct stream *stream, const struct rec
     const char *label = replay->names[step->name].label, *name = fused ? "fused" : kernel ? kernel->name : NULL;
     unsigned opcode = launch ? launch->opcode : 0;
     struct device_stream *device_stream = NULL;
-    if (!stream->submit.begun)
+    bool traced = traces(order, stream), waits = launch && submitter_waits(order, stream, launch);
+    if (waits && (turn->moved || turn->launches)) {
+        turn->left = true;
+        return;
+    }
+    if (!submitter_has_begun(stream))
         history_note(&order->history, &stream->completed, stream->submit.executed + 1, stream->session,
                      record->sequence, opcode, name, *label ? label : NULL);
-    if (__builtin_expect(!traces(order, stream), 1)) {
+    if (__builtin_expect(!traced && !waits, 1)) {
         run_launch(order, stream, record, step->kernel, launch, fused, kernel, turn);
+        return;
+    }
+    const struct trace_launch trace = submitter_traced(stream, record, launch, name, *label ? label : NULL);
+    if (waits) {
+        turn->waits = !submitter_launch_aside(order, stream, launch, &trace, traced, turn);
     } else if (submitter_may_launch(order, stream, &device_stream)) {
-        const struct trace_launch trace = {.session = stream->session,
-                                           .sequence = record->sequence,
-                                           .stream = stream->id,
-                                           .role = stream->role,
-                                           .number = stream->submit.executed + 1,
-                                           .enqueued_ns = record->enqueued_ns,
-                                           .launch = launch,
-                                           .kernel = name,
-                                           .label = *label ? label : NULL};
         struct trace_mark mark;
         trace_before(&order->trace, device_stream, stream->submit.begun, &mark);
         run_launch(order, stream, record, step->kernel, launch, fused, kernel, turn);
@@ -107,7 +108,7 @@ static bool run_graph(struct order *order, struct stream *stream, struct record 
     return true;
 }
 
-/* A step of a run. False: it was left in the middle. */
+/* A step of a run. False: it was left in the middle, or before its begin, or it waits for a call. */
 static bool run_step(struct order *order, struct stream *stream, struct record *record, struct turn *turn) {
     struct replay_run *run = &record->replay;
     const struct replay_step *step = &run->replay->steps[run->step];
@@ -116,7 +117,7 @@ static bool run_step(struct order *order, struct stream *stream, struct record *
         run_flat(order, stream, record, step);
     else
         run_one(order, stream, record, step, turn);
-    if (turn->left)
+    if (turn->left || turn->waits)
         return false;
     if (turn->cost == cost)
         turn->cost += step->weight;
@@ -128,7 +129,7 @@ static bool run_step(struct order *order, struct stream *stream, struct record *
  * launch may wait here for room on the device. */
 static void run_turn(struct order *order, struct stream *stream, struct record *record, struct turn *turn) {
     struct replay_run *run = &record->replay;
-    bool async = order->device->vtable->async, more = !submitter_skips(order, stream);
+    bool async = order->device->vtable->async, more = stream->submit.aside.call || !submitter_skips(order, stream);
     if (more && !run->begun)
         replay_begin(run);
     run->begun = true;
@@ -139,7 +140,7 @@ static void run_turn(struct order *order, struct stream *stream, struct record *
             return;
         }
         if (run->step < run->replay->n_steps) {
-            if (run_graph(order, stream, record, turn))
+            if (!stream->submit.aside.call && run_graph(order, stream, record, turn))
                 continue;
             if (!run->replay->steps[run->step].skipped && !run_step(order, stream, record, turn))
                 return;

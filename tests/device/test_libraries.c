@@ -2,9 +2,12 @@
  * take over, nothing is left behind, and nobody's device is lost. On a device without libraries, and where they are not installed, there
  * is nothing to show. The tests that make calls fail need the stand-ins (tests/stand_ins/libraries). */
 #include <criterion/criterion.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "tests/device/cases.h"
 
@@ -291,6 +294,49 @@ Test(libraries, a_singular_matrix_poisons_the_result, .timeout = 300) {
         cr_assert(!has_stand_ins() || library.launches == 1, "cuSOLVER has computed %llu launches",
                   (unsigned long long)library.launches);
     }
+}
+
+/* ---- calls that wait for the device ---- */
+
+/* The call waits at the gate, which opens only when another stream's result is there. */
+Test(libraries, a_call_that_waits_holds_no_other_stream_up, .timeout = 300) {
+    char folder[] = "/tmp/tensord-gate-XXXXXX", path[64], gate[96];
+    struct suite suite;
+    struct failure failure;
+    struct fault fault;
+    uint64_t result;
+    int64_t lower = 0;
+    if (!has_stand_ins())
+        cr_skip("real libraries have no gate");
+    cr_assert_not_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/gate", folder);
+    snprintf(gate, sizeof gate, "cusolverDnXsyevd:%s", path);
+    cr_assert_eq(mkfifo(path, 0600), 0);
+    setenv("STAND_IN_GATE", gate, 1);
+    suite_open(&suite, 0x123);
+    cr_assert_eq(session_stream_open(suite.session, 1, 0, &fault), STATUS_OK);
+    struct sample a = suite_sample(&suite, DTYPE_F32, 2, (int64_t[]){5, 5}, FILL_ORDINARY);
+    struct op_request request = {
+        .opcode = OP_EIGVALSH, .n_inputs = 1, .inputs = (uint64_t[]){a.id}, .ints = &lower, .n_ints = 1};
+    suite.stream = 1;
+    cr_assert_eq(suite_submit(&suite, &request, &result), STATUS_OK);
+    suite.stream = 0;
+    int held;
+    while ((held = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC)) < 0) { /* until the call is there */
+        engine_kick(suite.engine);
+        engine_poll(suite.engine);
+    }
+    struct sample b = suite_sample(&suite, DTYPE_F32, 1, (int64_t[]){9}, FILL_ORDINARY);
+    struct sample negative = suite_run(
+        &suite, &(struct suite_call){.opcode = OP_NEGATIVE, .n_inputs = 1, .inputs = (const struct sample *[]){&b}});
+    case_settle(&suite, &negative);
+    close(held);
+    cr_assert_eq(suite_outcome(&suite, result, &failure), STATUS_OK);
+    struct device_library library = library_now(&suite, "cuSOLVER");
+    suite_close(&suite);
+    cr_assert_eq(library.launches, 1);
+    unlink(path);
+    rmdir(folder);
 }
 
 /* ---- plans ---- */

@@ -27,6 +27,7 @@ struct late {
     unsigned launches;        /* given to streams and not yet run; under the lock */
     int crash;                /* opcode of launches that end the process; HANG_NONE: none */
     int hang;                 /* opcode of kernels that do not end, or one of those above. Under the lock */
+    _Atomic int waits;        /* opcode of launches whose calls wait for them */
     bool lost;                /* too */
     uint64_t total, reserved; /* device memory; what was released and is not free yet is reserved. Owner thread, */
     struct late_released *released; /* too */
@@ -52,6 +53,16 @@ struct late_item {
     struct launch *launch; /* a copy: the caller's may change */
     const struct kernel_launch *kernel;
     struct device_event *event;
+};
+
+/* A call that waits for its launch. */
+struct device_aside {
+    struct device_stream *stream;
+    const struct launch *launch;
+    void (*moved)(void *context);
+    void *context;
+    pthread_t thread;
+    _Atomic bool returned;
 };
 
 struct device_stream {
@@ -120,6 +131,10 @@ void late_hang(struct device *device, const char *operation) {
     late->hang = hang;
     pthread_cond_broadcast(&late->changed);
     pthread_mutex_unlock(&late->lock);
+}
+
+void late_wait(struct device *device, const char *operation) {
+    atomic_store(&((struct late *)device)->waits, late_opcode(operation));
 }
 
 unsigned late_launches(struct device *device) {
@@ -532,6 +547,18 @@ __attribute__((noinline)) static void late_crash(void) {
     *nowhere = 1;
 }
 
+static bool late_waits(struct device *device, const struct launch *launch) {
+    return atomic_load(&((struct late *)device)->waits) == launch->opcode;
+}
+
+static void late_await(struct device_stream *stream) {
+    struct late *late = stream->late;
+    pthread_mutex_lock(&late->lock);
+    while (stream->launches && !late->lost)
+        pthread_cond_wait(&late->changed, &late->lock);
+    pthread_mutex_unlock(&late->lock);
+}
+
 static int late_launch(struct device *device, struct device_stream *stream, const struct launch *launch,
                        struct fault *fault) {
     (void)fault;
@@ -539,6 +566,40 @@ static int late_launch(struct device *device, struct device_stream *stream, cons
         late_crash();
     late_take(stream);
     stream_push_item(stream, (struct late_item){.kind = LATE_LAUNCH, .launch = launch_copy(launch)});
+    if (late_waits(device, launch))
+        late_await(stream);
+    return STATUS_OK;
+}
+
+static void *aside_main(void *argument) {
+    struct device_aside *aside = argument;
+    struct late *late = aside->stream->late;
+    struct fault fault;
+    late_launch(&late->device, aside->stream, aside->launch, &fault);
+    if (aside->launch->opcode != atomic_load(&late->waits)) {
+        fprintf(stderr, "late: a launch has changed during its call\n");
+        abort();
+    }
+    atomic_store(&aside->returned, true);
+    aside->moved(aside->context);
+    return NULL;
+}
+
+static int late_launch_aside(struct device *device, struct device_stream *stream, const struct launch *launch,
+                             void (*moved)(void *context), void *context, struct device_aside **result,
+                             struct fault *fault) {
+    struct device_aside *aside = *result;
+    (void)device;
+    if (!aside) {
+        *result = aside = calloc(1, sizeof *aside);
+        *aside = (struct device_aside){.stream = stream, .launch = launch, .moved = moved, .context = context};
+        pthread_create(&aside->thread, NULL, aside_main, aside);
+    }
+    if (!atomic_load(&aside->returned))
+        return fault_set(fault, STATUS_AGAIN, "the call has not returned");
+    pthread_join(aside->thread, NULL);
+    free(aside);
+    *result = NULL;
     return STATUS_OK;
 }
 
@@ -631,7 +692,8 @@ static void late_take_operations(const struct device *cpu) {
                                                   .converts = late_converts,
                                                   .needs = kernel->needs ? late_needs : NULL,
                                                   .accepts = kernel->accepts ? late_accepts : NULL,
-                                                  .workspace = kernel->workspace ? late_workspace : NULL};
+                                                  .workspace = kernel->workspace ? late_workspace : NULL,
+                                                  .waits = late_waits};
         late_operations[opcode] = &late_entries[opcode];
     }
 }
@@ -667,6 +729,7 @@ static const struct device_async late_async = {
     .event_release = late_event_release,
     .timed_record = late_event_record,
     .event_elapsed = late_event_elapsed,
+    .launch_aside = late_launch_aside,
 };
 
 static int late_count(unsigned *count, struct fault *fault) {
@@ -710,6 +773,7 @@ int late_open(const struct device_options *options, struct device **device, stru
     pthread_cond_init(&late->changed, NULL);
     late->crash = late_opcode(getenv("TENSORD_LATE_CRASH"));
     late_hang(&late->device, getenv("TENSORD_LATE_HANG"));
+    late_wait(&late->device, getenv("TENSORD_LATE_WAIT"));
     *device = &late->device;
     return STATUS_OK;
 }

@@ -10,6 +10,9 @@
 int late_open(const struct device_options *options, struct device **device, struct fault *fault);
 /* From now on kernels of this operation ("user kernels": those of clients) do not end; NULL: all do. */
 void late_hang(struct device *device, const char *operation);
+/* From now on the call that launches this operation waits until the launch has run, as some calls of libraries do; NULL: none does. Or
+ * TENSORD_LATE_WAIT names it. */
+void late_wait(struct device *device, const char *operation);
 /* Launches that are on the device and have not run. */
 unsigned late_launches(struct device *device);
 /* Nothing runs any more, and what hangs ends: before the end of an engine that has given the device up, which keeps no

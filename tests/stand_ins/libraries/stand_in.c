@@ -48,6 +48,9 @@ bool stand_in_put(cudaStream_t stream, void (*work)(void *argument), void *argum
 
 #else
 
+#include <fcntl.h>
+#include <pthread.h>
+
 #include "tests/stand_ins/emulate/graph.h"
 
 /* Which way it fails changes from one to the next. */
@@ -57,14 +60,22 @@ static enum stand_in_outcome next_failure(void) {
     return ways[failures++ % 3];
 }
 
-enum stand_in_outcome stand_in_call(const char *function) {
+static void pass_gate(const char *function) {
+    const char *gate = getenv("STAND_IN_GATE");
+    size_t length = strlen(function);
+    char byte;
+    if (!gate || strncmp(gate, function, length) != 0 || gate[length] != ':')
+        return;
+    int fd = open(gate + length + 1, O_RDONLY | O_CLOEXEC);
+    stand_in_expect(fd >= 0 && read(fd, &byte, 1) == 0, "a STAND_IN_GATE that is no FIFO, or data in it");
+    close(fd);
+}
+
+static enum stand_in_outcome counted_outcome(const char *function, const char *wanted) {
     static char now[96];
     static unsigned long seen;
-    const char *wanted = getenv("STAND_IN_FAIL");
     char name[64], plus = 0;
     unsigned long number;
-    if (!wanted || !*wanted)
-        return STAND_IN_WORKS;
     if (strcmp(wanted, now)) {
         snprintf(now, sizeof now, "%s", wanted);
         seen = 0;
@@ -75,6 +86,18 @@ enum stand_in_outcome stand_in_call(const char *function) {
         return STAND_IN_WORKS;
     seen++;
     return seen == number || (plus == '+' && seen > number) ? next_failure() : STAND_IN_WORKS;
+}
+
+enum stand_in_outcome stand_in_call(const char *function) {
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    const char *wanted = getenv("STAND_IN_FAIL");
+    pass_gate(function);
+    if (!wanted || !*wanted)
+        return STAND_IN_WORKS;
+    pthread_mutex_lock(&lock);
+    enum stand_in_outcome outcome = counted_outcome(function, wanted);
+    pthread_mutex_unlock(&lock);
+    return outcome;
 }
 
 bool stand_in_put(cudaStream_t stream, void (*work)(void *argument), void *argument) {

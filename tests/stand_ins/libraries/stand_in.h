@@ -4,7 +4,8 @@
  *
  * On the emulated device STAND_IN_FAIL makes calls fail: "cudnnBackendExecute:3" the third call of this function, "cudnnBackendExecute:3+" it
  * and all after it, "any:3+" of all functions that the libraries have. The count begins anew when the variable changes. On fakecuda
- * FAKECUDA_FAIL does. Calls that give something back fail as well, but give it back. A process that ends while objects are left ends with
+ * FAKECUDA_FAIL does. On the emulated device STAND_IN_GATE="cusolverDnXsyevd:PATH" has calls of this function wait until the FIFO at PATH has been
+ * opened for writing, and closed again. Calls that give something back fail as well, but give it back. A process that ends while objects are left ends with
  * words, too. */
 #pragma once
 
@@ -13,7 +14,7 @@
 
 enum stand_in_outcome { STAND_IN_WORKS, STAND_IN_NO_MEMORY, STAND_IN_REFUSES, STAND_IN_FAILS };
 
-/* Counts a call, and says how it is to end. */
+/* Counts a call, and says how it is to end. Any thread. */
 enum stand_in_outcome stand_in_call(const char *function);
 /* Ends the process if the condition does not hold. */
 void stand_in_expect(bool condition, const char *what);
