@@ -23,6 +23,10 @@ int command_compare(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
+double command_median(const double *sorted, size_t n) {
+    return (sorted[(n - 1) / 2] + sorted[n / 2]) / 2;
+}
+
 static int ping_once(struct tensorctl *ctl, double *seconds, struct fault *fault) {
     Tensord__Ping request = TENSORD__PING__INIT;
     ProtobufCMessage *reply;
@@ -50,7 +54,8 @@ int command_ping(struct tensorctl *ctl, struct fault *fault) {
     }
     if (!error) {
         qsort(times, count, sizeof *times, command_compare);
-        text_line(stdout, "min %s, median %s", text_duration(text, times[0]), text_duration(median, times[count / 2]));
+        text_line(stdout, "min %s, median %s", text_duration(text, times[0]), 
+                  text_duration(median, command_median(times, count)));
     }
     free(times);
     return error ? error : command_flushed(fault);

@@ -187,7 +187,42 @@ class Commands(unittest.TestCase):
     def test_a_daemon_that_is_not_there_is_told(self):
         for command in self.commands():
             for url in ("unix:/nonexistent/s", "nonsense", "tcp://127.0.0.1:1", "tls://127.0.0.1:1"):
-                self.refused(self.run_ctl(url, "admin", command, *WORK[command][0]), FAILED)
+                done = self.run_ctl(url, "admin", command, *WORK[command][0])
+                self.refused(done, FAILED)
+                if not url.startswith("unix:"):  # elsewhere nobody can start a daemon from here
+                    self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+
+    def test_a_trace_on_standard_output_makes_no_file(self):
+        done = self.run_ctl(self.start(), "admin", "trace", "--seconds", "0.05", "-o", "-", "cpu:0")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertTrue(json.loads(done.stdout)["traceEvents"])
+        self.assertRegex(done.stderr, r"^-: \d+ events of 1 device\n$")
+        self.assertFalse(os.path.exists(os.path.join(self.folder, "-")))
+
+    def test_figures_of_a_bench_stand_below_each_other(self):
+        done = self.run_ctl(self.start(), "admin", "bench", "--seconds", "0.05", "cpu:0")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        head, *rows = done.stdout.splitlines()
+        self.assertEqual((head, len(rows)), ("cpu:0, medians", 6))
+        for row in rows:
+            self.assertRegex(row, r"^\S.{37} .{12}  \d\S* \S+(, 99 % within \d\S* \S+)?$")
+            self.assertRegex(row[39:51].strip(), r"^$|^\d[\d.]*([kMGT]? (op|flop)/s| [KMGT]?i?B/s)$")
+
+    def test_a_median_of_two_lies_between_them(self):
+        url = self.start()
+        microseconds = {"µs": 1, "ms": 1e3, "s": 1e6}
+
+        def times():
+            """The two, in order, and their median, each rounded to a tenth of its unit."""
+            said = re.findall(r"(?:: |min |median )([\d.]+) (\w+)", self.run_ctl(url, "admin", "ping", "--count", "2").stdout)
+            first, second, _, median = (float(number) * microseconds[unit] for number, unit in said)
+            return *sorted((first, second)), median
+        end = time.monotonic() + WAIT_S
+        least, most, median = times()
+        while most < 2 * least:  # so that rounding hides nothing
+            self.assertLess(time.monotonic(), end, "pings never differ")
+            least, most, median = times()
+        self.assertAlmostEqual(median, (least + most) / 2, delta=0.15 * most)
 
     def test_help_is_there_by_each_of_its_names(self):
         def said(*arguments):
