@@ -87,6 +87,12 @@ class Commands(unittest.TestCase):
                             (["status", "-\u00e9"], "unknown option -?; see tensorctl status --help"),
                             (["status", "--json", "-qh"], "unknown option -q; see tensorctl status --help"),
                             (["status", "a"], "too many arguments: a; see tensorctl status --help"),
+                            (["--seconds", "x", "trace"], "--seconds takes 0.05 to 3600, not: x; see tensorctl trace --help"),
+                            (["trace", "--seconds="], '--seconds takes 0.05 to 3600, not: ""; see tensorctl trace --help'),
+                            (["--count=\x1b"], r"--count takes a number from 1 on, not: \x1b; see tensorctl --help"),
+                            (["save"], "which device, to which file? See tensorctl save --help"),
+                            (["names", "rm", "cpu:0"], "which name? See tensorctl names --help"),
+                            ([], "which command? See tensorctl --help"),
                             (["nonsense"], "there is no command nonsense; see tensorctl --help")):
             done = self.run_ctl("unix:/nonexistent/s", "admin", *words)
             self.refused(done, USAGE)
@@ -126,7 +132,9 @@ class Commands(unittest.TestCase):
         for command in self.commands():
             for option in self.takes[command] & wrong.keys():
                 for value in wrong[option]:
-                    self.refused(self.run_ctl("unix:/nonexistent/s", "admin", command, f"--{option}={value}"), USAGE)
+                    done = self.run_ctl("unix:/nonexistent/s", "admin", command, f"--{option}={value}")
+                    self.refused(done, USAGE)
+                    self.assertIn(f"see tensorctl {command} --help", done.stderr)
 
     def test_too_few_and_too_many_words_are_refused(self):
         for command in self.commands():
@@ -234,6 +242,7 @@ class Commands(unittest.TestCase):
             self.assertEqual(said("help", command), said(command, "--help"))
             self.assertEqual(said("help", command), said(command, "-h"))
             self.assertLessEqual(max(map(len, said("help", command).splitlines())), 80)
+        self.assertNotIn("session", said("help", "names"))
         self.refused(subprocess.run([TENSORCTL, "help", "nonsense"], capture_output=True, text=True), USAGE)
 
 
