@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shutil
+import struct
 import subprocess
 import tempfile
 import time
@@ -19,7 +20,7 @@ WORK = {
     "status": ([], "observe"), "devices": (["cpu:0"], "observe"), "sessions": ([], "observe"), "programs": ([], "observe"), "ops": ([], "observe"),
     "top": (["--batch", "--count", "1"], "observe"), "ping": (["--count", "2"], "observe"),
     "trace": (["--seconds", "0.05", "-o", "-", "cpu:0"], "run"), "kill": (["--user", "nobody-at-all"], "observe"),
-    "names": (["cpu:0"], "run"), "save": (["cpu:0", "FOLDER/s"], "run"), "load": (["cpu:0", "FOLDER/none"], "run"),
+    "names": (["cpu:0"], "run"), "save": (["cpu:0", "FOLDER/s"], "run"), "load": (["cpu:0", "FOLDER/tensors"], "run"),
     "bench": (["--seconds", "0.05", "cpu:0"], "run"), "config": ([], "admin"),
     "program": (["dump", "FOLDER/none"], "observe"), "drain": ([], "admin"),
 }
@@ -30,6 +31,9 @@ class Commands(unittest.TestCase):
     def setUpClass(cls):
         cls.folder = tempfile.mkdtemp(prefix="tensord-commands.")
         cls.addClassCleanup(shutil.rmtree, cls.folder)
+        head = json.dumps({"w": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}).encode()
+        with open(os.path.join(cls.folder, "tensors"), "wb") as file:
+            file.write(struct.pack("<Q", len(head)) + head + bytes(8))
         cls.users = os.path.join(cls.folder, "users")
         cls.tokens = {role: subprocess.run([TENSORD, "user", "add", role + "er", "--role", role, "--users", cls.users], check=True,
                                            capture_output=True, text=True).stdout.strip() for role in ("observe", "run", "admin")}
@@ -153,7 +157,7 @@ class Commands(unittest.TestCase):
                 words = [name if word == "cpu:0" else word for word in WORK[command][0]]
                 done = self.run_ctl(url, "admin", command, *words)
                 self.refused(done, FAILED)
-                if name == "cpu:9" and command != "load":
+                if name == "cpu:9":
                     self.assertIn('no device "cpu:9"; there is cpu:0', done.stderr)
                 self.assertNotIn("\x1b", done.stderr)
         for word in ("-1", "", "1x", "cpu:0", "99999999999999999999"):
@@ -182,9 +186,8 @@ class Commands(unittest.TestCase):
                 done = self.run_ctl(url, role, command, *words)
                 if order.index(role) < order.index(least):
                     self.refused(done, FAILED)
-                    if command != "load":  # which looks at its file first
-                        self.assertIn("needs the role", done.stderr)
-                elif command in ("load", "program"):  # there is no such file
+                    self.assertIn("needs the role", done.stderr)
+                elif command == "program":  # there is no such file
                     self.refused(done, FAILED)
                     self.assertIn("No such file", done.stderr)
                 elif command == "save":  # and there are no names
