@@ -190,6 +190,9 @@ class Commands(unittest.TestCase):
                 elif command == "program":  # there is no such file
                     self.refused(done, FAILED)
                     self.assertIn("No such file", done.stderr)
+                elif command == "kill":  # there is no such user
+                    self.refused(done, FAILED)
+                    self.assertIn("nobody-at-all has no session; ", done.stderr)
                 elif command == "save":  # and there are no names
                     self.assertIn(done.returncode, (0, FAILED), done.stderr)
                 else:
