@@ -58,7 +58,7 @@ int command_ping(struct tensorctl *ctl, struct fault *fault) {
     }
     if (!error) {
         qsort(times, count, sizeof *times, command_compare);
-        text_line(stdout, "min %s, median %s", text_duration(text, times[0]), 
+        text_line(stdout, "min %s, median %s", text_duration(text, times[0]),
                   text_duration(median, command_median(times, count)));
     }
     free(times);
@@ -140,8 +140,8 @@ static int kill_nobody(const char *user, const Tensord__Status *status, struct f
         if (status->principals[i]->sessions)
             used += (size_t)snprintf(users + used, sizeof users - used, "%s%s", used ? ", " : "",
                                      status->principals[i]->name);
-    return fault_set(fault, STATUS_INVALID_ARGUMENT, "%.64s has no session; %s%s", user, used ? "who has: " : "nobody has",
-                     users);
+    return fault_set(fault, STATUS_INVALID_ARGUMENT, "%.64s has no session; %s%s", user,
+                     used ? "who has: " : "nobody has", users);
 }
 
 /* One look at the status, and as many more as it had no room for all of the user's sessions. */
@@ -159,8 +159,9 @@ static int kill_look(struct tensorctl *ctl, const char *reason, struct gone *gon
         if (!error && !more && !gone->n)
             error = kill_nobody(ctl->user, status, fault);
         if (!error && more && gone->n == before && control_now_ms() > deadline_ms)
-            error = fault_set(fault, STATUS_TIMED_OUT, "the daemon still has %u sessions for which its status has no room",
-                              status->sessions_left_out);
+            error =
+                fault_set(fault, STATUS_TIMED_OUT, "the daemon still has %u sessions for which its status has no room",
+                          status->sessions_left_out);
         tensord__status__free_unpacked(status, NULL);
         if (error)
             return error;

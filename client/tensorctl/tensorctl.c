@@ -20,7 +20,8 @@ static const struct command tensorctl_commands[] = {
     {"sessions", "", "who uses them, the largest in memory first", .options = COMMAND_TAKES(COMMAND_JSON),
      .run = command_view, .view = TENSORCTL_SESSIONS},
     {"programs", "", "recorded programs: operations, what is fused, memory, time of a run",
-     .text = "Of each session, with the program that was recorded or run last first; at most\n32 of one session, and 256 in all.\n",
+     .text = "Of each session, with the program that was recorded or run last first; at most\n32 of one session, and "
+             "256 in all.\n",
      .options = COMMAND_TAKES(COMMAND_JSON), .run = command_view, .view = TENSORCTL_PROGRAMS},
     {"top", "", "devices and sessions on a screen, refreshed; h tells its keys",
      .text = "With --batch, --count is the number of frames.\n",

@@ -53,7 +53,8 @@ struct fake_daemon {
     pthread_t thread;
     atomic_bool stop;
     atomic_int connections;
-    atomic_uchar ended[FAKE_SESSIONS_MAX + 1]; /* of each session: 1: it has ended, 2: and a Status has shown it since */
+    atomic_uchar
+        ended[FAKE_SESSIONS_MAX + 1]; /* of each session: 1: it has ended, 2: and a Status has shown it since */
     atomic_uint_fast64_t operations;
     pthread_mutex_t lock;
     char *log;
