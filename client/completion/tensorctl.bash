@@ -3,24 +3,51 @@
 _tensorctl_ask() {
     timeout 1 "${url[@]}" "$1" --json 2>/dev/null
 }
+# Bash splits words at ':' and '=': cpu:0 is three words. Puts into `line` the words up to the cursor as they stand on the line.
+_tensorctl_join() {
+    local rest=$COMP_LINE i
+    line=()
+    for ((i = 0; i <= COMP_CWORD; i++)); do
+        if ((i > 0)) && [[ $rest != [[:blank:]]* && (${COMP_WORDS[i]} == [:=]* || ${COMP_WORDS[i - 1]} == *[:=]) ]]; then
+            line[-1]+=${COMP_WORDS[i]}
+        else
+            line+=("${COMP_WORDS[i]}")
+        fi
+        rest=${rest#"${rest%%[![:blank:]]*}"}
+        rest=${rest#"${COMP_WORDS[i]}"}
+    done
+    # An option and its value are two words, however they are written.
+    if [[ ${line[-1]} == --*=* ]]; then
+        line+=("${line[-1]#*=}")
+        line[-2]=${line[-2]%%=*}
+    fi
+}
+# The replies that begin with the present word. What bash does not count to its word is on the line already.
+_tensorctl_reply() {
+    mapfile -t COMPREPLY < <(compgen "$@" -- "$current")
+    local word=${COMP_WORDS[COMP_CWORD]}
+    [[ $word == [:=]* && $COMP_WORDBREAKS == *"${word:0:1}"* ]] && word=''
+    COMPREPLY=("${COMPREPLY[@]#"${current%"$word"}"}")
+}
 _tensorctl() {
-    local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]} program=${COMP_WORDS[0]}
+    local line
+    _tensorctl_join
+    local current=${line[-1]} previous=${line[-2]} program=${line[0]}
     local command='' position=0 i words='' url=("$program")
-    # The command, and how many words stand between it and the cursor. "--url tcp://host:1" is split at its colons.
-    for ((i = 1; i < COMP_CWORD; i++)); do
-        case ${COMP_WORDS[i]} in
-        --url) url+=(--url "${COMP_WORDS[++i]}") && while [[ ${COMP_WORDS[i + 1]} == : || ${COMP_WORDS[i]} == : ]]; do
-            url[2]+=${COMP_WORDS[++i]}
-        done ;;
+    # The command, and how many words stand between it and the cursor.
+    for ((i = 1; i < ${#line[@]} - 1; i++)); do
+        case ${line[i]} in
+        --url) url+=(--url "${line[++i]}") ;;
+        --url=*) url+=("${line[i]}") ;;
         --reason | --user | --to | --session | --seconds | --interval | --count | --output | -o) ((i++)) ;;
-        -* | : | =) ;;
-        *) if [[ -z $command ]]; then command=${COMP_WORDS[i]}; else ((position++)); fi ;;
+        -*) ;;
+        *) if [[ -z $command ]]; then command=${line[i]}; else ((position++)); fi ;;
         esac
     done
     case $previous in
     --url)
         compopt -o nospace
-        mapfile -t COMPREPLY < <(compgen -W 'unix:/ tcp:// tls://' -- "$current")
+        _tensorctl_reply -W 'unix:/ tcp:// tls://'
         return
         ;;
     --user | --to) words=$(_tensorctl_ask sessions | sed -n 's/.*"principal": "\(.*\)".*/\1/p' | sort -u) ;;
@@ -28,7 +55,7 @@ _tensorctl() {
     --watch | --seconds | --interval | --count | --reason) return ;;
     -o | --output)
         compopt -o filenames
-        mapfile -t COMPREPLY < <(compgen -f -- "$current")
+        _tensorctl_reply -f
         return
         ;;
     *)
@@ -40,7 +67,7 @@ _tensorctl() {
             program/0) words=dump ;;
             save/1 | load/1 | program/1)
                 compopt -o filenames
-                mapfile -t COMPREPLY < <(compgen -f -- "$current")
+                _tensorctl_reply -f
                 return
                 ;;
             names/0) words="rm mv $(_tensorctl_ask devices | sed -n 's/.*"name": "\([a-z]*:[0-9]*\)".*/\1/p')" ;;
@@ -59,10 +86,6 @@ _tensorctl() {
         fi
         ;;
     esac
-    mapfile -t COMPREPLY < <(compgen -W "$words" -- "$current")
-    # What stands before the last colon is on the line already: bash takes it for a word of its own.
-    if [[ $current == *:* && $COMP_WORDBREAKS == *:* ]]; then
-        COMPREPLY=("${COMPREPLY[@]#"${current%"${current##*:}"}"}")
-    fi
+    _tensorctl_reply -W "$words"
 }
 complete -F _tensorctl tensorctl

@@ -287,7 +287,12 @@ int control_call(struct control *control, unsigned request_type, const ProtobufC
 }
 
 int control_status(struct control *control, Tensord__Status **status, struct fault *fault) {
+    return control_status_of(control, "", status, fault);
+}
+
+int control_status_of(struct control *control, const char *principal, Tensord__Status **status, struct fault *fault) {
     Tensord__GetStatus request = TENSORD__GET_STATUS__INIT;
+    request.principal = (char *)(uintptr_t)principal;
     return control_call(control, FRAME_GET_STATUS, &request.base, FRAME_STATUS, (ProtobufCMessage **)status, fault);
 }
 

@@ -32,8 +32,10 @@ void control_close(struct control *control);
 int control_call(struct control *control, unsigned request_type, const ProtobufCMessage *request, unsigned reply_type,
                  ProtobufCMessage **reply, struct fault *fault);
 
-/* Two requests: the daemon's status, which the caller frees, and the end of a session. */
+/* The daemon's status, which the caller frees; with the sessions and programs of one principal alone; and the end of a
+ * session. */
 int control_status(struct control *control, Tensord__Status **status, struct fault *fault);
+int control_status_of(struct control *control, const char *principal, Tensord__Status **status, struct fault *fault);
 int control_kill(struct control *control, uint64_t session, const char *reason, struct fault *fault);
 
 /* The TLS context of the connection, for more connections to the same daemon; NULL: it has no TLS. */

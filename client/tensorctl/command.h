@@ -74,9 +74,10 @@ int command_view(struct tensorctl *ctl, struct fault *fault);
 int command_operations(struct tensorctl *ctl, struct fault *fault);
 /* Flushes standard output; STATUS_INTERNAL if something could not be written. */
 int command_flushed(struct fault *fault);
-/* Seconds of CLOCK_MONOTONIC, and an order of doubles for qsort(). */
+/* Seconds of CLOCK_MONOTONIC; an order of doubles for qsort(); and the median of such, which are sorted, n > 0. */
 double command_now(void);
 int command_compare(const void *a, const void *b);
+double command_median(const double *sorted, size_t n);
 
 /* command.c */
 int command_ping(struct tensorctl *ctl, struct fault *fault);

@@ -109,7 +109,7 @@ static const struct option_row {
     [COMMAND_REASON] = {"reason", 0, required_argument, " TEXT", take_reason, NULL,
                         "for the session's client and the log"},
     [COMMAND_USER] = {"user", 0, required_argument, " NAME", take_user, "the name of a user, as status shows it",
-                      "all sessions of this user, or the names, as status\nand names --all call him"},
+                      "of this user alone, by the name that status shows"},
     [COMMAND_SECONDS] = {"seconds", 0, required_argument, " S", take_seconds, "0.05 to 3600", "for so long"},
     [COMMAND_OUTPUT] = {"output", 'o', required_argument, " FILE", take_output, "a file, or - for standard output",
                         "where to (trace.json); - is standard output"},
@@ -183,8 +183,10 @@ static int usage_error(const struct command *command, const char *problem, const
     char shown[256] = "";
     if (word) /* a client may have chosen it as a name, and a shell passed it on */
         utf8_clean(shown, sizeof shown, word);
-    fprintf(stderr, "tensorctl: %s%s%s; see tensorctl %s%s--help\n", problem, word ? ": " : "", shown,
-            command ? command->name : "", command ? " " : "");
+    size_t length = strlen(problem);
+    bool question = !word && problem[length - 1] == '?' && problem[length - 2] != '-'; /* "unknown option -?" is none */
+    fprintf(stderr, "tensorctl: %s%s%s%s tensorctl %s%s--help\n", problem, word ? ": " : "", shown,
+            question ? " See" : "; see", command ? command->name : "", command ? " " : "");
     return COMMAND_USAGE_EXIT;
 }
 
@@ -220,19 +222,20 @@ static int command_check(const struct tensorctl *ctl) {
 
 /* ---- the command line ---- */
 
-static int option_take(struct tensorctl *ctl, unsigned option, char **argv) {
+/* Writes what is wrong with the value to `problem`, if something is. */
+static void option_take(struct tensorctl *ctl, unsigned option, char **argv, char *problem, size_t size) {
     const struct option_row *row = &option_rows[option];
     const char *value = optarg;
-    char problem[96];
+    char shown[128];
     /* "--watch 2" is the same as "--watch=2". */
     if (row->argument == optional_argument && !value && argv[optind] && *argv[optind] &&
         strchr("0123456789.", *argv[optind]))
         value = argv[optind++];
     ctl->given |= COMMAND_TAKES(option);
     if (row->take(ctl, value))
-        return -1;
-    snprintf(problem, sizeof problem, "--%s takes %s, not", row->name, row->takes);
-    return usage_error(NULL, problem, value && *value ? value : "\"\"");
+        return;
+    utf8_clean(shown, sizeof shown, value && *value ? value : "\"\"");
+    snprintf(problem, size, "--%s takes %s, not: %s", row->name, row->takes, shown);
 }
 
 /* Says what is wrong with the option at which getopt_long() has stopped; `found` is what it returned. A letter may stand in the
@@ -274,9 +277,9 @@ int command_line_read(struct tensorctl *ctl, int argc, char **argv, const struct
     for (int i = 0; i < COMMAND_OPTIONS; i++)
         options[3 + i] = (struct option){option_rows[i].name, option_rows[i].argument, NULL, LINE_FIRST + i};
     bool help = false;
-    char problem[192] = ""; /* the first problem; it is printed when the command is known */
+    char problem[256] = ""; /* the first problem; it is printed when the command is known */
     opterr = 0;
-    for (int option, code; (option = getopt_long(argc, argv, ":ho:", options, NULL)) != -1;) {
+    for (int option; (option = getopt_long(argc, argv, ":ho:", options, NULL)) != -1;) {
         if (option == 'o')
             option = LINE_FIRST + COMMAND_OUTPUT;
         if (*problem) {
@@ -290,8 +293,8 @@ int command_line_read(struct tensorctl *ctl, int argc, char **argv, const struct
             return EXIT_SUCCESS;
         } else if (option < LINE_FIRST) {
             option_problem(problem, sizeof problem, options, option, argv);
-        } else if ((code = option_take(ctl, (unsigned)(option - LINE_FIRST), argv)) >= 0) {
-            return code;
+        } else {
+            option_take(ctl, (unsigned)(option - LINE_FIRST), argv, problem, sizeof problem);
         }
     }
     const char *name = argv[optind];

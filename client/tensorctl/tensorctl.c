@@ -1,13 +1,11 @@
 /* tensorctl: shows the state of a running daemon, and tells it what to do. Most commands talk only to the front, which replies
  * even while a device is busy or hung. The commands with `device` open a session on a device. */
-#include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "client/tensorctl/command.h"
-#include "proto/net/url.h"
 
 enum { DRAIN_TIMEOUT_MS = 24 * 3600 * 1000 };
 
@@ -22,7 +20,8 @@ static const struct command tensorctl_commands[] = {
     {"sessions", "", "who uses them, the largest in memory first", .options = COMMAND_TAKES(COMMAND_JSON),
      .run = command_view, .view = TENSORCTL_SESSIONS},
     {"programs", "", "recorded programs: operations, what is fused, memory, time of a run",
-     .text = "Of each session, with the program that was recorded or run last first; at most\n32 of one session, and 256 in all.\n",
+     .text = "Of each session, with the program that was recorded or run last first; at most\n32 of one session, and "
+             "256 in all.\n",
      .options = COMMAND_TAKES(COMMAND_JSON), .run = command_view, .view = TENSORCTL_PROGRAMS},
     {"top", "", "devices and sessions on a screen, refreshed; h tells its keys",
      .text = "With --batch, --count is the number of frames.\n",
@@ -77,35 +76,6 @@ static const struct command tensorctl_commands[] = {
      .check = command_program_check, .local_words = true, .run = tensorctl_program},
 };
 
-/* Whether the system's daemon is installed as a service. */
-static bool is_installed(void) {
-    static const char *const folders[] = {"/etc", "/usr/local/lib", "/usr/lib", "/lib"};
-    char path[64];
-    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
-        snprintf(path, sizeof path, "%s/systemd/system/tensord.service", folders[i]);
-        if (!access(path, F_OK))
-            return true;
-    }
-    return false;
-}
-
-/* Nobody listens at the socket. Tells the user how to start a daemon, if the socket is on this host and the user may start one. */
-static void tell_how_to_start(const char *given) {
-    char text[CONTROL_URL_MAX], folder[sizeof((struct url *)0)->path];
-    struct url url;
-    if (control_url(given, text, NULL) || url_parse(text, &url, NULL) || url.kind != URL_UNIX ||
-        (access(url.path, W_OK) && errno != ENOENT))
-        return;
-    if (is_installed()) {
-        fputs("To start the daemon that is installed here: systemctl start tensord\n", stderr);
-        return;
-    }
-    snprintf(folder, sizeof folder, "%s", url.path);
-    *strrchr(folder, '/') = 0;
-    if (!access(*folder ? folder : "/", W_OK))
-        fprintf(stderr, "To start a daemon there: tensord --listen %s\n", text);
-}
-
 int tensorctl_connect(struct tensorctl *ctl, struct fault *fault) {
     char url[CONTROL_URL_MAX];
     struct tls_context *tls = NULL;
@@ -141,7 +111,8 @@ int main(int argc, char **argv) {
     control_close(ctl.control);
     if (error)
         tell(&fault, error);
-    if (error == STATUS_CONNECTION && !connected)
-        tell_how_to_start(ctl.url);
+    char url[CONTROL_URL_MAX];
+    if (error == STATUS_CONNECTION && !connected && !control_url(ctl.url, url, NULL))
+        tensorctl_advice_write(stderr, url, "");
     return error ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -48,6 +48,12 @@ struct fault;
 /* Writes the contracts of these operations, for people or as a JSON array. STATUS_INVALID_ARGUMENT for an unknown name. */
 int tensorctl_contracts_write(FILE *out, const char *const names[], int n_names, bool json, struct fault *fault);
 
+/* ---- advice (tensorctl_advice.c) ---- */
+
+/* Nobody listens at the URL. Tells the user how to start a daemon, if the socket is on this host and the user may start one.
+ * `root` is what stands before the folders in which a service is looked for: "", but in tests. */
+void tensorctl_advice_write(FILE *out, const char *url, const char *root);
+
 /* ---- traces ---- */
 
 struct control;

@@ -87,7 +87,7 @@ static const struct bench_row {
     {"small_operations", "chained additions of 16 floats", bench_chain, BENCH_CHAIN, "op/s"},
     {"upload", "upload of 64 MiB", bench_upload, BENCH_BULK_BYTES, "B/s"},
     {"fetch", "fetch of 64 MiB", bench_fetch, BENCH_BULK_BYTES, "B/s"},
-    {"addition", "64 MiB added to itself, read and written", bench_add_large, 2.0 * BENCH_BULK_BYTES, "B/s"},
+    {"addition", "64 MiB plus itself, read and written", bench_add_large, 2.0 * BENCH_BULK_BYTES, "B/s"},
     {"product", "product of f32 matrices of 1024 x 1024", bench_product, 2.0 * BENCH_MATRIX *BENCH_MATRIX *BENCH_MATRIX,
      "flop/s"},
 };
@@ -114,7 +114,7 @@ static int bench_measure(struct bench *bench, const struct bench_row *row, doubl
     if (code)
         return code;
     qsort(times, n, sizeof *times, command_compare);
-    *result = (struct bench_result){.samples = n, .median_s = times[n / 2]};
+    *result = (struct bench_result){.samples = n, .median_s = command_median(times, n)};
     if (n >= 100)
         result->slow_s = times[n - 1 - n / 100];
     return 0;
@@ -123,16 +123,13 @@ static int bench_measure(struct bench *bench, const struct bench_row *row, doubl
 /* ---- output ---- */
 
 static void bench_print(const struct bench_row *row, const struct bench_result *result) {
-    char rate[TEXT_UNIT_MAX], time[TEXT_UNIT_MAX], slow[TEXT_UNIT_MAX];
+    char number[TEXT_UNIT_MAX], rate[TEXT_UNIT_MAX + 8] = "", time[TEXT_UNIT_MAX], slow[TEXT_UNIT_MAX];
     double per_s = row->amount / result->median_s;
-    printf("%-44.44s ", row->what);
     if (!strcmp(row->unit, "B/s"))
-        printf("%8s/s  ", text_bytes(rate, per_s));
+        snprintf(rate, sizeof rate, "%s/s", text_bytes(number, per_s));
     else if (row->amount > 0)
-        printf("%6s %-6s", text_count(rate, per_s), row->unit);
-    else
-        printf("%13s", "");
-    printf("%s", text_duration(time, result->median_s));
+        snprintf(rate, sizeof rate, "%s %s", text_count(number, per_s), row->unit);
+    printf("%-38s %12s  %s", row->what, rate, text_duration(time, result->median_s));
     if (result->slow_s > 0)
         printf(", 99 %% within %s", text_duration(slow, result->slow_s));
     printf("\n");

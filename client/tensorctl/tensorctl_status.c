@@ -151,7 +151,8 @@ static void tensorctl_sessions(FILE *out, const Tensord__Status *status) {
         tensorctl_session_failures(out, status->sessions[i]);
     }
     if (status->sessions_left_out)
-        text_line(out, "and %" PRIu32 " sessions with less memory", status->sessions_left_out);
+        text_line(out, "and %" PRIu32 " session%s with less memory", status->sessions_left_out,
+                  status->sessions_left_out == 1 ? "" : "s");
     table_finish(&table);
 }
 

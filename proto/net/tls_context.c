@@ -1,7 +1,6 @@
 /* TLS contexts: what the connections of a server or of a client share. Also the name of a client by its certificate. */
 #include <arpa/inet.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <openssl/core_names.h>
 #include <openssl/err.h>
 #include <openssl/rand.h>
@@ -370,18 +369,34 @@ static int keep_session(SSL *ssl, SSL_SESSION *session) {
     return 1;
 }
 
-static int file_fault(struct fault *fault, const char *what, const char *file) {
+/* Whether a line of the file begins a key in PEM, with or without a passphrase. */
+static bool has_key(FILE *file) {
+    char line[128];
+    while (fgets(line, sizeof(line), file)) {
+        if (strncmp(line, "-----BEGIN ", 11) == 0 && strstr(line, "PRIVATE KEY-----")) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* OpenSSL would say "system lib" if the file cannot be opened, and "PEM lib" if there is no key in it. `missing`: what to say
+ * then; NULL: the file is not for a key. */
+static int file_fault(struct fault *fault, const char *what, const char *path, const char *missing) {
     char text[200];
-    int fd = open(file, O_RDONLY | O_CLOEXEC);
-    snprintf(text, sizeof(text), "%s %.120s", what, file);
-    if (fd < 0) { /* OpenSSL would only say "system lib" */
+    FILE *file = fopen(path, "re");
+    snprintf(text, sizeof(text), "%s %.120s", what, path);
+    if (!file) {
         int error = errno;
         ERR_clear_error();
         return fault_set(fault, STATUS_INVALID_ARGUMENT, "%s: %s", text,
                          strerrordesc_np(error) ? strerrordesc_np(error) : "it cannot be opened");
     }
-    if (fd >= 0) {
-        close(fd);
+    bool empty = missing && !has_key(file);
+    fclose(file);
+    if (empty) {
+        ERR_clear_error();
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "%s: %s", text, missing);
     }
     return tls_explain(fault, STATUS_INVALID_ARGUMENT, text);
 }
@@ -392,7 +407,7 @@ static int set_files(SSL_CTX *ssl, const struct tls_client_options *options, str
         return tls_explain(fault, STATUS_INVALID_ARGUMENT, "the CA's certificates, the system's");
     }
     if (options->ca && SSL_CTX_load_verify_file(ssl, options->ca) != 1) {
-        return file_fault(fault, "the CA's certificates,", options->ca);
+        return file_fault(fault, "the CA's certificates,", options->ca, NULL);
     }
     if (!key) {
         return STATUS_OK;
@@ -402,10 +417,12 @@ static int set_files(SSL_CTX *ssl, const struct tls_client_options *options, str
     }
     SSL_CTX_set_default_passwd_cb(ssl, no_passphrase);
     if (SSL_CTX_use_certificate_chain_file(ssl, options->certificate) != 1) {
-        return file_fault(fault, "the client's certificate,", options->certificate);
+        return file_fault(fault, "the client's certificate,", options->certificate, NULL);
     }
     if (SSL_CTX_use_PrivateKey_file(ssl, key, SSL_FILETYPE_PEM) != 1) {
-        return file_fault(fault, "the client's key,", key);
+        return file_fault(fault, "the client's key,", key,
+                          options->key ? "there is no key in it"
+                                       : "there is no key in it, and no other file is named for the key");
     }
     return STATUS_OK;
 }

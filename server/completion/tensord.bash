@@ -1,48 +1,77 @@
 # bash completion for tensord: the flags are those of its --help.
+
+# Bash splits words at ':' and '=': unix:/s is three words. Puts into `line` the words up to the cursor as they stand on the line.
+_tensord_join() {
+    local rest=$COMP_LINE i
+    line=()
+    for ((i = 0; i <= COMP_CWORD; i++)); do
+        if ((i > 0)) && [[ $rest != [[:blank:]]* && (${COMP_WORDS[i]} == [:=]* || ${COMP_WORDS[i - 1]} == *[:=]) ]]; then
+            line[-1]+=${COMP_WORDS[i]}
+        else
+            line+=("${COMP_WORDS[i]}")
+        fi
+        rest=${rest#"${rest%%[![:blank:]]*}"}
+        rest=${rest#"${COMP_WORDS[i]}"}
+    done
+    # A flag and its value are two words, however they are written.
+    if [[ ${line[-1]} == --*=* ]]; then
+        line+=("${line[-1]#*=}")
+        line[-2]=${line[-2]%%=*}
+    fi
+}
+# The replies that begin with the present word. What bash does not count to its word is on the line already.
+_tensord_reply() {
+    mapfile -t COMPREPLY < <(compgen "$@" -- "$current")
+    local word=${COMP_WORDS[COMP_CWORD]}
+    [[ $word == [:=]* && $COMP_WORDBREAKS == *"${word:0:1}"* ]] && word=''
+    COMPREPLY=("${COMPREPLY[@]#"${current%"$word"}"}")
+}
 _tensord() {
-    local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]}
+    local line
+    _tensord_join
+    local current=${line[-1]} previous=${line[-2]}
     local command=()
-    if [[ ${COMP_WORDS[1]} == user ]]; then
-        if [[ $COMP_CWORD -eq 2 ]]; then
-            mapfile -t COMPREPLY < <(compgen -W 'add token revoke role remove list' -- "$current")
+    if [[ ${line[1]} == user ]]; then
+        if [[ ${#line[@]} -eq 3 ]]; then
+            _tensord_reply -W 'add token revoke role remove list'
             return
         fi
         command=(user)
     fi
     case $previous in
     --role)
-        mapfile -t COMPREPLY < <(compgen -W 'observe run admin' -- "$current")
+        _tensord_reply -W 'observe run admin'
         return
         ;;
     --tls-client-auth)
-        mapfile -t COMPREPLY < <(compgen -W 'none optional required' -- "$current")
+        _tensord_reply -W 'none optional required'
         return
         ;;
     --config | --users | --tls-* | --state-dir | --cache-dir)
         compopt -o filenames
-        mapfile -t COMPREPLY < <(compgen -f -- "$current")
+        _tensord_reply -f
         return
         ;;
     --devices)
-        mapfile -t COMPREPLY < <(compgen -W 'auto cpu cuda' -- "$current")
+        _tensord_reply -W 'auto cpu cuda'
         return
         ;;
     --log-format)
-        mapfile -t COMPREPLY < <(compgen -W 'text json' -- "$current")
+        _tensord_reply -W 'text json'
         return
         ;;
     --log-level)
-        mapfile -t COMPREPLY < <(compgen -W 'debug info warning error' -- "$current")
+        _tensord_reply -W 'debug info warning error'
         return
         ;;
     --listen)
         compopt -o nospace
-        mapfile -t COMPREPLY < <(compgen -W 'unix:/ tcp://127.0.0.1: tls://' -- "$current")
+        _tensord_reply -W 'unix:/ tcp://127.0.0.1: tls://'
         return
         ;;
     --help | --version | --check-config) ;;
     --*) return ;;
     esac
-    mapfile -t COMPREPLY < <(compgen -W "$("${COMP_WORDS[0]}" "${command[@]}" --help 2>/dev/null | sed -n 's/^  \(--[a-z0-9-]*\).*/\1/p')" -- "$current")
+    _tensord_reply -W "$("${line[0]}" "${command[@]}" --help 2>/dev/null | sed -n 's/^  \(--[a-z0-9-]*\).*/\1/p')"
 }
 complete -F _tensord tensord

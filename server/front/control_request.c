@@ -286,10 +286,17 @@ static int control_list_devices(struct control *control, const struct frame_head
 
 static int control_status(struct control *control, const struct frame_header *header, const uint8_t *bytes,
                           struct fault *fault) {
-    (void)bytes;
-    if (status_append(control->front, header->sequence, &control->peer.principal, &control->out, &control->out_size))
-        return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a status");
-    return STATUS_OK;
+    bool starved = false;
+    ProtobufCAllocator allocator = {control_allocate, control_free, &starved};
+    Tensord__GetStatus *request = tensord__get_status__unpack(&allocator, header->message_bytes, bytes);
+    if (!request && starved)
+        return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory to read GetStatus");
+    if (!request)
+        return fault_set(fault, STATUS_PROTOCOL, "malformed GetStatus of %u bytes", header->message_bytes);
+    int error = status_append(control->front, header->sequence, &control->peer.principal, request->principal,
+                              &control->out, &control->out_size);
+    tensord__get_status__free_unpacked(request, &allocator);
+    return error ? fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a status") : STATUS_OK;
 }
 
 static int control_config(struct control *control, const struct frame_header *header, const uint8_t *bytes,

@@ -651,6 +651,7 @@ int status_use(struct front *front, const struct principal *viewer,
 
 struct status_packet {
     uint64_t sequence;
+    const char *of; /* a principal; "": all */
     uint8_t **bytes;
     size_t *size;
 };
@@ -658,13 +659,15 @@ struct status_packet {
 static int status_pack(void *owner, const Tensord__Status *status) {
     const struct status_packet *packet = owner;
     Tensord__Status shown = *status;
+    if (*packet->of)
+        status_keep(&shown, packet->of);
     status_fit(&shown, FRAME_MESSAGE_MAX);
     return packet_append(packet->bytes, packet->size, FRAME_STATUS, packet->sequence, &shown.base);
 }
 
-int status_append(struct front *front, uint64_t sequence, const struct principal *viewer, uint8_t **bytes,
-                  size_t *size) {
-    struct status_packet packet = {sequence, bytes, size};
+int status_append(struct front *front, uint64_t sequence, const struct principal *viewer, const char *of,
+                  uint8_t **bytes, size_t *size) {
+    struct status_packet packet = {sequence, of, bytes, size};
     return status_use(front, viewer, status_pack, &packet);
 }
 

@@ -7,8 +7,9 @@
 
 /* Each of these appends one frame, as packet_append() does. */
 int status_append_devices(struct front *front, uint64_t sequence, uint8_t **bytes, size_t *size);
-int status_append(struct front *front, uint64_t sequence, const struct principal *viewer, uint8_t **bytes,
-                  size_t *size);
+/* `of`: the name of a principal, to append its sessions and programs alone; "": all. */
+int status_append(struct front *front, uint64_t sequence, const struct principal *viewer, const char *of,
+                  uint8_t **bytes, size_t *size);
 /* Calls `use` once with a whole Status, which is freed when `use` returns. Returns what `use` returns;
  * STATUS_NO_HOST_MEMORY: it was not called. Labels and messages of failures are shown only to the session's owner and
  * to admins; `viewer` NULL: to nobody. */

@@ -1,6 +1,19 @@
 #include "server/front/status_fit.h"
 
 #include <stdlib.h>
+#include <string.h>
+
+void status_keep(Tensord__Status *status, const char *principal) {
+    size_t sessions = 0, programs = 0;
+    for (size_t i = 0; i < status->n_sessions; i++)
+        if (!strcmp(status->sessions[i]->principal, principal))
+            status->sessions[sessions++] = status->sessions[i];
+    for (size_t i = 0; i < status->n_programs; i++)
+        if (!strcmp(status->programs[i]->principal, principal))
+            status->programs[programs++] = status->programs[i];
+    status->n_sessions = sessions;
+    status->n_programs = programs;
+}
 
 static int by_live(const void *a, const void *b) {
     const Tensord__SessionStatus *x = *(Tensord__SessionStatus *const *)a, *y = *(Tensord__SessionStatus *const *)b;

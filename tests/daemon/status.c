@@ -8,9 +8,14 @@
 #include "tests/daemon/wire.h"
 
 Tensord__Status *status_get(const char *url) {
+    return status_get_of(url, "");
+}
+
+Tensord__Status *status_get_of(const char *url, const char *principal) {
     struct wire wire;
     struct wire_frame frame;
     Tensord__GetStatus request = TENSORD__GET_STATUS__INIT;
+    request.principal = (char *)(uintptr_t)principal;
     wire_open(&wire, url, PREAMBLE_TARGET_CONTROL);
     cr_assert(wire_request(&wire, FRAME_GET_STATUS, &request));
     cr_assert(wire_receive(&wire, &frame, WIRE_TIMEOUT_MS) == WIRE_FRAME, "no answer to GetStatus");

@@ -8,6 +8,8 @@
 
 /* A fresh control connection each time; the caller frees it with status_free. */
 Tensord__Status *status_get(const char *url);
+/* With the sessions and programs of this principal alone. */
+Tensord__Status *status_get_of(const char *url, const char *principal);
 void status_free(Tensord__Status *status);
 const Tensord__DeviceStatus *status_device(const Tensord__Status *status, const char *name);
 /* The sessions of one device. */

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shutil
+import struct
 import subprocess
 import tempfile
 import time
@@ -19,7 +20,7 @@ WORK = {
     "status": ([], "observe"), "devices": (["cpu:0"], "observe"), "sessions": ([], "observe"), "programs": ([], "observe"), "ops": ([], "observe"),
     "top": (["--batch", "--count", "1"], "observe"), "ping": (["--count", "2"], "observe"),
     "trace": (["--seconds", "0.05", "-o", "-", "cpu:0"], "run"), "kill": (["--user", "nobody-at-all"], "observe"),
-    "names": (["cpu:0"], "run"), "save": (["cpu:0", "FOLDER/s"], "run"), "load": (["cpu:0", "FOLDER/none"], "run"),
+    "names": (["cpu:0"], "run"), "save": (["cpu:0", "FOLDER/s"], "run"), "load": (["cpu:0", "FOLDER/tensors"], "run"),
     "bench": (["--seconds", "0.05", "cpu:0"], "run"), "config": ([], "admin"),
     "program": (["dump", "FOLDER/none"], "observe"), "drain": ([], "admin"),
 }
@@ -30,6 +31,9 @@ class Commands(unittest.TestCase):
     def setUpClass(cls):
         cls.folder = tempfile.mkdtemp(prefix="tensord-commands.")
         cls.addClassCleanup(shutil.rmtree, cls.folder)
+        head = json.dumps({"w": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}).encode()
+        with open(os.path.join(cls.folder, "tensors"), "wb") as file:
+            file.write(struct.pack("<Q", len(head)) + head + bytes(8))
         cls.users = os.path.join(cls.folder, "users")
         cls.tokens = {role: subprocess.run([TENSORD, "user", "add", role + "er", "--role", role, "--users", cls.users], check=True,
                                            capture_output=True, text=True).stdout.strip() for role in ("observe", "run", "admin")}
@@ -87,6 +91,12 @@ class Commands(unittest.TestCase):
                             (["status", "-\u00e9"], "unknown option -?; see tensorctl status --help"),
                             (["status", "--json", "-qh"], "unknown option -q; see tensorctl status --help"),
                             (["status", "a"], "too many arguments: a; see tensorctl status --help"),
+                            (["--seconds", "x", "trace"], "--seconds takes 0.05 to 3600, not: x; see tensorctl trace --help"),
+                            (["trace", "--seconds="], '--seconds takes 0.05 to 3600, not: ""; see tensorctl trace --help'),
+                            (["--count=\x1b"], r"--count takes a number from 1 on, not: \x1b; see tensorctl --help"),
+                            (["save"], "which device, to which file? See tensorctl save --help"),
+                            (["names", "rm", "cpu:0"], "which name? See tensorctl names --help"),
+                            ([], "which command? See tensorctl --help"),
                             (["nonsense"], "there is no command nonsense; see tensorctl --help")):
             done = self.run_ctl("unix:/nonexistent/s", "admin", *words)
             self.refused(done, USAGE)
@@ -126,7 +136,9 @@ class Commands(unittest.TestCase):
         for command in self.commands():
             for option in self.takes[command] & wrong.keys():
                 for value in wrong[option]:
-                    self.refused(self.run_ctl("unix:/nonexistent/s", "admin", command, f"--{option}={value}"), USAGE)
+                    done = self.run_ctl("unix:/nonexistent/s", "admin", command, f"--{option}={value}")
+                    self.refused(done, USAGE)
+                    self.assertIn(f"see tensorctl {command} --help", done.stderr)
 
     def test_too_few_and_too_many_words_are_refused(self):
         for command in self.commands():
@@ -145,7 +157,7 @@ class Commands(unittest.TestCase):
                 words = [name if word == "cpu:0" else word for word in WORK[command][0]]
                 done = self.run_ctl(url, "admin", command, *words)
                 self.refused(done, FAILED)
-                if name == "cpu:9" and command != "load":
+                if name == "cpu:9":
                     self.assertIn('no device "cpu:9"; there is cpu:0', done.stderr)
                 self.assertNotIn("\x1b", done.stderr)
         for word in ("-1", "", "1x", "cpu:0", "99999999999999999999"):
@@ -174,11 +186,13 @@ class Commands(unittest.TestCase):
                 done = self.run_ctl(url, role, command, *words)
                 if order.index(role) < order.index(least):
                     self.refused(done, FAILED)
-                    if command != "load":  # which looks at its file first
-                        self.assertIn("needs the role", done.stderr)
-                elif command in ("load", "program"):  # there is no such file
+                    self.assertIn("needs the role", done.stderr)
+                elif command == "program":  # there is no such file
                     self.refused(done, FAILED)
                     self.assertIn("No such file", done.stderr)
+                elif command == "kill":  # there is no such user
+                    self.refused(done, FAILED)
+                    self.assertIn("nobody-at-all has no session; ", done.stderr)
                 elif command == "save":  # and there are no names
                     self.assertIn(done.returncode, (0, FAILED), done.stderr)
                 else:
@@ -187,7 +201,42 @@ class Commands(unittest.TestCase):
     def test_a_daemon_that_is_not_there_is_told(self):
         for command in self.commands():
             for url in ("unix:/nonexistent/s", "nonsense", "tcp://127.0.0.1:1", "tls://127.0.0.1:1"):
-                self.refused(self.run_ctl(url, "admin", command, *WORK[command][0]), FAILED)
+                done = self.run_ctl(url, "admin", command, *WORK[command][0])
+                self.refused(done, FAILED)
+                if not url.startswith("unix:"):  # elsewhere nobody can start a daemon from here
+                    self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+
+    def test_a_trace_on_standard_output_makes_no_file(self):
+        done = self.run_ctl(self.start(), "admin", "trace", "--seconds", "0.05", "-o", "-", "cpu:0")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertTrue(json.loads(done.stdout)["traceEvents"])
+        self.assertRegex(done.stderr, r"^-: \d+ events of 1 device\n$")
+        self.assertFalse(os.path.exists(os.path.join(self.folder, "-")))
+
+    def test_figures_of_a_bench_stand_below_each_other(self):
+        done = self.run_ctl(self.start(), "admin", "bench", "--seconds", "0.05", "cpu:0")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        head, *rows = done.stdout.splitlines()
+        self.assertEqual((head, len(rows)), ("cpu:0, medians", 6))
+        for row in rows:
+            self.assertRegex(row, r"^\S.{37} .{12}  \d\S* \S+(, 99 % within \d\S* \S+)?$")
+            self.assertRegex(row[39:51].strip(), r"^$|^\d[\d.]*([kMGT]? (op|flop)/s| [KMGT]?i?B/s)$")
+
+    def test_a_median_of_two_lies_between_them(self):
+        url = self.start()
+        microseconds = {"µs": 1, "ms": 1e3, "s": 1e6}
+
+        def times():
+            """The two, in order, and their median, each rounded to a tenth of its unit."""
+            said = re.findall(r"(?:: |min |median )([\d.]+) (\w+)", self.run_ctl(url, "admin", "ping", "--count", "2").stdout)
+            first, second, _, median = (float(number) * microseconds[unit] for number, unit in said)
+            return *sorted((first, second)), median
+        end = time.monotonic() + WAIT_S
+        least, most, median = times()
+        while most < 2 * least:  # so that rounding hides nothing
+            self.assertLess(time.monotonic(), end, "pings never differ")
+            least, most, median = times()
+        self.assertAlmostEqual(median, (least + most) / 2, delta=0.15 * most)
 
     def test_help_is_there_by_each_of_its_names(self):
         def said(*arguments):
@@ -199,6 +248,7 @@ class Commands(unittest.TestCase):
             self.assertEqual(said("help", command), said(command, "--help"))
             self.assertEqual(said("help", command), said(command, "-h"))
             self.assertLessEqual(max(map(len, said("help", command).splitlines())), 80)
+        self.assertNotIn("session", said("help", "names"))
         self.refused(subprocess.run([TENSORCTL, "help", "nonsense"], capture_output=True, text=True), USAGE)
 
 

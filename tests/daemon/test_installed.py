@@ -90,7 +90,7 @@ class Installed(unittest.TestCase):
 
     def complete(self, *words):
         script = (f"source '{self.find(words[0], 'bash-completion')}'; compopt() {{ :; }}; "
-                  'COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _$1; printf "%s\\n" "${COMPREPLY[@]}"')
+                  'COMP_WORDS=("$@"); COMP_LINE="$*"; COMP_CWORD=$(($# - 1)); _$1; printf "%s\\n" "${COMPREPLY[@]}"')
         environment = {**self.environment, "PATH": os.path.dirname(self.find("tensord", "/bin/")) + ":" + os.environ["PATH"]}
         return run("bash", "-c", script, "bash", *words, env=environment).split()
 

@@ -15,6 +15,7 @@
 #include "tests/daemon/deadline.h"
 #include "tests/daemon/status.h"
 #include "tests/daemon/wire.h"
+#include "tests/stand_ins/fake_daemon.h"
 
 enum { RUN_MS = 30000, LIVE = 4 << 20 };
 
@@ -36,10 +37,19 @@ static void start_patient(void) {
 
 TestSuite(kill_patient, .init = start_patient, .fini = stop, .timeout = 120);
 
+/* On a stand-in, whose status has little room. */
+TestSuite(kill_many, .timeout = 120);
+
 static void run_kill(struct command *command, const char *url, const char *session, const char *reason) {
     command_run(command,
                 (const char *const[]){daemon_program("TENSORCTL_EXE"), "--url", url, "kill", session,
                                       reason ? "--reason" : NULL, reason, NULL},
+                NULL, RUN_MS);
+}
+
+static void kill_user(struct command *command, const char *url, const char *user) {
+    command_run(command,
+                (const char *const[]){daemon_program("TENSORCTL_EXE"), "--url", url, "kill", "--user", user, NULL},
                 NULL, RUN_MS);
 }
 
@@ -133,24 +143,70 @@ Test(kill, unknown_session_and_one_that_has_ended_are_told) {
 Test(kill, all_of_a_users_sessions_end_and_its_name_is_shown_as_text) {
     struct client client;
     struct command command;
-    char user[32], ended[64];
+    char user[32], ended[64], words[128];
     snprintf(user, sizeof user, "uid:%u", (unsigned)getuid());
     snprintf(ended, sizeof ended, "1 session of %s ended\n", user);
-    const char *const users[] = {"nobody\x1b[31m", user}, *const said[] = {"0 sessions of nobody\\x1b[31m ended\n",
-                                                                           ended};
     client_open(&client, tensord.url, "cpu:0");
     cr_assert(!td_wait(td_full(client.device, TD_U8, TD_SHAPE(LIVE), 1)));
     session_of("cpu:0"); /* the figures have it */
-    for (size_t i = 0; i < sizeof users / sizeof *users; i++) {
-        command_run(&command,
-                    (const char *const[]){daemon_program("TENSORCTL_EXE"), "--url", tensord.url, "kill", "--user",
-                                          users[i], NULL},
-                    NULL, RUN_MS);
-        cr_assert_eq(command.code, 0, "%s", command.err);
-        cr_assert_str_eq(command.out, said[i]);
-        command_finish(&command);
+    kill_user(&command, tensord.url, "nobody\x1b[31m");
+    cr_assert_eq(command.code, 1);
+    cr_assert_str_eq(command.out, "");
+    snprintf(words, sizeof words, "tensorctl: nobody\\x1b[31m has no session; who has: %s\n", user);
+    cr_assert_str_eq(command.err, words);
+    command_finish(&command);
+    kill_user(&command, tensord.url, user);
+    cr_assert_eq(command.code, 0, "%s", command.err);
+    cr_assert_str_eq(command.out, ended);
+    command_finish(&command);
+    client_close(&client);
+}
+
+Test(kill, a_status_may_have_the_sessions_of_one_user_alone) {
+    char user[32];
+    struct client client;
+    snprintf(user, sizeof user, "uid:%u", (unsigned)getuid());
+    client_open(&client, tensord.url, "cpu:0");
+    cr_assert(!td_wait(td_full(client.device, TD_U8, TD_SHAPE(LIVE), 1)));
+    session_of("cpu:0"); /* the figures have it */
+    const char *const names[] = {"", user, "somebody"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        Tensord__Status *status = status_get_of(tensord.url, names[i]);
+        cr_expect_eq(status->n_sessions, strcmp(names[i], "somebody") ? 1u : 0u, "%s", names[i]);
+        cr_expect_eq(status->sessions_left_out, 0);
+        cr_expect_eq(status->n_devices, 2);
+        status_free(status);
     }
     client_close(&client);
+}
+
+/* Each status shows three, and those that have just ended once more. */
+Test(kill_many, sessions_for_which_a_status_has_no_room_end_as_well) {
+    static struct fake_daemon fake;
+    struct command command;
+    fake_daemon_start(&fake);
+    atomic_store(&fake.sessions, 10);
+    atomic_store(&fake.room, 3);
+    kill_user(&command, fake.url, "alice");
+    cr_assert_eq(command.code, 0, "%s", command.err);
+    cr_assert_str_eq(command.out, "10 sessions of alice ended\n");
+    for (unsigned i = 1; i <= 10; i++)
+        cr_assert_neq(atomic_load(&fake.ended[i]), 0, "session %u lives", i);
+    command_finish(&command);
+    fake_daemon_stop(&fake);
+}
+
+Test(kill_many, a_user_without_a_session_is_told_whatever_others_have) {
+    static struct fake_daemon fake;
+    struct command command;
+    fake_daemon_start(&fake);
+    atomic_store(&fake.sessions, 10);
+    atomic_store(&fake.room, 3);
+    kill_user(&command, fake.url, "alcie");
+    cr_assert_eq(command.code, 1);
+    cr_assert_str_eq(command.err, "tensorctl: alcie has no session; who has: alice\n");
+    command_finish(&command);
+    fake_daemon_stop(&fake);
 }
 
 Test(kill, wrong_use_is_told) {

@@ -179,7 +179,9 @@ class TraceTest(unittest.TestCase):
         started = datetime.datetime.fromisoformat(other["started"].replace("Z", "+00:00")).timestamp()
         self.assertTrue(before - 1 <= started <= time.time(), other)
         self.assertGreater(min(e["ts"] for e in self.slices(events)), other["started_ts"] - 1e6)
-        self.assertEqual(self.trace("--session", "999999", "cpu:0", seconds="0.1")[0]["name"], "process_name")
+        done = self.run_ctl("trace", "--seconds", "0.1", "-o", self.file, "--session", str(session), LATER)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(f"session {session} is on cpu:0", done.stderr)
         self.assertEqual([j.poll() for j in jobs], [None, None])
 
     def test_all_devices_at_once_by_one_clock(self):
@@ -263,7 +265,8 @@ class TraceTest(unittest.TestCase):
             json.load(file)
 
     def test_wrong_use_is_told(self):
-        for arguments, words in ((["cpu:7"], "no device \"cpu:7\""), (["--seconds", "0"], "--seconds"),
+        for arguments, words in ((["cpu:7"], "no device \"cpu:7\""), (["--session", "999999"], "there is no session 999999"),
+                                 (["--seconds", "0"], "--seconds"),
                                  (["-o", "/nonexistent/file"], "/nonexistent/file"), (["--batch"], "--batch")):
             done = self.run_ctl("trace", "--seconds", "0.1", "-o", self.file, *arguments)
             self.assertIn(done.returncode, (1, 2), arguments)

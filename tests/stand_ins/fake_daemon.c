@@ -217,6 +217,52 @@ static void on_list(struct connection *connection, uint64_t sequence) {
     reply(connection, FRAME_DEVICE_LIST, sequence, &message.base, NULL, 0);
 }
 
+static void on_status(struct connection *connection, const struct frame_header *header, const uint8_t *message) {
+    struct fake_daemon *fake = connection->fake;
+    unsigned all = atomic_load(&fake->sessions), room = atomic_load(&fake->room), left = 0;
+    Tensord__GetStatus *request = tensord__get_status__unpack(NULL, header->message_bytes, message);
+    Tensord__SessionStatus rows[FAKE_SESSIONS_MAX], *list[FAKE_SESSIONS_MAX];
+    Tensord__PrincipalStatus alice = TENSORD__PRINCIPAL_STATUS__INIT, *principals[] = {&alice};
+    Tensord__Status status = TENSORD__STATUS__INIT;
+    for (unsigned i = 1; i <= all; i++) {
+        unsigned char ended = atomic_load(&fake->ended[i]);
+        if (ended == 1)
+            atomic_store(&fake->ended[i], 2);
+        if (ended == 2)
+            continue;
+        left++;
+        if ((*request->principal && strcmp(request->principal, "alice") != 0) || status.n_sessions == room)
+            continue;
+        Tensord__SessionStatus *row = list[status.n_sessions] = &rows[status.n_sessions];
+        tensord__session_status__init(row);
+        row->id = i;
+        row->principal = (char *)"alice";
+        row->device = (char *)"cpu:0";
+        status.n_sessions++;
+    }
+    if (!*request->principal || !strcmp(request->principal, "alice"))
+        status.sessions_left_out = left - (unsigned)status.n_sessions;
+    alice.name = (char *)"alice";
+    alice.sessions = left;
+    status.version = (char *)"fake";
+    status.sessions = list;
+    status.principals = principals;
+    status.n_principals = 1;
+    tensord__get_status__free_unpacked(request, NULL);
+    reply(connection, FRAME_STATUS, header->sequence, &status.base, NULL, 0);
+}
+
+static void on_kill(struct connection *connection, const struct frame_header *header, const uint8_t *message) {
+    struct fake_daemon *fake = connection->fake;
+    Tensord__KillSession *request = tensord__kill_session__unpack(NULL, header->message_bytes, message);
+    Tensord__Done done = TENSORD__DONE__INIT;
+    note(fake, "kill %llu\n", (unsigned long long)request->session);
+    if (request->session && request->session <= atomic_load(&fake->sessions))
+        atomic_store(&fake->ended[request->session], 1);
+    tensord__kill_session__free_unpacked(request, NULL);
+    reply(connection, FRAME_DONE, header->sequence, &done.base, NULL, 0);
+}
+
 /* Of all inputs, or of those that the operation consumes: as many as there is room for. */
 static size_t list_ids(char *text, size_t size, const char *before, const struct op_request *op, bool all) {
     size_t used = 0;
@@ -505,6 +551,12 @@ static void on_frame(struct connection *connection, const struct frame_header *h
     case FRAME_LIST_DEVICES:
         if (!connection->fake->silent && !played(connection, &connection->fake->listing, header->sequence))
             on_list(connection, header->sequence);
+        break;
+    case FRAME_GET_STATUS:
+        on_status(connection, header, message);
+        break;
+    case FRAME_KILL_SESSION:
+        on_kill(connection, header, message);
         break;
     case FRAME_BATCH:
         if (!connection->fake->quiet)

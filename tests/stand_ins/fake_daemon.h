@@ -2,7 +2,7 @@
  *
  * Device connections are logged as text, one line a frame or operation: "add(1,2)=3 free 1 [label]", "upload 4 12/12",
  * "chunk 4 at 1048576", "fetch 3". A fetch of an upload gives its bytes back; of anything else, bytes of the id's low
- * eight bits. Fetching a tensor whose label is "poison" reports a failure. */
+ * eight bits. Fetching a tensor whose label is "poison" reports a failure. Of a control connection: "kill 3". */
 #pragma once
 
 #include <pthread.h>
@@ -30,7 +30,7 @@ struct fake_frame {
     const char *names[2];                /* in a NAME_LIST: its payload is made of them */
     bool more;                           /* in a NAME_LIST */
 };
-enum { FAKE_FRAMES_MAX = 4, FAKE_CODE_0 = UINT32_MAX };
+enum { FAKE_FRAMES_MAX = 4, FAKE_SESSIONS_MAX = 64, FAKE_CODE_0 = UINT32_MAX };
 
 struct fake_daemon {
     char url[128];
@@ -42,6 +42,9 @@ struct fake_daemon {
     atomic_bool hang_up; /* close device connections at the next frame */
     atomic_bool silent;  /* do not even answer Hello */
     atomic_long budget;  /* bytes of replies until every connection is closed; negative: no end */
+    /* "alice" has so many sessions, numbered from 1 on, and a Status has room for so many of them. As a daemon's figures do,
+     * it shows sessions that have ended once more. */
+    atomic_uint sessions, room;
     /* [FAKE_FRAMES_MAX] each: the answer to the next Hello; to the next ListDevices; to the next fetch, wait, sync or request about names */
     const struct fake_frame *_Atomic greeting, *_Atomic listing, *_Atomic script;
     atomic_uint_fast64_t released; /* ids, by operations of any session so far */
@@ -50,6 +53,8 @@ struct fake_daemon {
     pthread_t thread;
     atomic_bool stop;
     atomic_int connections;
+    atomic_uchar
+        ended[FAKE_SESSIONS_MAX + 1]; /* of each session: 1: it has ended, 2: and a Status has shown it since */
     atomic_uint_fast64_t operations;
     pthread_mutex_t lock;
     char *log;

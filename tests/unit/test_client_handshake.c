@@ -2,7 +2,9 @@
  * the next one works. */
 #include <criterion/criterion.h>
 #include <grp.h>
+#include <openssl/pem.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -205,4 +207,33 @@ Test(client_handshake, missing_tls_files_are_said_to_be_missing) {
         cr_expect_eq(td_connect("tls://127.0.0.1:1", &rows[i].options, &none), TD_E_INVALID_ARGUMENT);
         cr_expect_not_null(strstr(td_last_error()->message, rows[i].words), "%s", td_last_error()->message);
     }
+}
+
+/* Writes a certificate to a temporary file, whose name it fills in, and no key. */
+static void certificate_write(char path[]) {
+    EVP_PKEY *key = EVP_EC_gen("P-256");
+    X509 *certificate = X509_new();
+    X509_gmtime_adj(X509_getm_notBefore(certificate), -3600);
+    X509_gmtime_adj(X509_getm_notAfter(certificate), 3600);
+    X509_set_pubkey(certificate, key);
+    cr_assert(X509_sign(certificate, key, EVP_sha256()) > 0);
+    FILE *file = fdopen(mkstemp(path), "w");
+    cr_assert(file && PEM_write_X509(file, certificate) && !fclose(file));
+    X509_free(certificate);
+    EVP_PKEY_free(key);
+}
+
+/* OpenSSL has only "PEM lib" to say. */
+Test(client_handshake, a_file_without_a_key_is_said_to_have_none) {
+    char path[] = "/tmp/tensord-certificate.XXXXXX", words[128];
+    td_connection *none;
+    certificate_write(path);
+    cr_expect_eq(td_connect("tls://127.0.0.1:1", &(td_options){.cert_file = path}, &none), TD_E_INVALID_ARGUMENT);
+    snprintf(words, sizeof words, "the client's key, %s: there is no key in it, and no other file is named", path);
+    cr_expect_not_null(strstr(td_last_error()->message, words), "%s", td_last_error()->message);
+    cr_expect_eq(td_connect("tls://127.0.0.1:1", &(td_options){.cert_file = path, .key_file = path}, &none),
+                 TD_E_INVALID_ARGUMENT);
+    snprintf(words, sizeof words, "the client's key, %s: there is no key in it", path);
+    cr_expect_str_eq(td_last_error()->message, words);
+    unlink(path);
 }

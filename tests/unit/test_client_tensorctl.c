@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "client/tensorctl/tensorctl.h"
@@ -358,6 +359,73 @@ Test(client_tensorctl, an_ordinary_device_takes_five_lines) {
     after = strstr(text, "\ncpu:0  restarting  cpu, epoch 12, 12 restarts, data 34.1 ms old\n  memory ");
     cr_expect(after, "%s", text);
     free(text);
+}
+
+Test(client_tensorctl, sessions_without_room_are_counted) {
+    static const struct {
+        uint32_t left_out;
+        const char *line;
+    } rows[] = {{1, "and 1 session with less memory\n"}, {2, "and 2 sessions with less memory\n"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        Tensord__Status status = status_of(1, 1);
+        status.sessions_left_out = rows[i].left_out;
+        char *text = shown(&status, TENSORCTL_SESSIONS);
+        cr_expect(strstr(text, rows[i].line), "%s", text);
+        free(text);
+    }
+}
+
+/* ---- how to start a daemon ---- */
+
+static char *advice(const char *url, const char *root) {
+    char *text;
+    size_t size;
+    FILE *file = open_memstream(&text, &size);
+    tensorctl_advice_write(file, url, root);
+    fclose(file);
+    return text;
+}
+
+static void make_folders(const char *root, const char *const folders[]) {
+    char path[128];
+    for (size_t i = 0; folders[i]; i++) {
+        snprintf(path, sizeof path, "%s/%s", root, folders[i]);
+        cr_assert(!mkdir(path, 0700));
+    }
+}
+
+/* A folder with a socket's place, and one that has a service besides. */
+Test(client_tensorctl, advice_is_for_a_socket_of_this_host_alone_and_knows_the_service) {
+    char bare[] = "/tmp/tensord-advice.XXXXXX", service[] = "/tmp/tensord-advice.XXXXXX", url[64], unit[128], told[128];
+    cr_assert(mkdtemp(bare) && mkdtemp(service));
+    make_folders(service, (const char *const[]){"usr", "usr/lib", "usr/lib/systemd", "usr/lib/systemd/system", NULL});
+    snprintf(unit, sizeof unit, "%s/usr/lib/systemd/system/tensord.service", service);
+    fclose(fopen(unit, "we"));
+    snprintf(url, sizeof url, "unix:%s/s", bare);
+    snprintf(told, sizeof told, "To start a daemon there: tensord --listen %s\n", url);
+    const struct {
+        const char *url, *root, *told;
+    } rows[] = {
+        {url, bare, told},
+        {url, service, "To start the daemon that is installed here: systemctl start tensord\n"},
+        {"unix:/nowhere/s", bare, ""},
+        {"tcp://127.0.0.1:1", bare, ""},
+        {"tcp://127.0.0.1:1", service, ""},
+        {"tls://127.0.0.1:1", bare, ""},
+        {"tls://127.0.0.1:1", service, ""},
+        {"nonsense", service, ""},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char *text = advice(rows[i].url, rows[i].root);
+        cr_expect_str_eq(text, rows[i].told, "row %zu: %s", i, text);
+        free(text);
+    }
+    unlink(unit);
+    for (char *end = strrchr(unit, '/'); end > unit + strlen(service) - 1; end = strrchr(unit, '/')) {
+        *end = 0;
+        rmdir(unit);
+    }
+    rmdir(bare);
 }
 
 /* Numbers that JSON has no form for are null; control characters are escaped. */

@@ -37,6 +37,28 @@ static void status_unmake(struct made *made) {
     free(made->pointers);
 }
 
+Test(status_fit, sessions_and_programs_of_one_principal_are_kept_alone) {
+    struct made made;
+    static Tensord__ProgramStatus rows[3];
+    Tensord__ProgramStatus *programs[] = {&rows[0], &rows[1], &rows[2]};
+    status_make(&made, 9, 0);
+    for (size_t i = 0; i < 9; i++)
+        made.rows[i].principal = i % 3 == 1 ? (char *)"alice" : (char *)"bob";
+    for (size_t i = 0; i < 3; i++) {
+        tensord__program_status__init(&rows[i]);
+        rows[i].principal = i == 2 ? (char *)"alice" : (char *)"bob";
+    }
+    made.status.programs = programs;
+    made.status.n_programs = 3;
+    status_keep(&made.status, "alice");
+    cr_assert_eq(made.status.n_sessions, 3);
+    for (size_t i = 0; i < 3; i++)
+        cr_assert_eq(made.status.sessions[i]->id, 2 + 3 * i);
+    cr_assert_eq(made.status.n_programs, 1);
+    cr_assert_eq(made.status.programs[0], &rows[2]);
+    status_unmake(&made);
+}
+
 Test(status_fit, what_fits_stays_as_it_is) {
     struct made made;
     status_make(&made, 100, 448);
