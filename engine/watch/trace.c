@@ -13,6 +13,8 @@
 enum {
     TRACE_RING = (64 << 20) / sizeof(struct trace_event),
     TRACE_ORIGIN_WAIT_NS = 100 * 1000 * 1000,
+    TRACE_ORIGIN_TRIES = 16,
+    TRACE_ORIGIN_CLOSE_NS = 10 * 1000,
 };
 /* CUDA tells the time between two events as a float of milliseconds: within a second that is exact to some 60 ns. */
 #define TRACE_ORIGIN_NS (UINT64_C(1000) * 1000 * 1000)
@@ -163,40 +165,83 @@ static void trace_describe(struct trace_event *event, const struct trace_launch 
 
 /* ---- the device's clock ---- */
 
-/* An event on a stream without work is reached at once, and the host notes when. 0: it was not reached in time. */
-static uint64_t origin_reach(struct trace *trace, struct device_event *event) {
-    uint64_t begun = clock_now(), before = begun;
-    struct fault fault;
-    for (bool reached = false; before - begun < TRACE_ORIGIN_WAIT_NS;) {
-        if (trace->device->vtable->async->event_reached(trace->device, event, &reached, &fault) != STATUS_OK) {
-            trace->lost(trace->owner, &fault);
-            return 0;
+/* An event on a stream without work, which is reached at once: between these two times of the host. */
+struct origin_try {
+    struct device_event *event; /* NULL: there is none */
+    uint64_t from_ns, to_ns;
+};
+
+/* STATUS_AGAIN: it was not reached in time, or the device has failed. */
+static int origin_reach(struct trace *trace, struct origin_try *try, struct fault *fault) {
+    uint64_t begun = clock_now();
+    try->from_ns = begun;
+    for (bool reached = false; try->from_ns - begun < TRACE_ORIGIN_WAIT_NS; try->from_ns = try->to_ns) {
+        int code = trace->device->vtable->async->event_reached(trace->device, try->event, &reached, fault);
+        try->to_ns = clock_now();
+        if (code != STATUS_OK) {
+            trace->lost(trace->owner, fault);
+            break;
         }
-        uint64_t now = clock_now();
         if (reached)
-            return before + (now - before) / 2;
-        before = now;
+            return STATUS_OK;
         sched_yield();
     }
-    return 0;
+    return STATUS_AGAIN;
+}
+
+static void origin_drop(struct trace *trace, struct origin_try *try) {
+    if (try->event)
+        trace->device->vtable->async->event_release(trace->device, try->event);
+    try->event = NULL;
+}
+
+/* The try whose times are closest together, of one, or of some before there is an origin: on a busy machine they may be milliseconds apart. */
+static int origin_find(struct trace *trace, struct origin_try *best, struct fault *fault) {
+    const struct device_async *async = trace->device->vtable->async;
+    int code = STATUS_OK;
+    for (int left = trace->origin ? 1 : TRACE_ORIGIN_TRIES; left > 0 && code == STATUS_OK; left--) {
+        struct origin_try next = {NULL};
+        code = async->timed_record(trace->device, trace->clock, &next.event, fault);
+        if (code == STATUS_OK)
+            code = origin_reach(trace, &next, fault);
+        bool better = code == STATUS_OK && (!best->event || next.to_ns - next.from_ns < best->to_ns - best->from_ns);
+        origin_drop(trace, better ? best : &next);
+        *best = better ? next : *best;
+        if (better && best->to_ns - best->from_ns < TRACE_ORIGIN_CLOSE_NS)
+            break;
+    }
+    return best->event ? STATUS_OK : code;
+}
+
+/* The times of launches that are told by different origins have to agree, since one launch may wait for the other: so the device's own clock says how
+ * long after the last origin this one is, and the host's corrects that only where it must be wrong. */
+static uint64_t origin_time(struct trace *trace, const struct origin_try *found) {
+    const struct trace_origin *last = trace->origin;
+    struct fault fault;
+    int64_t later;
+    if (!last || trace->device->vtable->async->event_elapsed(trace->device, last->event, found->event, &later,
+                                                             &fault) != STATUS_OK)
+        return found->from_ns + (found->to_ns - found->from_ns) / 2;
+    uint64_t at_ns = last->at_ns + (uint64_t)later;
+    return at_ns < found->from_ns ? found->from_ns : at_ns > found->to_ns ? found->to_ns : at_ns;
 }
 
 static struct trace_origin *origin_create(struct trace *trace) {
-    const struct device_async *async = trace->device->vtable->async;
     struct trace_origin *origin = calloc(1, sizeof *origin);
+    struct origin_try found = {NULL};
     struct fault fault;
     int code = origin ? STATUS_OK : STATUS_NO_HOST_MEMORY;
     if (origin && !trace->clock)
-        code = async->stream_create(trace->device, 0, &trace->clock, &fault);
+        code = trace->device->vtable->async->stream_create(trace->device, 0, &trace->clock, &fault);
     if (code == STATUS_OK)
-        code = async->timed_record(trace->device, trace->clock, &origin->event, &fault);
-    if (code == STATUS_OK && (origin->at_ns = origin_reach(trace, origin->event))) {
+        code = origin_find(trace, &found, &fault);
+    if (code == STATUS_OK) {
+        origin->event = found.event;
+        origin->at_ns = origin_time(trace, &found);
         atomic_init(&origin->references, 1);
         return origin;
     }
-    if (code == STATUS_OK)
-        async->event_release(trace->device, origin->event);
-    else if (code == STATUS_DEVICE_LOST)
+    if (code == STATUS_DEVICE_LOST)
         trace->lost(trace->owner, &fault);
     free(origin);
     return NULL;
@@ -276,8 +321,8 @@ void trace_after(struct trace *trace, struct trace_line *line, struct device_str
     trace_append(trace, line, pending);
 }
 
-/* Both events have been reached. Times of different origins may be off by the time between the readings of the two clocks; but launches
- * of one stream run one after the other, so a begin before the last end is moved to it. */
+/* Both events have been reached. Times of different origins may be off by what the host's clock has corrected; but launches of one stream run one
+ * after the other, so a begin before the last end is moved to it. */
 static void trace_settle(struct trace *trace, struct trace_line *line, struct trace_pending *pending) {
     const struct device_async *async = trace->device->vtable->async;
     struct trace_event *event = &pending->event;
