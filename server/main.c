@@ -87,6 +87,11 @@ static int main_check(const struct config *config, struct fault *fault) {
     return error;
 }
 
+static void main_log_init(const struct config *config) {
+    log_init((enum log_level)config->log_level, "front");
+    log_set_format((enum log_format)config->log_format);
+}
+
 int main(int count, char **arguments) {
     static struct config config;
     enum config_action action;
@@ -103,7 +108,11 @@ int main(int count, char **arguments) {
     config_init(&config);
     config.list_devices = probe_list;
     if (config_read_flags(&config, count, arguments, &action, &fault)) {
-        fprintf(stderr, "tensord: %s\n", fault.message);
+        main_log_init(&config); /* as far as it has been read */
+        if (action == CONFIG_CHECK)
+            fprintf(stderr, "tensord: %s\n", fault.message);
+        else
+            log_start_failed(fault.message);
         return EXIT_USAGE;
     }
     if (action == CONFIG_HELP) {
@@ -125,8 +134,7 @@ int main(int count, char **arguments) {
     main_find_devices(&config);
     main_fill_standard_descriptors();
     loop_limit_descriptors(config.max_connections);
-    log_init((enum log_level)config.log_level, "front");
-    log_set_format((enum log_format)config.log_format);
+    main_log_init(&config);
     crash_init();
     return front_run(&config, &http_extension, count, arguments);
 }

@@ -7,25 +7,9 @@
 #include <time.h>
 
 #include "client/lib/control.h"
-#include "proto/ops/counter.h"
 #include "proto/wire/frame.h"
 
 /* ---- figures ---- */
-
-static int compare_rates(const void *a, const void *b) {
-    const struct top_rate *x = a, *y = b;
-    return x->session < y->session ? -1 : x->session > y->session;
-}
-
-static const struct top_rate *top_find_rate(const struct top *top, uint64_t session) {
-    const struct top_rate wanted = {.session = session};
-    return top->n_rates ? bsearch(&wanted, top->rates, top->n_rates, sizeof wanted, compare_rates) : NULL;
-}
-
-double top_session_rate(const struct top *top, const Tensord__SessionStatus *session) {
-    const struct top_rate *rate = top_find_rate(top, session->id);
-    return rate ? rate->per_s : 0;
-}
 
 /* Adds the newest figures to the trails. A daemon's devices do not change while it runs; with another daemon the trails begin
  * again. */
@@ -51,28 +35,12 @@ static bool top_follow(struct top *top, const Tensord__Status *status) {
     return true;
 }
 
-bool top_take(struct top *top, Tensord__Status *status, int64_t now_ms) {
-    struct top_rate *rates = calloc(status->n_sessions + 1, sizeof *rates);
-    double seconds = (double)(now_ms - top->taken_ms) / 1e3;
-    if (!rates || !top_follow(top, status)) {
-        free(rates);
+bool top_take(struct top *top, Tensord__Status *status) {
+    if (!top_follow(top, status))
         return false;
-    }
-    for (size_t i = 0; i < status->n_sessions; i++) {
-        const Tensord__SessionStatus *session = status->sessions[i];
-        const struct top_rate *before = top_find_rate(top, session->id);
-        rates[i] = (struct top_rate){.session = session->id, .done = session->ops_done};
-        if (before)
-            rates[i].per_s = counter_rate(before->done, session->ops_done, seconds);
-    }
-    qsort(rates, status->n_sessions, sizeof *rates, compare_rates);
-    free(top->rates);
-    top->rates = rates;
-    top->n_rates = status->n_sessions;
     if (top->status)
         tensord__status__free_unpacked(top->status, NULL);
     top->status = status;
-    top->taken_ms = now_ms;
     top_sort(top);
     return true;
 }
@@ -80,15 +48,13 @@ bool top_take(struct top *top, Tensord__Status *status, int64_t now_ms) {
 void top_finish(struct top *top) {
     if (top->status)
         tensord__status__free_unpacked(top->status, NULL);
-    free(top->rates);
     free(top->trails);
     *top = (struct top){0};
 }
 
 static int compare_sessions(const void *a, const void *b, void *owner) {
     const struct top *top = owner;
-    int order =
-        top_column_compare(top, *(Tensord__SessionStatus *const *)a, *(Tensord__SessionStatus *const *)b, top->sort);
+    int order = top_column_compare(*(Tensord__SessionStatus *const *)a, *(Tensord__SessionStatus *const *)b, top->sort);
     return top->reverse ? -order : order;
 }
 
@@ -230,7 +196,7 @@ static void top_refresh(struct top *top, struct link *link) {
     top->trouble[0] = 0;
     if (link_fetch(link, &status, &fault))
         snprintf(top->trouble, sizeof top->trouble, "connection lost, trying again: %.200s", fault.message);
-    else if (!top_take(top, status, control_now_ms()))
+    else if (!top_take(top, status))
         tensord__status__free_unpacked(status, NULL);
 }
 
@@ -293,7 +259,7 @@ static void sheet_put(void *owner, unsigned row, unsigned column, enum top_style
 
 static int top_print(struct top *top, struct fault *fault) {
     struct sheet sheet = {0};
-    size_t lines = 4 * top->status->n_devices + top->status->n_sessions + 16;
+    size_t lines = 6 * top->status->n_devices + 2 * top->status->n_sessions + 16; /* room for all that there can be */
     struct top_canvas canvas = {
         (unsigned)lines, text_columns() < TOP_BATCH_COLUMNS ? text_columns() : TOP_BATCH_COLUMNS, sheet_put, &sheet};
     top_draw(top, &canvas);
@@ -312,7 +278,7 @@ static int top_batch(struct top *top, struct link *link, const struct top_option
         if (i)
             nanosleep(&pause, NULL);
         error = link_fetch(link, &status, fault);
-        if (!error && !top_take(top, status, control_now_ms())) {
+        if (!error && !top_take(top, status)) {
             error = fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for %zu sessions", status->n_sessions);
             tensord__status__free_unpacked(status, NULL);
         }

@@ -51,11 +51,6 @@ enum top_column {
 
 enum top_mode { TOP_TABLE, TOP_HELP, TOP_CONFIRM };
 
-struct top_rate {
-    uint64_t session, done;
-    double per_s;
-};
-
 /* How busy a device was at the last refreshes, for a line of sparks. */
 enum { TOP_TRAIL = 30 };
 struct top_trail {
@@ -67,9 +62,6 @@ struct top {
     struct top_trail *trails; /* one for each device, in the order of the status */
     size_t n_trails;
     Tensord__Status *status; /* the newest; its sessions are in the order that is shown. NULL: none yet */
-    struct top_rate *rates;  /* one for each session, ordered by number */
-    size_t n_rates;
-    int64_t taken_ms;
     bool batch;
     char trouble[256]; /* what is wrong with the connection; "": nothing */
     char message[320]; /* the result of the user's last command; "": none */
@@ -83,11 +75,9 @@ struct top {
     uint64_t victim; /* TOP_CONFIRM: the session that the user wants to end */
 };
 
-/* Takes over the status, which came at this time (control_now_ms()). False out of memory: the old status stays. */
-bool top_take(struct top *top, Tensord__Status *status, int64_t now_ms);
+/* Takes over the status. False out of memory: the old status stays. */
+bool top_take(struct top *top, Tensord__Status *status);
 void top_finish(struct top *top);
-/* Operations per second of a session since the status before. */
-double top_session_rate(const struct top *top, const Tensord__SessionStatus *session);
 /* Sorts the sessions; the selected session stays selected. */
 void top_sort(struct top *top);
 
@@ -101,10 +91,8 @@ struct top_column_info {
     bool right;
 };
 const struct top_column_info *top_column_info(enum top_column column);
-void top_column_text(const struct top *top, const Tensord__SessionStatus *session, enum top_column column,
-                     char text[TABLE_CELL_MAX]);
-int top_column_compare(const struct top *top, const Tensord__SessionStatus *a, const Tensord__SessionStatus *b,
-                       enum top_column column);
+void top_column_text(const Tensord__SessionStatus *session, enum top_column column, char text[TABLE_CELL_MAX]);
+int top_column_compare(const Tensord__SessionStatus *a, const Tensord__SessionStatus *b, enum top_column column);
 
 /* ---- a frame ---- */
 

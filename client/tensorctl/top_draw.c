@@ -11,47 +11,40 @@ enum top_kind { KIND_NUMBER, KIND_PERCENT, KIND_COUNT, KIND_BYTES, KIND_DURATION
 
 /* ---- what a session has ---- */
 
-static double value_id(const struct top *top, const Tensord__SessionStatus *session) {
-    (void)top;
+static double value_id(const Tensord__SessionStatus *session) {
     return (double)session->id;
 }
-static double value_live(const struct top *top, const Tensord__SessionStatus *session) {
-    (void)top;
+static double value_live(const Tensord__SessionStatus *session) {
     return (double)session->live;
 }
-static double value_peak(const struct top *top, const Tensord__SessionStatus *session) {
-    (void)top;
+static double value_peak(const Tensord__SessionStatus *session) {
     return (double)session->peak;
 }
-static double value_tensors(const struct top *top, const Tensord__SessionStatus *session) {
-    (void)top;
+static double value_tensors(const Tensord__SessionStatus *session) {
     return (double)session->tensors;
 }
-static double value_queued(const struct top *top, const Tensord__SessionStatus *session) {
-    (void)top;
+static double value_queued(const Tensord__SessionStatus *session) {
     return (double)session->ops_queued;
 }
-static double value_done(const struct top *top, const Tensord__SessionStatus *session) {
-    (void)top;
+static double value_rate(const Tensord__SessionStatus *session) {
+    return session->ops_per_s;
+}
+static double value_done(const Tensord__SessionStatus *session) {
     return (double)session->ops_done;
 }
-static double value_share(const struct top *top, const Tensord__SessionStatus *session) {
-    (void)top;
+static double value_share(const Tensord__SessionStatus *session) {
     return session->device_ratio * 100;
 }
-static double value_pid(const struct top *top, const Tensord__SessionStatus *session) {
-    (void)top;
+static double value_pid(const Tensord__SessionStatus *session) {
     return session->pid;
 }
-static double value_failed(const struct top *top, const Tensord__SessionStatus *session) {
+static double value_failed(const Tensord__SessionStatus *session) {
     double sum = 0;
-    (void)top;
     for (size_t i = 0; i < session->n_failures; i++)
         sum += (double)session->failures[i]->count;
     return sum;
 }
-static double value_age(const struct top *top, const Tensord__SessionStatus *session) {
-    (void)top;
+static double value_age(const Tensord__SessionStatus *session) {
     return session->age_s;
 }
 
@@ -74,7 +67,7 @@ static const char *text_label(const Tensord__SessionStatus *session) {
 static const struct {
     struct top_column_info info;
     enum top_kind kind;
-    double (*value)(const struct top *top, const Tensord__SessionStatus *session);
+    double (*value)(const Tensord__SessionStatus *session);
     const char *(*text)(const Tensord__SessionStatus *session);
 } top_columns[TOP_COLUMNS] = {
     [TOP_ID] = {{"ID", 'I', 6, 14, true}, KIND_NUMBER, .value = value_id},
@@ -85,7 +78,7 @@ static const struct {
     [TOP_TENSORS] = {{"TENSORS", 'T', 9, 4, true}, KIND_COUNT, .value = value_tensors},
     [TOP_QUEUED] = {{"QUEUED", 'W', 8, 9, true}, KIND_COUNT, .value = value_queued},
     [TOP_SHARE] = {{"TIME", 'M', 6, 15, true}, KIND_PERCENT, .value = value_share},
-    [TOP_RATE] = {{"OP/S", 'O', 6, 11, true}, KIND_COUNT, .value = top_session_rate},
+    [TOP_RATE] = {{"OP/S", 'O', 6, 11, true}, KIND_COUNT, .value = value_rate},
     [TOP_DONE] = {{"DONE", 'D', 6, 6, true}, KIND_COUNT, .value = value_done},
     [TOP_FAILED] = {{"FAILED", 'F', 8, 3, true}, KIND_COUNT, .value = value_failed},
     [TOP_AGE] = {{"AGE", 'A', 8, 7, true}, KIND_DURATION, .value = value_age},
@@ -99,9 +92,8 @@ const struct top_column_info *top_column_info(enum top_column column) {
     return &top_columns[column].info;
 }
 
-void top_column_text(const struct top *top, const Tensord__SessionStatus *session, enum top_column column,
-                     char text[TABLE_CELL_MAX]) {
-    double value = top_columns[column].value ? top_columns[column].value(top, session) : 0;
+void top_column_text(const Tensord__SessionStatus *session, enum top_column column, char text[TABLE_CELL_MAX]) {
+    double value = top_columns[column].value ? top_columns[column].value(session) : 0;
     char unit[TEXT_UNIT_MAX];
     switch (top_columns[column].kind) {
     case KIND_NUMBER:
@@ -129,13 +121,12 @@ void top_column_text(const struct top *top, const Tensord__SessionStatus *sessio
 }
 
 /* The largest number first, texts in alphabetical order; equal values by the session's number. */
-int top_column_compare(const struct top *top, const Tensord__SessionStatus *a, const Tensord__SessionStatus *b,
-                       enum top_column column) {
+int top_column_compare(const Tensord__SessionStatus *a, const Tensord__SessionStatus *b, enum top_column column) {
     int order = 0;
     if (top_columns[column].text) {
         order = strcmp(top_columns[column].text(a), top_columns[column].text(b));
     } else {
-        double x = top_columns[column].value(top, a), y = top_columns[column].value(top, b);
+        double x = top_columns[column].value(a), y = top_columns[column].value(b);
         order = x > y ? -1 : x < y;
     }
     return order ? order : a->id < b->id ? -1 : a->id > b->id;
@@ -144,7 +135,8 @@ int top_column_compare(const struct top *top, const Tensord__SessionStatus *a, c
 /* ---- the pen ---- */
 
 enum {
-    DRAW_WIDE = 110, /* with so many columns a device has one line */
+    DRAW_WIDE = 110,     /* with so many columns a device has one line */
+    DRAW_PAGE_LEAST = 5, /* with room for fewer sessions, no line is taken from them */
     DRAW_TEXT_MAX = 512,
     DRAW_FIELD_MAX = 128,
     DRAW_BAR_MAX = 24,
@@ -278,7 +270,28 @@ static void draw_work(struct pen *pen, const Tensord__DeviceStatus *device) {
                   text_duration(age, device->names_unsaved_s));
 }
 
-static void draw_device(struct pen *pen, const struct top *top, size_t number, unsigned lines) {
+/* Only as a whole: a number that is cut would be another number. */
+static void draw_worker(struct pen *pen, const Tensord__DeviceStatus *device) {
+    char text[4 * TEXT_UNIT_MAX], memory[TEXT_UNIT_MAX], cpu[TEXT_UNIT_MAX];
+    if (!device->worker_pid)
+        return;
+    snprintf(text, sizeof text, "  worker %s, cpu %s", text_bytes(memory, (double)device->worker_memory),
+             text_duration(cpu, device->worker_cpu_s));
+    if (pen->column + text_width(text) <= pen->canvas->columns)
+        pen_put(pen, TOP_PLAIN, text);
+}
+
+/* The last failure of the device, on a line of its own, or behind the rest of its line. */
+static void draw_fault(struct pen *pen, const Tensord__DeviceStatus *device, bool apart) {
+    char age[TEXT_UNIT_MAX];
+    if (*device->last_fault)
+        pen_print(pen, TOP_WARNING, "  fault %s ago: %s", text_duration(age, device->last_fault_age_s),
+                  device->last_fault);
+    if (*device->last_fault && apart)
+        pen_line(pen);
+}
+
+static void draw_device(struct pen *pen, const struct top *top, size_t number, unsigned lines, bool fault_apart) {
     const Tensord__DeviceStatus *device = top->status->devices[number];
     static const Tensord__Device unknown = TENSORD__DEVICE__INIT;
     const Tensord__Device *about = device->device ? device->device : &unknown;
@@ -293,7 +306,12 @@ static void draw_device(struct pen *pen, const struct top *top, size_t number, u
         if (columns >= DRAW_WIDE)
             draw_trail(pen, &top->trails[number]);
         draw_work(pen, device);
+        if (!fault_apart)
+            draw_fault(pen, device, false);
+        draw_worker(pen, device);
         pen_line(pen);
+        if (fault_apart)
+            draw_fault(pen, device, true);
         return;
     }
     pen_field(pen, well ? TOP_PLAIN : TOP_WARNING, about->state, 11, false);
@@ -303,19 +321,24 @@ static void draw_device(struct pen *pen, const struct top *top, size_t number, u
     pen_put(pen, TOP_PLAIN, columns >= 50 ? "  mem " : "");
     draw_memory(pen, device, bar);
     draw_readings(pen, device, 10);
+    draw_worker(pen, device);
     pen_line(pen);
+    draw_fault(pen, device, true);
 }
 
 /* Draws the devices, in at most half of the screen; if there are too many, the ones from first_device on. */
 static void draw_devices(struct pen *pen, struct top *top) {
     size_t count = top->status->n_devices, room = pen->canvas->rows > 3 ? (pen->canvas->rows - 2) / 2 : 0;
-    unsigned lines = pen->canvas->columns >= DRAW_WIDE || count * 2 > room ? 1 : 2;
-    bool all = count * lines <= room;
+    size_t faults = 0;
+    for (size_t i = 0; i < count; i++)
+        faults += *top->status->devices[i]->last_fault != 0;
+    unsigned lines = pen->canvas->columns >= DRAW_WIDE || count * 2 + faults > room ? 1 : 2;
+    bool all = count * lines <= room, fault_apart = count * lines + faults <= room;
     size_t shown = all ? count : room > 1 ? room - 1 : 0;
     if (all || top->first_device >= count)
         top->first_device = 0;
     for (size_t i = 0; i < shown; i++)
-        draw_device(pen, top, (top->first_device + i) % count, lines);
+        draw_device(pen, top, (top->first_device + i) % count, lines, fault_apart);
     if (!all && room) {
         pen_print(pen, TOP_PLAIN, "%zu more device%s: d", count - shown, count - shown == 1 ? "" : "s");
         pen_line(pen);
@@ -366,19 +389,41 @@ static void draw_session(struct pen *pen, const struct top *top, const Tensord__
     for (unsigned i = 0; i < TOP_COLUMNS; i++) {
         if (!layout->shown[i])
             continue;
-        top_column_text(top, session, i, cell);
+        top_column_text(session, i, cell);
         pen_field(pen, style, cell, layout->width[i], top_column_info(i)->right);
     }
+    pen_line(pen);
+}
+
+/* The session whose last failure a screen shows: the selected one, or the first one that has any. NULL: none has. */
+static const Tensord__SessionStatus *draw_failed(const struct top *top) {
+    const Tensord__SessionStatus *found = NULL;
+    for (size_t i = 0; i < top->status->n_sessions; i++) {
+        const Tensord__SessionStatus *session = top->status->sessions[i];
+        if (*session->last_failure && (!found || session->id == top->selected))
+            found = session;
+    }
+    return found;
+}
+
+static void draw_failure(struct pen *pen, const Tensord__SessionStatus *session) {
+    pen_print(pen, TOP_WARNING, "session %llu of %s failed last: %s", (unsigned long long)session->id,
+              session->principal, session->last_failure);
     pen_line(pen);
 }
 
 static void draw_sessions(struct pen *pen, struct top *top) {
     size_t count = top->status->n_sessions;
     unsigned above = pen->row + 1;
+    const Tensord__SessionStatus *failed = top->batch ? NULL : draw_failed(top);
     struct draw_layout layout;
     draw_lay_out(top, pen->canvas->columns, &layout);
     draw_titles(pen, top, &layout);
     top->page = pen->canvas->rows > above ? pen->canvas->rows - above : 1;
+    if (failed && top->page >= DRAW_PAGE_LEAST) /* the last line is for its failure */
+        top->page--;
+    else
+        failed = NULL;
     if (top->cursor < top->first)
         top->first = top->cursor;
     if (top->cursor >= top->first + top->page)
@@ -391,6 +436,13 @@ static void draw_sessions(struct pen *pen, struct top *top) {
         pen_put(pen, TOP_PLAIN, "no sessions");
         pen_line(pen);
     }
+    if (failed) {
+        pen->row = pen->canvas->rows - 1;
+        draw_failure(pen, failed);
+    }
+    for (size_t i = 0; top->batch && i < count; i++)
+        if (*top->status->sessions[i]->last_failure)
+            draw_failure(pen, top->status->sessions[i]);
 }
 
 /* ---- the rest ---- */

@@ -495,17 +495,18 @@ int front_run(struct config *config, const struct front_extension *extension, in
     struct fault fault;
     int error = *config->state_dir ? state_directory_take(config->state_dir, &fault) : STATUS_OK;
     if (error) {
-        fprintf(stderr, "tensord: %s\n", fault.message);
+        log_start_failed(fault.message);
         return FRONT_EXIT_USAGE;
     }
     error = uv_loop_init(&front.loop);
     if (error) {
-        fprintf(stderr, "tensord: no event loop: %s\n", uv_strerror(error));
+        fault_set(&fault, STATUS_INTERNAL, "no event loop: %s", uv_strerror(error));
+        log_start_failed(fault.message);
         return FRONT_EXIT_FAILURE;
     }
     error = loop_reserve(&front.loop, &fault);
     if (error) {
-        fprintf(stderr, "tensord: %s\n", fault.message);
+        log_start_failed(fault.message);
         return FRONT_EXIT_FAILURE;
     }
     front.n_arguments = count;
@@ -527,6 +528,6 @@ int front_run(struct config *config, const struct front_extension *extension, in
     front_finish(&front);
     if (!error)
         return unsaved ? FRONT_EXIT_FAILURE : 0; /* the log says which names are not saved */
-    fprintf(stderr, "tensord: %s\n", fault.message);
+    log_start_failed(fault.message);
     return error == STATUS_INVALID_ARGUMENT || error == STATUS_DENIED ? FRONT_EXIT_USAGE : FRONT_EXIT_FAILURE;
 }

@@ -122,7 +122,8 @@ static const struct metrics_row metrics_devices[] = {
     {"tensord_device_stalled_seconds", "gauge", "How long the device has completed nothing of its work.",
      DEVICE(stalled_s), METRICS_DOUBLE},
     {"tensord_device_operations_total", "counter",
-     "Operations completed, failed ones included, since the worker's start.", DEVICE(ops_total), METRICS_UINT64},
+     "Operations completed, failed ones and releases included, since the worker's start.", DEVICE(ops_total),
+     METRICS_UINT64},
     {"tensord_device_programs", "gauge", "Recorded programs that sessions have.", DEVICE(programs), METRICS_UINT64},
     {"tensord_device_program_runs_total", "counter",
      "Runs of recorded programs enqueued, a loop's as one, since the worker's start.", DEVICE(program_runs),
@@ -164,14 +165,14 @@ static const struct metrics_row metrics_principals[] = {
      PRINCIPAL(host_bytes), METRICS_UINT64},
     {"tensord_principal_queue_depth", "gauge", "Its operations enqueued and not yet run.", PRINCIPAL(ops_queued),
      METRICS_UINT64},
-    {"tensord_principal_operations_total", "counter", "Its operations completed, failed ones included.",
+    {"tensord_principal_operations_total", "counter", "Its operations completed, failed ones and releases included.",
      PRINCIPAL(ops_total), METRICS_UINT64},
     {"tensord_principal_failures_total", "counter", "Its operations that failed by themselves.", PRINCIPAL(failures),
      METRICS_UINT64},
     {"tensord_principal_device_seconds_total", "counter", "Time that the device has been at its work.",
      PRINCIPAL(device_s), METRICS_DOUBLE},
-    {"tensord_principal_transferred_bytes_total", "counter", "Bytes that it has sent and received.", PRINCIPAL(bytes),
-     METRICS_UINT64},
+    {"tensord_principal_transferred_bytes_total", "counter", "All bytes that its connections have sent and received.",
+     PRINCIPAL(bytes), METRICS_UINT64},
 };
 
 static const struct metrics_row metrics_front[] = {

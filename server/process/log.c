@@ -13,7 +13,7 @@
 #include "proto/ops/utf8.h"
 #include "server/process/clock.h"
 
-enum { LOG_LINE_MAX = 1024 };
+enum { LOG_LINE_MAX = 1024, LOG_LAST_PATIENCE_MS = 1000 };
 
 static const char *const log_level_names[] = {
     [LOG_LEVEL_DEBUG] = "debug",
@@ -275,6 +275,14 @@ void log_event_from(enum log_level level, const char *source, const char *event,
     va_start(fields, event);
     log_write(level, event, fields);
     va_end(fields);
+}
+
+void log_start_failed(const char *cause) {
+    log_patience(LOG_LAST_PATIENCE_MS);
+    if (log_shape == LOG_FORMAT_TEXT && isatty(STDERR_FILENO))
+        fprintf(stderr, "tensord: %s\n", cause);
+    else
+        log_event(LOG_LEVEL_ERROR, "start_failed", "cause", cause, NULL);
 }
 
 void log_tick(void) {

@@ -28,6 +28,9 @@ void log_event(enum log_level level, const char *event, ...) __attribute__((sent
  * ("10.0.0.7", "uid:1000"). Lines beyond a limit (struct log_limit) are left out, except at the level debug; a later line,
  * which log_tick() may also write, says how many were. Not in a signal handler. */
 void log_event_from(enum log_level level, const char *source, const char *event, ...) __attribute__((sentinel));
+/* Why a program ends before it serves anybody: the event start_failed, which also waits for standard error a little. Where a person
+ * started it, which is on a terminal that gets text, it is "tensord: CAUSE" instead. */
+void log_start_failed(const char *cause);
 /* Call it regularly. */
 void log_tick(void);
 /* A number or formatted text as a value: log_text(buffer, sizeof buffer, "%d", n) returns buffer. */

@@ -14,8 +14,7 @@
 /* The longest time without a write: the front takes a worker with an old page for hung. The page is written on a tick,
  * so the real bound is one tick more. */
 #define WORKER_STATS_QUIET_NS (150 * 1000000ull)
-#define WORKER_STATS_IDLE_NS (300 * 1000000ull)
-#define WORKER_STATS_PROCESS_NS (1000 * 1000000ull)
+#define WORKER_STATS_SECOND_NS (1000 * 1000000ull)
 
 int worker_stats_init(struct worker_stats *stats, int file) {
     void *page;
@@ -35,29 +34,31 @@ void worker_stats_finish(struct worker_stats *stats) {
     stats->page = NULL;
 }
 
-/* Whether there is no session, or nothing was queued or completed for a while: then the rate is 0, whatever the mean
- * says. */
-static bool worker_stats_idle(struct worker_stats *stats, const struct stats_device *device, uint64_t now) {
-    if (device->engine.ops_total != stats->ops || device->engine.queue_depth || !stats->moved_ns)
-        stats->moved_ns = now;
-    stats->ops = device->engine.ops_total;
-    return !device->engine.sessions || now - stats->moved_ns >= WORKER_STATS_IDLE_NS;
+/* The newest sample that is a second old; if none is, the oldest. Pages are written at different intervals, so it is not always
+ * the oldest one of the ring. */
+static const struct worker_stats_sample *worker_stats_second_ago(const struct worker_stats *stats, uint64_t now) {
+    unsigned kept = stats->n_samples < WORKER_STATS_SAMPLES ? stats->n_samples : WORKER_STATS_SAMPLES;
+    for (unsigned back = 1; back < kept; back++) {
+        const struct worker_stats_sample *at = &stats->samples[(stats->n_samples - back) % WORKER_STATS_SAMPLES];
+        if (now - at->at_ns >= WORKER_STATS_SECOND_NS)
+            return at;
+    }
+    return &stats->samples[(stats->n_samples - kept) % WORKER_STATS_SAMPLES];
 }
 
-/* Sets the rates since the oldest sample, and replaces that sample by the present figures. */
+/* Sets the rates of about the last second, and adds the present figures to the samples. Without a session nobody works: 0 op/s, at
+ * once. */
 static void worker_stats_rates(struct worker_stats *stats, struct stats_device *device, uint64_t now) {
-    struct worker_stats_sample sample = {now, device->engine.ops_total, device->bytes_in, device->bytes_out,
-                                         device->engine.busy_ns};
-    struct worker_stats_sample *at = &stats->samples[stats->n_samples % WORKER_STATS_SAMPLES];
-    const struct worker_stats_sample *oldest = stats->n_samples < WORKER_STATS_SAMPLES ? &stats->samples[0] : at;
-    double seconds = stats->n_samples ? (double)(now - oldest->at_ns) / 1e9 : 0;
-    device->ops_per_s = worker_stats_idle(stats, device, now) ? 0 : counter_rate(oldest->ops, sample.ops, seconds);
-    device->busy_ratio = counter_rate(oldest->busy_ns, sample.busy_ns, seconds) / 1e9;
+    const struct worker_stats_sample *since = worker_stats_second_ago(stats, now);
+    double seconds = stats->n_samples ? (double)(now - since->at_ns) / 1e9 : 0;
+    device->ops_per_s = device->engine.sessions ? counter_rate(since->ops, device->engine.ops_total, seconds) : 0;
+    device->busy_ratio = counter_rate(since->busy_ns, device->engine.busy_ns, seconds) / 1e9;
     if (device->busy_ratio > 1) /* the two clocks are read at different times */
         device->busy_ratio = 1;
-    device->bytes_in_per_s = counter_rate(oldest->bytes_in, sample.bytes_in, seconds);
-    device->bytes_out_per_s = counter_rate(oldest->bytes_out, sample.bytes_out, seconds);
-    *at = sample;
+    device->bytes_in_per_s = counter_rate(since->bytes_in, device->bytes_in, seconds);
+    device->bytes_out_per_s = counter_rate(since->bytes_out, device->bytes_out, seconds);
+    stats->samples[stats->n_samples % WORKER_STATS_SAMPLES] = (struct worker_stats_sample){
+        now, device->engine.ops_total, device->bytes_in, device->bytes_out, device->engine.busy_ns};
     stats->n_samples++;
     if (stats->n_samples == 2 * WORKER_STATS_SAMPLES)
         stats->n_samples = WORKER_STATS_SAMPLES; /* the same place in the ring, and no overflow */
@@ -68,7 +69,7 @@ static void worker_stats_process(struct worker_stats *stats, struct stats_device
     struct rusage usage;
     unsigned long long pages, resident;
     FILE *file;
-    if (!stats->process_ns || now - stats->process_ns >= WORKER_STATS_PROCESS_NS) {
+    if (!stats->process_ns || now - stats->process_ns >= WORKER_STATS_SECOND_NS) {
         stats->process_ns = now;
         if (getrusage(RUSAGE_SELF, &usage) == 0)
             stats->cpu_ns = (uint64_t)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1000000000u +

@@ -15,9 +15,7 @@ struct worker_stats {
     } samples[WORKER_STATS_SAMPLES];
     unsigned n_samples;
     uint64_t process_ns, memory, cpu_ns; /* when host memory and processor time were read last, and their values */
-    /* Operations at the last tick, and when their number last changed or something was queued. */
-    uint64_t ops, moved_ns;
-    struct worker_library { /* what the log has of each library */
+    struct worker_library {              /* what the log has of each library */
         char reason[sizeof((struct device_library *)0)->reason];
         unsigned lines;
     } libraries[DEVICE_LIBRARIES_MAX];

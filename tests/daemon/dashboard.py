@@ -259,6 +259,7 @@ def a_lost_worker_leaves_its_mark(page, daemon):
     os.kill(daemon.device("cpu:1")["worker_pid"], signal.SIGKILL)
     page.until(f"!{card('cpu:1', '.fault-text')}.hidden")
     assert "killed by signal 9" in page.ask(f"{card('cpu:1', '.fault-text')}.textContent")
+    page.until(f"{card('cpu:1', '.fault-text')}.textContent.includes('(1 in all, 1 restart)')")
     page.until(f"{card('cpu:1', 'svg path.fault')}.getAttribute('d') !== ''")
     assert page.ask(f"{card('cpu:0', 'svg path.fault')}.getAttribute('d')") == ""
     page.until("document.querySelectorAll('#rows tr').length === 2")
@@ -323,6 +324,7 @@ def crowd_of(template):
         one = json.loads(json.dumps(device))
         one.update(name=f"cuda:{n}", kind="cuda", model="NVIDIA H200 with a rather long name", state="ready")
         one["memory"].update(total=140 << 30, live=80 << 30, reserved=90 << 30, peak=100 << 30)
+        one["names"].update(bytes=10 << 30 if n == 0 else 0)
         one["readings"].update(utilisation_gpu_percent=97, temperature_c=71, power_draw_w=612.5, memory_others=3 << 30)
         devices.append(one)
     devices[5].update(state="quarantined", last_fault="Xid 79: " + "GPU has fallen off the bus. " * 8, last_fault_age_s=90, faults=5)
@@ -330,6 +332,7 @@ def crowd_of(template):
     for n in range(1000):
         one = dict(session, id=n + 1, device=f"cuda:{n % 64}", principal=f"user{n}", label="layer/" * (n % 20), live=(n + 1) << 20)
         sessions.append(one)
+    sessions[999].update(last_failure=f"matmul {HOSTILE}: shapes do not fit", failures={"SHAPE": 2})
     sessions.append(dict(session, id=1001, device="cuda:99"))  # of no device that is listed
     # Programs of two devices, as many as a status has at most, and what these may say.
     programs = [dict(template["programs"][0], session=1 + n % 128, id=n + 1, device=f"cuda:{n % 2}") for n in range(256)]
@@ -366,13 +369,21 @@ def many_devices_and_sessions_can_be_looked_at(page, daemon):
         assert "1 of 64 devices not ready" in page.ask("document.getElementById('about').textContent")
         assert page.ask(f"{card('cuda:5', '.pill')}.textContent") == "quarantined"
         # Some fifteen sessions a device: the largest are named, the others are one part of the bar.
-        assert page.ask(f"{card('cuda:0', '.legend')}.children.length") == 10
+        assert page.ask(f"{card('cuda:0', '.legend')}.children.length") == 11
         legend = page.ask(f"{card('cuda:0', '.legend')}.textContent")
-        assert "8 more 1.8 GiB" in legend and "named tensors 72.5 GiB" in legend, legend
+        assert "8 more 1.8 GiB" in legend and "named tensors 10.0 GiB" in legend and "not listed 62.5 GiB" in legend, legend
+        other = page.ask(f"{card('cuda:1', '.legend')}.textContent")
+        assert "named tensors" not in other and "not listed 72.5 GiB" in other, other
+        parts = page.ask(f"""[...{card('cuda:0', '.bar')}.children].filter(e => /^(rest|named)$/.test(e.className) && !e.hidden)
+            .map(e => [e.title.replace(/[:].*/, ''), e.style.width])""")
+        assert ["named tensors", "7.143%"] in parts and ["sessions that are not listed", "44.632%"] in parts, parts
         page.until(f"{card('cuda:0', '.charts')}.children.length === 6")
         load = f"{card('cuda:0', 'figure:last-child path:nth-child(2)')}.getAttribute('d')"
         page.until(f"({load} || '').split('M').length === 3")  # what is not known is a gap
         programs_that_fail_say_why(page)
+        assert page.ask("document.querySelector('#rows [data-session=\"1000\"] .col-label .why').textContent") == \
+            f"failed last: matmul {HOSTILE}: shapes do not fit"
+        assert page.ask("document.querySelector('#rows [data-session=\"999\"] .col-label .why').textContent") == ""
         seen = Crowd.turns
         browser.until(lambda: Crowd.turns > seen + 2, "the page goes on asking")
         for width in (320, 400, 1280):

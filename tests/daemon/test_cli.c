@@ -113,6 +113,30 @@ Test(cli, impossible_devices_are_named) {
     }
 }
 
+/* Each line of the log is an object, the last one has the cause. */
+static void refused_as_json(const char *cause) {
+    const char *line = command.err, *last = line;
+    cr_assert_gt(command.code, 0);
+    for (const char *end; (end = strchr(line, '\n')); line = end + 1) {
+        cr_assert(!strncmp(line, "{\"ts\":\"", 7) && end[-1] == '}', "no JSON: %s", command.err);
+        last = line;
+    }
+    cr_assert(strstr(last, "\"level\":\"error\",\"process\":\"front\",\"event\":\"start_failed\",\"cause\":\""), "%s",
+              last);
+    refused_with(cause);
+}
+
+Test(cli, what_stops_a_start_is_a_line_of_the_log_in_its_format) {
+    TENSORD("--log-format", "json", "--devices", "cpu:0", "--listen", "unix:/nonexistent/socket");
+    refused_as_json("/nonexistent");
+    TENSORD("--log-format", "json", "--devices", "cpu:0", "--state-dir", "/dev/null/state");
+    refused_as_json("/dev/null/state");
+    TENSORD("--log-format", "json", "--max-sessions", "-1");
+    refused_as_json("-1");
+    TENSORD("--devices", "cpu:0", "--listen", "unix:/nonexistent/socket");
+    refused_with(" level=error process=front event=start_failed cause=");
+}
+
 Test(cli, tcp_beyond_loopback_is_refused) {
     TENSORD("--listen", "tcp://0.0.0.0:0", "--devices", "cpu:0");
     refused_with("authentication");

@@ -159,6 +159,22 @@ class FiguresTest(unittest.TestCase):
         self.until(lambda: self.look()["ops_per_s"] == 0, "nothing runs: 0 op/s")
         self.assertGreater(self.most, 0)
 
+    def processor_time(self, pid):
+        with open(f"/proc/{pid}/stat", encoding="utf-8") as text:
+            ticks = sum(map(int, text.read().rpartition(")")[2].split()[11:13]))
+        return ticks / os.sysconf("SC_CLK_TCK")
+
+    def test_memory_and_processor_time_are_those_of_the_worker(self):
+        device = self.until(lambda: (d := self.look())["worker_memory"] and d, "figures of the worker")
+        with open(f"/proc/{device['worker_pid']}/status", encoding="utf-8") as text:
+            peak = int(re.search(r"^VmHWM:\s+(\d+) kB$", text.read(), re.MULTILINE)[1]) << 10
+        self.assertTrue(1 << 20 < device["worker_memory"] < 1.1 * peak, (device["worker_memory"], peak))
+        while (used := self.processor_time(device["worker_pid"]) - 0.02) < device["worker_cpu_s"] + 0.05:
+            self.end(self.job("work", 0.5))  # 0.02: both of its times are counted in whole ticks
+        shown = self.until(lambda: (s := self.look()["worker_cpu_s"]) >= used and s, "all of its time")
+        self.assertGreater(shown, device["worker_cpu_s"])
+        self.assertLessEqual(shown, self.processor_time(device["worker_pid"]) + 0.02)
+
     def test_no_counter_falls_whatever_ends_a_session(self):
         jobs = [self.job(kind, 2.5) for kind in ("work", "leaving", "failing", "work")]
         end = time.monotonic() + 1

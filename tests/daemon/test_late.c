@@ -165,6 +165,6 @@ Test(late, impossible_gpu_is_refused_at_start_with_the_reason) {
     command_run(&command, (const char *const[]){daemon_program("TENSORD_EXE"), "--devices", "cuda:99", NULL}, NULL,
                 30000);
     cr_assert_eq(command.code, 2, "%s", command.err);
-    cr_assert(strstr(command.err, "--devices: no device \"cuda:99\": "), "%s", command.err);
+    cr_assert(strstr(command.err, "--devices: no device \\\"cuda:99\\\": "), "%s", command.err);
     command_finish(&command);
 }

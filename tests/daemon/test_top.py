@@ -20,7 +20,8 @@ import unittest
 import pyte
 
 WAIT_S = 60 * float(os.environ.get("TENSORD_TEST_SLOW", "1"))
-TENSORD, TENSORCTL, JOB = (os.environ[name] for name in ("TENSORD_EXE", "TENSORCTL_EXE", "TOP_JOB_EXE"))
+TENSORD, TENSORCTL, JOB, FIGURES_JOB = (os.environ[name] for name in
+                                        ("TENSORD_EXE", "TENSORCTL_EXE", "TOP_JOB_EXE", "FIGURES_JOB_EXE"))
 MEAN = "\x1b[2Jred\u202e" + "\u5f20\u91cf"  # clears the screen; turns the direction; two wide characters
 
 
@@ -36,6 +37,10 @@ class Daemon:
     def ready(self):
         done = subprocess.run([TENSORCTL, "--url", self.url, "status", "--json"], capture_output=True)
         return done.returncode == 0 and all(d["state"] == "ready" for d in json.loads(done.stdout)["devices"])
+
+    def devices(self):
+        done = subprocess.run([TENSORCTL, "--url", self.url, "devices", "--json"], capture_output=True, check=True)
+        return json.loads(done.stdout)["devices"]
 
     def sessions(self):
         done = subprocess.run([TENSORCTL, "--url", self.url, "sessions", "--json"], capture_output=True, check=True)
@@ -287,6 +292,35 @@ class TopTest(unittest.TestCase):
         self.assertEqual(len(re.findall(r"2 devices, 3 sessions", done.stdout)), 2)
         self.assertEqual(len(re.findall(r"(?m)^ +\d+ uid:\d+", done.stdout)), 6)
         self.assertRegex(done.stdout, r"PROGRAM .*LABEL", "there is room for all that there is")
+
+    def failing(self):
+        """A job whose operations fail, until the test ends."""
+        job = subprocess.Popen([FIGURES_JOB, self.daemon.url, "cpu:1", "failing", str(10 * WAIT_S)],
+                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.addCleanup(job.wait)
+        self.addCleanup(job.kill)
+
+    def test_the_first_frame_has_the_rate_of_a_session(self):
+        self.failing()
+        end = time.monotonic() + WAIT_S
+        found = None
+        while not found:  # the daemon needs a second for its first rate
+            self.assertLess(time.monotonic(), end, "no rate")
+            done = subprocess.run([TENSORCTL, "--url", self.daemon.url, "top", "--batch", "--count", "1"],
+                                  capture_output=True, text=True, stdin=subprocess.DEVNULL, check=True)
+            found = re.search(r"(?m)^ +\d+ uid:\d+ +cpu:1 .* \d+% +([1-9][\d.]*[kM]?) ", done.stdout)
+
+    def test_failures_stand_in_words(self):
+        self.failing()
+        top = self.top(rows=24, columns=100)
+        top.shows(r"(?m)^session \d+ of uid:\d+ failed last: .*take.*position")
+        self.assertIn("failed last", top.screen.display[-2])
+        os.kill(next(d["worker_pid"] for d in self.daemon.devices() if d["name"] == "cpu:1"), signal.SIGKILL)
+        top.shows(r"(?m)^ +fault .* ago: .*killed by signal 9")
+
+    def test_memory_and_processor_time_of_workers_are_shown(self):
+        top = self.top(rows=24, columns=160)
+        top.shows(r"(?m)^cpu:0 .*  worker [\d.]+ MiB, cpu [\d.]+ m?s")
 
     def test_status_takes_the_width_of_its_terminal(self):
         self.job(2, label="forward")

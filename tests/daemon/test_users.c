@@ -301,7 +301,7 @@ Test(users_start, a_wrong_file_stops_the_start_with_its_line) {
     users_file_make(&file);
     users_file_write(&file, "[alice]\nrole = king\n");
     TENSORD("--users", file.path, "--devices", "cpu:0", "--listen", "unix:/tmp/tensord-test-never");
-    ended_with(2, "users:2: unknown role \"king\" (observe, run or admin)");
+    ended_with(2, "users:2: unknown role \\\"king\\\" (observe, run or admin)");
     users_file_write(&file, "[alice]\nrole = run\n");
     cr_assert(!chmod(file.path, 0644));
     TENSORD("--users", file.path, "--devices", "cpu:0", "--listen", "unix:/tmp/tensord-test-never");

@@ -1,5 +1,6 @@
 /* Log lines: one event a line, key=value, quoted where needed. */
 #include <criterion/criterion.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -231,6 +232,48 @@ Test(log, the_journal_gets_priorities_and_others_do_not) {
     cr_assert(!strncmp(text, "<7>ts=", 6) && strstr(text, "\n<6>ts=") && strstr(text, "\n<4>ts=") &&
                   strstr(text, "\n<3>ts=") && strstr(text, "\nts="),
               "%s", text);
+}
+
+/* ---- a start that fails ---- */
+
+Test(log, what_stops_a_start_is_an_event_with_the_highest_priority) {
+    static const char in_text[] = " level=error process=front event=start_failed cause=\"no such directory\"\n";
+    static const char in_json[] =
+        ",\"level\":\"error\",\"process\":\"front\",\"event\":\"start_failed\",\"cause\":\"no such directory\"}\n";
+    char text[2048], stream[64];
+    struct stat file;
+    capture();
+    cr_assert(!fstat(STDERR_FILENO, &file));
+    snprintf(stream, sizeof stream, "%lu:%lu", (unsigned long)file.st_dev, (unsigned long)file.st_ino);
+    setenv("JOURNAL_STREAM", stream, 1);
+    log_init(LOG_LEVEL_ERROR, "front");
+    log_start_failed("no such directory");
+    log_set_format(LOG_FORMAT_JSON);
+    log_start_failed("no such directory");
+    captured(text, sizeof text);
+    cr_assert(!strncmp(text, "<3>ts=", 6) && strstr(text, in_text), "%s", text);
+    cr_assert(strstr(text, "\n<3>{\"ts\":") && strstr(text, in_json), "%s", text);
+}
+
+Test(log, what_stops_a_start_is_plain_words_on_a_terminal) {
+    char text[2048];
+    int master = posix_openpt(O_RDWR | O_NOCTTY), terminal;
+    cr_assert(master >= 0 && !grantpt(master) && !unlockpt(master));
+    terminal = open(ptsname(master), O_RDWR | O_NOCTTY);
+    cr_assert_geq(terminal, 0);
+    log_saved = dup(STDERR_FILENO);
+    dup2(terminal, STDERR_FILENO);
+    log_init(LOG_LEVEL_INFO, "front");
+    log_start_failed("no such directory");
+    log_set_format(LOG_FORMAT_JSON);
+    log_start_failed("no such directory");
+    dup2(log_saved, STDERR_FILENO);
+    close(terminal);
+    size_t got = 0; /* when all has been read, it is an error: nobody has the terminal any more */
+    for (ssize_t some; (some = read(master, text + got, sizeof text - 1 - got)) > 0;)
+        got += (size_t)some;
+    text[got] = 0;
+    cr_assert(!strncmp(text, "tensord: no such directory\r\n{\"ts\":", 34), "%s", text);
 }
 
 /* ---- what others may write ---- */
