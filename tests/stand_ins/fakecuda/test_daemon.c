@@ -28,7 +28,7 @@ Test(fakecuda, a_host_without_a_gpu_is_told_so) {
     expect_refusal("cuda", "FAKECUDA_DEVICES=-1", "no NVIDIA driver is loaded");
     expect_refusal("cuda", "FAKECUDA_DEVICES=-2", "the driver is one for CUDA 11.8, and too old");
     expect_refusal("cuda", "FAKECUDA_DEVICES=0", "no CUDA-capable device is detected");
-    expect_refusal("cuda:2", "FAKECUDA_DEVICES=2", "the number after \"cuda:\" goes from 0 to 1");
+    expect_refusal("cuda:2", "FAKECUDA_DEVICES=2", "the number after \\\"cuda:\\\" goes from 0 to 1");
     expect_refusal("cuda", "FAKECUDA_FAIL=cudaGetDeviceCount:1:2", "CUDA cannot tell its devices: out of memory");
 }
 
@@ -214,8 +214,7 @@ Test(fakecuda, endless_kernel_costs_its_device_a_worker) {
     td_label("endless");
     x = td_exp(x);
     const td_error *error = client_expect_failure(x, TD_E_TIMED_OUT);
-    cr_assert(strstr(error->message, "no progress for ") && strstr(error->message, "exp"), "%s",
-              error->message);
+    cr_assert(strstr(error->message, "no progress for ") && strstr(error->message, "exp"), "%s", error->message);
     cr_assert(!strstr(error->message, "endless"), "a label is its owner's: %s", error->message);
     status_until(tensord.url, status_device_is, &(struct status_is){"cuda:0", "ready", 2}, 30000);
     client_expect(client_ramp(other, 3, 1), (float[]){1, 2, 3}, 3);
