@@ -17,6 +17,7 @@ from tensord import _core as core
 def setUpModule():
     """A small queue is full soon; and the daemon may be silent for as long as it is stopped."""
     global daemon, connection
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell has it ignored in what it starts in the background
     daemon = td.serve(default=False)
     connection = td.connect(daemon.url, queue_bytes=64 << 10, heartbeat=math.inf)
 
