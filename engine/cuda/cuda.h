@@ -51,8 +51,8 @@ struct cuda {
      * Written by the submitter's thread, read by any. */
     uint64_t products_library, products_slow;
     struct device_library libraries[CUDA_LIBRARIES]; /* library.c's */
-    unsigned libraries_wait[CUDA_LIBRARIES];         /* launches for which a library that had no memory is not asked again */
-    struct cuda_cudnn *cudnn;                        /* each is created with the first launch that wants it */
+    unsigned libraries_wait[CUDA_LIBRARIES]; /* launches for which a library that had no memory is not asked again */
+    struct cuda_cudnn *cudnn;                /* each is created with the first launch that wants it */
     struct cuda_cufft *cufft;
     struct cuda_cusolver *cusolver;
 };
