@@ -94,6 +94,23 @@ Test(libraries, cusolver_computes_decompositions, .timeout = 300) {
     computes(&rows[2]);
 }
 
+/* Its stand-in refuses one in some; but if it refused all, nothing else would show it. */
+Test(libraries, cublaslt_computes_products, .timeout = 300) {
+    struct suite suite;
+    struct engine_stats stats;
+    suite_open(&suite, 0x124);
+    const struct op_case *one = op_case_find(OP_MATMUL);
+    one->run(&suite, one);
+    suite_sync(&suite);
+    engine_stats(suite.engine, &stats);
+    suite_close(&suite);
+    if (strcmp(stats.device.kind, "cuda"))
+        cr_skip("a %s device has no cublasLt", stats.device.kind);
+    cr_assert_gt(stats.device.products_library, stats.device.products_slow,
+                 "it has computed %llu products, own kernels %llu", (unsigned long long)stats.device.products_library,
+                 (unsigned long long)stats.device.products_slow);
+}
+
 /* ---- on and off ---- */
 
 Test(libraries, the_operator_turns_them_off, .timeout = 300) {

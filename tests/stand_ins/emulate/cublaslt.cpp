@@ -30,7 +30,7 @@ struct description {
     const void *bias;
 };
 struct preference {
-    uint64_t workspace;
+    uint64_t workspace, ways;
     uint32_t reductions, a, b, c, d; /* alignments in bytes */
 };
 struct algorithm {
@@ -108,8 +108,7 @@ cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t opaque, c
 cublasStatus_t cublasLtMatmulDescInit_internal(cublasLtMatmulDesc_t opaque, size_t size, cublasComputeType_t compute,
                                                cudaDataType scale) {
     memset((void *)opaque, 0, size);
-    *(struct description *)opaque = {
-        compute, scale, CUBLAS_OP_N, CUBLAS_OP_N, CUBLASLT_EPILOGUE_DEFAULT, 0, nullptr};
+    *(struct description *)opaque = {compute, scale, CUBLAS_OP_N, CUBLAS_OP_N, CUBLASLT_EPILOGUE_DEFAULT, 0, nullptr};
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -134,7 +133,7 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t opaque, cubla
 
 cublasStatus_t cublasLtMatmulPreferenceInit_internal(cublasLtMatmulPreference_t opaque, size_t size) {
     memset((void *)opaque, 0, size);
-    *(struct preference *)opaque = {0, CUBLASLT_REDUCTION_SCHEME_MASK, 256, 256, 256, 256};
+    *(struct preference *)opaque = {0, ~UINT64_C(0), CUBLASLT_REDUCTION_SCHEME_MASK, 256, 256, 256, 256};
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -143,6 +142,8 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t o
                                                     size_t size) {
     struct preference *preference = (struct preference *)opaque;
     switch (name) {
+    case CUBLASLT_MATMUL_PREF_IMPL_MASK:
+        return set(&preference->ways, value, size);
     case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES:
         return set(&preference->workspace, value, size);
     case CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK:
@@ -197,10 +198,13 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
     }
     expect(wanted > 0, "room for no algorithm");
     expect(preference->reductions & CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE, "no way to split a long sum");
+    expect(!(preference->ways & CUBLASLT_NUMERICAL_IMPL_FLAGS_GAUSSIAN), "complex products of three real ones");
     expect(!(description->epilogue & CUBLASLT_EPILOGUE_BIAS) || description->bias, "no address of a bias");
     *found = 0;
     bool ends = description->epilogue != CUBLASLT_EPILOGUE_DEFAULT;
-    if (refused_early(++asked) || (ends && (description->scale == CUDA_R_64F || description->scale == CUDA_C_32F || description->scale == CUDA_C_64F)) ||
+    if (refused_early(++asked) ||
+        (ends &&
+         (description->scale == CUDA_R_64F || description->scale == CUDA_C_32F || description->scale == CUDA_C_64F)) ||
         (is_fp8(a->type) && !fp8_takes(a, b, (const struct layout *)opaque_d, preference))) {
         return CUBLAS_STATUS_NOT_SUPPORTED;
     }
@@ -364,13 +368,13 @@ static bool is_number(const void *x, cudaDataType type, double number) {
         return false;
     }
     return number == (type == CUDA_R_64F || type == CUDA_C_64F ? *wide
-                      : type == CUDA_R_32I ? (double)*(const int32_t *)x
-                                           : (double)*narrow);
+                      : type == CUDA_R_32I                     ? (double)*(const int32_t *)x
+                                                               : (double)*narrow);
 }
 
 static void multiply(const struct product_row *row, const struct description *description,
-                     const struct algorithm &algorithm, const struct layout *la, const void *a,
-                     const struct layout *lb, const void *b, const struct layout *ld, void *d) {
+                     const struct algorithm &algorithm, const struct layout *la, const void *a, const struct layout *lb,
+                     const void *b, const struct layout *ld, void *d) {
     for (int64_t batch = 0; batch < ld->batches; batch++) {
         const char *from_a = (const char *)a + batch * la->batch_stride * row->size;
         const char *from_b = (const char *)b + batch * lb->batch_stride * row->size;
@@ -401,8 +405,7 @@ extern "C" cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t 
     expect_shapes(description, la, lb, ld);
     expect(c == d && c_opaque == d_opaque, "two results");
     expect(description->scale == row->scale, "another type of scale");
-    expect(is_number(alpha, row->scale, 1) && is_number(beta, row->scale, 0),
-           "a scale that is not one");
+    expect(is_number(alpha, row->scale, 1) && is_number(beta, row->scale, 0), "a scale that is not one");
     expect(workspace_bytes >= algorithm.workspace, "too little workspace");
     expect((uintptr_t)description->bias % algorithm.bias == 0, "a bias that is less aligned than it was promised");
     if (refused_late(++multiplied)) {
