@@ -171,12 +171,18 @@ struct origin_try {
     uint64_t from_ns, to_ns;
 };
 
-/* STATUS_AGAIN: it was not reached in time, or the device has failed. */
+/* Puts the event there. It is reached after the begin of the last look that does not find it reached: when that look returns it may be.
+ * STATUS_AGAIN: it was not reached in time, or the device has failed. */
 static int origin_reach(struct trace *trace, struct origin_try *try, struct fault *fault) {
-    uint64_t begun = clock_now();
-    try->from_ns = begun;
-    for (bool reached = false; try->from_ns - begun < TRACE_ORIGIN_WAIT_NS; try->from_ns = try->to_ns) {
-        int code = trace->device->vtable->async->event_reached(trace->device, try->event, &reached, fault);
+    const struct device_async *async = trace->device->vtable->async;
+    uint64_t begun = clock_now(), look = begun;
+    int code = async->timed_record(trace->device, trace->clock, &try->event, fault);
+    if (code != STATUS_OK)
+        return code;
+    for (bool reached = false; look - begun < TRACE_ORIGIN_WAIT_NS; sched_yield()) {
+        try->from_ns = look;
+        look = clock_now();
+        code = async->event_reached(trace->device, try->event, &reached, fault);
         try->to_ns = clock_now();
         if (code != STATUS_OK) {
             trace->lost(trace->owner, fault);
@@ -184,7 +190,6 @@ static int origin_reach(struct trace *trace, struct origin_try *try, struct faul
         }
         if (reached)
             return STATUS_OK;
-        sched_yield();
     }
     return STATUS_AGAIN;
 }
@@ -197,13 +202,10 @@ static void origin_drop(struct trace *trace, struct origin_try *try) {
 
 /* The try whose times are closest together, of one, or of some before there is an origin: on a busy machine they may be milliseconds apart. */
 static int origin_find(struct trace *trace, struct origin_try *best, struct fault *fault) {
-    const struct device_async *async = trace->device->vtable->async;
     int code = STATUS_OK;
     for (int left = trace->origin ? 1 : TRACE_ORIGIN_TRIES; left > 0 && code == STATUS_OK; left--) {
         struct origin_try next = {NULL};
-        code = async->timed_record(trace->device, trace->clock, &next.event, fault);
-        if (code == STATUS_OK)
-            code = origin_reach(trace, &next, fault);
+        code = origin_reach(trace, &next, fault);
         bool better = code == STATUS_OK && (!best->event || next.to_ns - next.from_ns < best->to_ns - best->from_ns);
         origin_drop(trace, better ? best : &next);
         *best = better ? next : *best;
