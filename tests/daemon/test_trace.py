@@ -205,7 +205,7 @@ class TraceTest(unittest.TestCase):
     def test_one_trace_after_another(self):
         self.job(LATER)
         for _ in range(3):
-            events = self.trace(LATER, seconds="0.2")
+            events = self.trace(LATER)
             self.check_tracks(events)
             self.check_rounds(events, next(e["pid"] for e in events))
 
