@@ -77,8 +77,8 @@ static void *asides_main(void *argument) {
     return NULL;
 }
 
-/* Makes another thread if all have something to do. False: there is none at all. */
-static bool asides_man(struct asides *asides) {
+/* Makes another thread if all have something to do, and there may be more. Whether there is a thread. */
+static bool asides_have_thread(struct asides *asides) {
     pthread_mutex_lock(&asides->lock);
     bool needed = asides->idle <= asides->waiting;
     pthread_mutex_unlock(&asides->lock);
@@ -111,7 +111,7 @@ int cuda_launch_aside(struct device *device, struct device_stream *stream, const
     struct asides *asides = &((struct cuda_device *)device)->asides;
     struct device_aside *aside = *result;
     if (!aside) {
-        aside = asides_man(asides) ? calloc(1, sizeof *aside) : NULL;
+        aside = asides_have_thread(asides) ? calloc(1, sizeof *aside) : NULL;
         if (!aside)
             return device->vtable->launch(device, stream, launch, fault);
         aside->device = device;
