@@ -2,10 +2,9 @@
  * nothing else changes. The device runs later; calls of tanh wait for it, and while tanh hangs they do not return. */
 #include <math.h>
 
-#include "engine/program/recorded.h"
 #include "engine/watch/trace.h"
 #include "tests/stand_ins/late.h"
-#include "tests/unit/engine_fixture.h"
+#include "tests/unit/loop_fixture.h"
 
 enum { X = 1, Y, Z, ELEMENTS = 16 };
 
@@ -161,40 +160,17 @@ Test(engine_aside, session_that_ends_meanwhile_stays_until_the_call_has_returned
 
 /* Loop 2: its parameter becomes tanh(-p), and then the negative of that. */
 static void define_loop(void) {
-    const struct tensor_type type = {.dtype = DTYPE_F32, .rank = 1, .shape = {ELEMENTS}};
-    const uint64_t values[] = {1, 2, 3}, results[] = {4};
-    const struct op_request requests[] = {{.opcode = OP_NEGATIVE, .n_inputs = 1, .inputs = &values[0]},
-                                          {.opcode = OP_TANH, .n_inputs = 1, .inputs = &values[1]},
-                                          {.opcode = OP_NEGATIVE, .n_inputs = 1, .inputs = &values[2]}};
-    const struct recorded_definition definition = {.id = 1,
-                                                   .parameters = &type,
-                                                   .consumed = (const bool[]){false},
-                                                   .n_parameters = 1,
-                                                   .requests = requests,
-                                                   .n_requests = 3,
-                                                   .results = results,
-                                                   .n_results = 1};
-    const struct recorded_loop loop = {.id = 2, .body = 1, .carried = (const uint32_t[]){0, 0}, .n_carried = 2};
-    struct fault fault;
-    cr_assert_eq(session_program_define(session, &definition, &fault), STATUS_OK, "%s", fault.message);
-    cr_assert_eq(session_program_loop(session, &loop, &fault), STATUS_OK, "%s", fault.message);
-}
-
-static void run_loop(int64_t times, uint64_t output) {
-    cr_assert_eq(submit_in(session, (struct op_request){.opcode = OP_PROGRAM,
-                                                        .n_inputs = 1,
-                                                        .inputs = (const uint64_t[]){X},
-                                                        .ints = (const int64_t[]){2, times},
-                                                        .n_ints = 2,
-                                                        .output = output}),
-                 STATUS_OK);
-    engine_kick(engine);
+    const uint64_t values[] = {1, 2, 3};
+    define_loop_of((const struct op_request[]){{.opcode = OP_NEGATIVE, .n_inputs = 1, .inputs = &values[0]},
+                                               {.opcode = OP_TANH, .n_inputs = 1, .inputs = &values[1]},
+                                               {.opcode = OP_NEGATIVE, .n_inputs = 1, .inputs = &values[2]}},
+                   3, ELEMENTS);
 }
 
 Test(engine_aside, programs_wait_for_their_calls) {
     define_loop();
     late_hang(later, "tanh");
-    run_loop(50, Y);
+    run_loop(50, X, Y);
     await_call();
     other_goes_on();
     late_hang(later, NULL);
@@ -207,7 +183,7 @@ Test(engine_aside, programs_wait_for_their_calls) {
 Test(engine_aside, program_of_a_session_that_ends_leaves_its_call_to_return) {
     define_loop();
     late_hang(later, "tanh");
-    run_loop(1000 * 1000, Y);
+    run_loop(1000 * 1000, X, Y);
     await_call();
     session_destroy(session);
     session = other;

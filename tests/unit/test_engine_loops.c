@@ -1,8 +1,7 @@
 /* Long runs of recorded programs on a device that runs later: how much of one is on the device at a time, and that it goes on from there. */
 #include "engine/order/order_impl.h"
-#include "engine/program/recorded.h"
 #include "tests/stand_ins/late.h"
-#include "tests/unit/engine_fixture.h"
+#include "tests/unit/loop_fixture.h"
 
 enum { AHEAD_MOST = 512 /* submitter.c's bound of what one stream has on the device */, X = 1, ELEMENTS = 16 };
 
@@ -20,32 +19,8 @@ static void open_late(void) {
 
 /* Loop 2 carries the result of `opcode` to its parameter. */
 static void define_loop(unsigned opcode) {
-    const struct tensor_type type = {.dtype = DTYPE_F32, .rank = 1, .shape = {ELEMENTS}};
-    const uint64_t inputs[] = {1}, results[] = {2};
-    const struct op_request request = {.opcode = opcode, .n_inputs = 1, .inputs = inputs};
-    const struct recorded_definition definition = {.id = 1,
-                                                   .parameters = &type,
-                                                   .consumed = (const bool[]){false},
-                                                   .n_parameters = 1,
-                                                   .requests = &request,
-                                                   .n_requests = 1,
-                                                   .results = results,
-                                                   .n_results = 1};
-    const struct recorded_loop loop = {.id = 2, .body = 1, .carried = (const uint32_t[]){0, 0}, .n_carried = 2};
-    struct fault fault;
-    cr_assert_eq(session_program_define(session, &definition, &fault), STATUS_OK, "%s", fault.message);
-    cr_assert_eq(session_program_loop(session, &loop, &fault), STATUS_OK, "%s", fault.message);
-}
-
-static void run_loop(int64_t times, uint64_t output) {
-    cr_assert_eq(submit_in(session, (struct op_request){.opcode = OP_PROGRAM,
-                                                        .n_inputs = 1,
-                                                        .inputs = (const uint64_t[]){X},
-                                                        .ints = (const int64_t[]){2, times},
-                                                        .n_ints = 2,
-                                                        .output = output}),
-                 STATUS_OK);
-    engine_kick(engine);
+    const uint64_t parameter = 1;
+    define_loop_of(&(struct op_request){.opcode = opcode, .n_inputs = 1, .inputs = &parameter}, 1, ELEMENTS);
 }
 
 /* Until the submitter has put on the device what it may. */
@@ -65,7 +40,7 @@ Test(engine_loops, long_loop_does_not_fill_the_device, .timeout = 60) {
     define_loop(OP_TANH);
     cr_assert_eq(wait_for(X), STATUS_OK);
     late_hang(later, "tanh");
-    run_loop(1000 * 1000, X + 1);
+    run_loop(1000 * 1000, X, X + 1);
     await_idle();
     unsigned launches = late_launches(later);
     cr_assert(launches > 0 && launches <= AHEAD_MOST, "%u launches are on the device", launches);
@@ -87,7 +62,7 @@ Test(engine_loops, long_loop_comes_to_its_end, .timeout = 60) {
     open_late();
     define_loop(OP_NEGATIVE);
     for (uint64_t id = X + 1; id < X + 3; id++) {
-        run_loop(100 * 1000, id);
+        run_loop(100 * 1000, X, id);
         ask_wait(&answer, id);
         while (!answer.times)
             engine_wait(engine);
