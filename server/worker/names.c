@@ -38,7 +38,7 @@ void names_let_go(struct names *names) {
         *at = owner->next;
         names->n_owners--;
         worker_principal_let_go(owner->principal);
-        state_owner_destroy(owner->disk);
+        state_owner_destroy(names->state, owner->disk);
         free(owner->entries);
         free(owner);
     }
@@ -206,7 +206,7 @@ void names_finish(struct names *names) {
         while (owner->count)
             name_entry_unref(owner->entries[--owner->count]);
     for (struct name_owner *owner = names->owners; owner; owner = owner->next) {
-        state_owner_destroy(owner->disk); /* changes that are not saved by now will never be */
+        state_owner_destroy(names->state, owner->disk); /* changes that are not saved by now will never be */
         owner->disk = NULL;
     }
     names_let_go(names);

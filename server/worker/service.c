@@ -11,6 +11,7 @@
 #include "server/worker/lease.h"
 #include "server/worker/pending_reply.h"
 #include "server/worker/publish.h"
+#include "server/worker/state.h"
 
 enum {
     SERVICE_ARENA_BYTES = 2 << 20,
@@ -258,6 +259,16 @@ static bool service_has_more(const struct service *service) {
     return !TAILQ_EMPTY(&service->light) || !TAILQ_EMPTY(&service->heavy);
 }
 
+static bool service_has_state_replies(const struct service *service) {
+    return service->names.state && state_has_replies(service->names.state);
+}
+
+/* Whether the loop must go on with the next turn at once. */
+static bool service_has_work(const struct service *service) {
+    return service_has_more(service) || !TAILQ_EMPTY(&service->dirty) || service_is_ending(service) ||
+           !TAILQ_EMPTY(&service->publishes) || service_has_state_replies(service) || engine_due(service->engine);
+}
+
 static void service_check_device(struct service *service) {
     struct fault fault = {0};
     if (service->failed || engine_fault(service->engine, &fault) == STATUS_OK)
@@ -314,6 +325,8 @@ static void service_on_check(uv_check_t *check) {
         service_check_device(service);
         if (service->trace.connection && trace_feed_turn(service))
             service_wake(service);
+        if (service_has_state_replies(service))
+            state_reply_some(service->names.state, budget);
         if (!TAILQ_EMPTY(&service->publishes))
             publish_turn(service);
         service_end_some(service);
@@ -327,8 +340,7 @@ static void service_on_check(uv_check_t *check) {
     if (rounds)
         engine_kick(service->engine);
     service_check_end(service);
-    if (service_has_more(service) || !TAILQ_EMPTY(&service->dirty) || service_is_ending(service) ||
-        !TAILQ_EMPTY(&service->publishes) || engine_due(service->engine))
+    if (service_has_work(service))
         uv_idle_start(&service->idle, service_on_idle);
     else
         uv_idle_stop(&service->idle);
@@ -373,8 +385,7 @@ static void service_on_timer(uv_timer_t *timer) {
         trace_feed_tick(service);
     if (service->options.tick)
         service->options.tick(service->options.owner);
-    if (service_has_more(service) || !TAILQ_EMPTY(&service->dirty) || service_is_ending(service) ||
-        !TAILQ_EMPTY(&service->publishes) || engine_due(service->engine))
+    if (service_has_work(service))
         uv_idle_start(&service->idle, service_on_idle); /* otherwise the loop would sleep before it looks at them */
 }
 

@@ -8,11 +8,15 @@
 #include <string.h>
 
 #include "engine/device/thread.h"
+#include "engine/order/budget.h"
 #include "server/process/log.h"
 #include "server/worker/service.h"
 #include "server/worker/state_impl.h"
 
-enum { STATE_SAVES_MAX = 16 }; /* in progress */
+enum {
+    STATE_SAVES_MAX = 16,  /* in progress */
+    STATE_REPLY_STEPS = 8, /* of the budget, for a reply to somebody who waited */
+};
 
 /* ---- the disk's thread ---- */
 
@@ -128,20 +132,24 @@ void saved_value_unref(struct saved_value *value) {
 
 struct state_owner *state_owner_create(void) {
     struct state_owner *owner = calloc(1, sizeof *owner);
-    if (owner)
+    if (owner) {
         owner->next_file = 1;
+        TAILQ_INIT(&owner->waits);
+    }
     return owner;
 }
 
-void state_owner_destroy(struct state_owner *owner) {
+void state_owner_destroy(struct state *state, struct state_owner *owner) {
     if (!owner)
         return;
+    if (owner->due)
+        TAILQ_REMOVE(&state->due, owner, due_link);
     free(owner->files);
     free(owner);
 }
 
 bool state_owner_idle(const struct state_owner *owner) {
-    return !owner || (owner->revision == owner->saved && !owner->save && !owner->waits);
+    return !owner || (owner->revision == owner->saved && !owner->save && TAILQ_EMPTY(&owner->waits) && !owner->due);
 }
 
 void state_bound(struct name_owner *owner, struct name_entry *entry) {
@@ -235,39 +243,76 @@ void state_resume(struct state *state) {
 
 /* ---- waiting for the disk ---- */
 
+/* Whether the reply to a wait is known. Revisions and numbers rise along the list, so these are the first ones of it. */
+static bool state_wait_is_over(const struct state_wait *wait) {
+    const struct state_owner *disk = wait->disk;
+    return wait->revision <= disk->saved ||
+           (wait->number <= disk->failed_wait && wait->revision <= disk->failed_revision);
+}
+
+/* Whether somebody waits for the owner's next save. */
+static bool state_is_awaited(const struct state_owner *disk) {
+    const struct state_wait *newest = TAILQ_LAST(&disk->waits, state_waits);
+    return newest && !state_wait_is_over(newest);
+}
+
+/* Has turns reply to the waits that are over now. */
+static void state_reply(struct state *state, struct state_owner *disk) {
+    const struct state_wait *oldest = TAILQ_FIRST(&disk->waits);
+    if (disk->due || !oldest || !state_wait_is_over(oldest))
+        return;
+    disk->due = true;
+    TAILQ_INSERT_TAIL(&state->due, disk, due_link);
+}
+
+/* Has turns reply with the fault to all who wait for this revision or an earlier one now. */
+static void state_reply_fault(struct state *state, struct state_owner *disk, uint64_t revision,
+                              const struct fault *fault) {
+    disk->failed_wait = disk->waited;
+    disk->failed_revision = revision;
+    disk->verdict = *fault;
+    state_reply(state, disk);
+}
+
 bool state_wait(struct state *state, struct name_owner *owner, struct state_wait *wait) {
     struct state_owner *disk = owner->disk;
-    if (!disk || state->sync_ms || disk->revision == disk->saved)
+    if (!disk || state->sync_ms || (disk->revision == disk->saved && TAILQ_EMPTY(&disk->waits)))
         return false;
+    wait->disk = disk;
     wait->revision = disk->revision;
-    wait->next = disk->waits;
-    wait->previous = &disk->waits;
-    if (wait->next)
-        wait->next->previous = &wait->next;
-    disk->waits = wait;
+    wait->number = ++disk->waited;
+    TAILQ_INSERT_TAIL(&disk->waits, wait, link);
     return true;
 }
 
 void state_wait_cancel(struct state_wait *wait) {
-    if (!wait->previous)
+    if (!wait->disk)
         return;
-    *wait->previous = wait->next;
-    if (wait->next)
-        wait->next->previous = wait->previous;
-    wait->previous = NULL;
+    TAILQ_REMOVE(&wait->disk->waits, wait, link);
+    wait->disk = NULL;
 }
 
-/* Calls all who wait for this revision or an earlier one. These calls may add others that wait. */
-static void state_reply(struct state_owner *disk, uint64_t revision, const struct fault *fault) {
-    for (struct state_wait *wait = disk->waits, *next; wait; wait = next) {
-        next = wait->next;
-        if (wait->revision > revision)
-            continue;
-        state_wait_cancel(wait);
-        wait->done(wait, fault);
-        next = disk->waits; /* from the start again: only waits for later revisions, or new ones, are left */
-        while (next && next->revision > revision)
-            next = next->next;
+/* The owner is out of the queue: calls the oldest of its waits, if that is over. */
+static void state_reply_one(struct state *state, struct state_owner *disk) {
+    struct state_wait *oldest = TAILQ_FIRST(&disk->waits);
+    if (!oldest || !state_wait_is_over(oldest))
+        return;
+    bool saved = oldest->revision <= disk->saved;
+    state_wait_cancel(oldest);
+    oldest->done(oldest, saved ? NULL : &disk->verdict);
+    state_reply(state, disk);
+}
+
+void state_reply_some(struct state *state, struct budget *budget) {
+    struct state_owner *disk;
+    while ((disk = TAILQ_FIRST(&state->due))) {
+        TAILQ_REMOVE(&state->due, disk, due_link);
+        disk->due = false;
+        state_reply_one(state, disk);
+        if (TAILQ_EMPTY(&state->due))
+            names_let_go(&state->service->names);
+        if (budget_spent(budget, STATE_REPLY_STEPS))
+            break;
     }
 }
 
@@ -278,18 +323,18 @@ static void state_let_pass(struct state *state, const struct name_owner *owner) 
             at->disk->behind = NULL;
 }
 
-void state_saved(struct state *state, const struct name_owner *owner, uint64_t revision) {
+void state_saved(struct state *state, const struct name_owner *owner) {
     state_let_pass(state, owner);
-    state_reply(owner->disk, revision, NULL);
+    state_reply(state, owner->disk);
     names_let_go(&state->service->names);
 }
 
 void state_not_saved(struct state *state, const struct name_owner *owner, uint64_t revision,
                      const struct fault *fault) {
-    state_reply(owner->disk, revision, fault);
+    state_reply_fault(state, owner->disk, revision, fault);
     for (struct name_owner *at = state->service->names.owners; at; at = at->next)
         if (state_is_behind(at, owner)) /* changes that wait for this owner's are not saved, either */
-            state_reply(at->disk, UINT64_MAX, fault);
+            state_reply_fault(state, at->disk, at->disk->revision, fault);
 }
 
 void state_log_unsaved(const struct name_owner *owner, const char *reason) {
@@ -311,7 +356,7 @@ static bool state_due(const struct state *state, const struct name_owner *owner,
         return false;
     if (state->closing)
         return !disk->failures;
-    if (now < disk->retry_ns && !disk->waits)
+    if (now < disk->retry_ns && !state_is_awaited(disk))
         return false; /* with a client waiting, the save is tried at once */
     if (!state->sync_ms || disk->hurried)
         return true;
@@ -356,8 +401,8 @@ static void state_reply_sealed(struct state *state) {
     struct fault fault;
     fault_set(&fault, STATUS_INTERNAL, "named, but not on the daemon's disk: some names there could not be restored");
     for (struct name_owner *owner = state->service->names.owners; owner; owner = owner->next)
-        if (owner->disk)
-            state_reply(owner->disk, UINT64_MAX, &fault);
+        if (owner->disk && state_is_awaited(owner->disk))
+            state_reply_fault(state, owner->disk, owner->disk->revision, &fault);
 }
 
 void state_tick(struct state *state) {
@@ -413,6 +458,7 @@ bool state_save(struct state *state) {
 
 int state_init(struct state *state, struct service *service, const char *directory, struct fault *fault) {
     state->service = service;
+    TAILQ_INIT(&state->due);
     if (!*directory)
         return STATUS_OK;
     int error = disk_init(&state->disk, service->loop, fault);

@@ -22,11 +22,13 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/queue.h>
 #include <uv.h>
 
 #include "server/process/state_directory.h"
 #include "server/worker/names.h"
 
+struct budget;
 struct service;
 
 enum { STATE_NAME_MAX = 255, STATE_FILE_MAX = STATE_PATH_MAX + STATE_NAME_MAX + 64 };
@@ -61,20 +63,23 @@ struct state {
     bool paused;  /* several changes belong together: no save begins between them */
     bool closing; /* all that is left is saved now, and failures are not tried again */
     struct disk disk;
-    unsigned n_saves;             /* in progress */
-    unsigned turns;               /* number of jobs that the disk has been given */
-    unsigned dirty;               /* owners with changes that are not on the disk; */
-    _Atomic uint32_t *dirty_page; /* the same number on the stats page; NULL: there is no page */
+    TAILQ_HEAD(, state_owner) due; /* owners with waits that are over; they get their replies one in turn */
+    unsigned n_saves;              /* in progress */
+    unsigned turns;                /* number of jobs that the disk has been given */
+    unsigned dirty;                /* owners with changes that are not on the disk; */
+    _Atomic uint32_t *dirty_page;  /* the same number on the stats page; NULL: there is no page */
 };
 
 /* Waits until a change is on the disk. Embedded in the object that waits, at a fixed address until done or
  * cancelled. */
 struct state_wait {
-    /* Called once, and not before state_wait() has returned. `fault` NULL: the change is on the disk. */
+    /* Called once, by state_reply_some(). `fault` NULL: the change is on the disk. */
     void (*done)(struct state_wait *wait, const struct fault *fault);
     /* private */
-    struct state_wait *next, **previous; /* previous NULL: in no list */
-    uint64_t revision;
+    TAILQ_ENTRY(state_wait) link;
+    struct state_owner *disk; /* in whose list it is; NULL: in none */
+    uint64_t revision;        /* the change that it waits for */
+    uint64_t number;          /* among the owner's waits */
 };
 
 /* `directory` "": nothing is saved, and the functions below do nothing. */
@@ -86,6 +91,13 @@ void state_finish(struct state *state);
 void state_restore(struct state *state);
 /* At each tick of the service. */
 void state_tick(struct state *state);
+/* Part of a turn: calls those whose wait is over, as far as the budget goes, but at least one of them. An owner's waits
+ * are called in the order in which they began, and owners take turns. */
+void state_reply_some(struct state *state, struct budget *budget);
+/* Whether state_reply_some() has more to do. */
+static inline bool state_has_replies(const struct state *state) {
+    return !TAILQ_EMPTY(&state->due);
+}
 /* After the last connection: saves what is not saved, within state-timeout. Errors are logged, and the old files stay.
  * False: some change is not on the disk. */
 bool state_save(struct state *state);
@@ -94,9 +106,9 @@ bool state_save(struct state *state);
 
 /* NULL without memory. */
 struct state_owner *state_owner_create(void);
-/* The owner must be idle. Takes NULL. */
-void state_owner_destroy(struct state_owner *owner);
-/* Whether nothing is to be saved or being saved, so that an owner without names may be destroyed. */
+/* Nobody may wait for the owner. Takes NULL. */
+void state_owner_destroy(struct state *state, struct state_owner *owner);
+/* Whether nothing is to be saved or being saved, and nobody waits, so that an owner without names may be destroyed. */
 bool state_owner_idle(const struct state_owner *owner);
 /* A name of the owner has been bound; a name has been removed, or `replaced` by another entry. */
 void state_bound(struct name_owner *owner, struct name_entry *entry);
@@ -118,6 +130,7 @@ unsigned state_unsaved(const struct name_owner *owner, uint64_t *since_ns);
 /* Why the last save failed; "": it did not. */
 const char *state_fault(const struct name_owner *owner);
 
-/* True: the reply to the owner's last change must wait for the disk, and `wait` will be called. */
+/* True: the reply to the owner's last change must wait for the disk, or for replies to earlier changes that have not
+ * been sent yet, and `wait` will be called. */
 bool state_wait(struct state *state, struct name_owner *owner, struct state_wait *wait);
 void state_wait_cancel(struct state_wait *wait);

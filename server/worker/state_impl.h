@@ -33,9 +33,16 @@ struct state_owner {
     uint64_t next_file;
     struct name_owner *behind; /* this owner's changes, up to behind_revision, are saved first; NULL: none */
     uint64_t behind_revision;
-    bool hurried;      /* it is saved as soon as possible */
-    struct save *save; /* in progress; NULL: none */
-    struct state_wait *waits;
+    bool hurried;                              /* it is saved as soon as possible */
+    struct save *save;                         /* in progress; NULL: none */
+    TAILQ_HEAD(state_waits, state_wait) waits; /* the oldest first; those that are over come before the others */
+    uint64_t waited;                           /* the number of the newest wait so far */
+    /* Waits up to this number, for changes up to this revision, are over although these may not be on the disk: then
+     * the verdict says why. */
+    uint64_t failed_wait, failed_revision;
+    struct fault verdict;
+    bool due; /* in state->due */
+    TAILQ_ENTRY(state_owner) due_link;
     uint64_t retry_ns; /* after a failure: no save before this time */
     unsigned failures; /* in a row */
     char fault[200];   /* why the last save failed; "": it did not */
@@ -52,8 +59,9 @@ void state_count_dirty(struct state *state, int more);
 
 /* Gives the disk its next job, if it has nothing to do. */
 void state_go(struct state *state);
-/* A save has ended: calls all who wait for this revision or an earlier one. */
-void state_saved(struct state *state, const struct name_owner *owner, uint64_t revision);
+/* A save has ended, and disk->saved says how far: turns will call those who waited for it. */
+void state_saved(struct state *state, const struct name_owner *owner);
+/* A save of the changes up to this revision has failed. */
 void state_not_saved(struct state *state, const struct name_owner *owner, uint64_t revision, const struct fault *fault);
 void state_log_unsaved(const struct name_owner *owner, const char *reason);
 

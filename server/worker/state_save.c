@@ -86,7 +86,6 @@ static void save_succeeded(struct save *save) {
     struct state *state = save->state;
     struct name_owner *owner = save->owner;
     struct state_owner *disk = owner->disk;
-    uint64_t revision = save->revision;
     save_keep_values(save);
     save_log(save);
     free(disk->files);
@@ -94,7 +93,7 @@ static void save_succeeded(struct save *save) {
     disk->n_files = save->plan.n_keep;
     save->plan.keep = NULL;
     disk->unbound -= save->unbound;
-    disk->saved = revision;
+    disk->saved = save->revision;
     disk->saving_since_ns = disk->retry_ns = disk->failures = 0;
     disk->fault[0] = 0;
     if (disk->revision == disk->saved) {
@@ -102,7 +101,7 @@ static void save_succeeded(struct save *save) {
         state_count_dirty(state, -1);
     }
     save_destroy(save);
-    state_saved(state, owner, revision);
+    state_saved(state, owner);
 }
 
 static void save_failed(struct save *save) {

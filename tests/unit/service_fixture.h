@@ -25,6 +25,9 @@ static struct connection *connection; /* of the client; not to be used once it m
 static int client = -1;               /* its end of the socket */
 static struct peer peer = {.principal = {.name = "uid:0", .role = ROLE_RUN}, .address = "test"};
 
+/* Called when the service is finished, and before the loop's handles must be closed; NULL: nothing is. */
+static void (*finish_more)(void);
+
 static uint64_t clock_ns, look_ns; /* what each look costs */
 
 /* To be set before the service is opened. */
@@ -197,6 +200,8 @@ static inline void close_service(void) {
     for (unsigned turns = 0; service.connections && turns < TURNS_MAX; turns++)
         turn();
     service_finish(&service);
+    if (finish_more)
+        finish_more();
     uv_run(&loop, UV_RUN_DEFAULT);
     cr_assert_eq(uv_loop_close(&loop), 0);
     cr_assert_eq(device.memory_reserved, 0, "the device still has %llu bytes out",
