@@ -146,6 +146,73 @@ static void many_connections(const struct bench_daemon *daemon) {
         close(raw_open(daemon->url));
 }
 
+enum { NAMES_SESSIONS = 8, NAMES_MANY = 4096 };
+
+static void send_publish(int fd, uint64_t sequence, uint64_t n, char *const names[]) {
+    Tensord__Publish publish = TENSORD__PUBLISH__INIT;
+    uint64_t *ids = malloc(n * sizeof *ids);
+    for (uint64_t i = 0; i < n; i++)
+        ids[i] = i + 1;
+    publish.n_ids = publish.n_names = n;
+    publish.ids = ids;
+    publish.names = (char **)(uintptr_t)names;
+    send_frame(fd, FRAME_PUBLISH, sequence, &publish.base);
+    free(ids);
+}
+
+static void receive_replies(int fd, unsigned n) {
+    struct frame_header header;
+    while (n--)
+        if (!bench_raw_receive(fd, &header, NULL, 0))
+            _exit(0);
+}
+
+/* Changes that are sent without waiting for the disk, of as many sessions as one process has. */
+static void changes_of_names(const struct bench_daemon *daemon) {
+    enum { CHANGES = 4000 }; /* with many more it would not be read */
+    int fds[NAMES_SESSIONS];
+    for (int i = 0; i < NAMES_SESSIONS; i++) {
+        fds[i] = raw_open(daemon->url);
+        raw_fulls(fds[i], 1, 1, 1);
+    }
+    for (uint64_t sequence = 2;; sequence += CHANGES) {
+        for (int i = 0; i < NAMES_SESSIONS; i++)
+            for (unsigned k = 0; k < CHANGES; k += 2) {
+                char text[32], *name = text;
+                Tensord__RemoveName remove = TENSORD__REMOVE_NAME__INIT;
+                snprintf(text, sizeof text, "%d-%d-%u", (int)getpid(), i, k % 16);
+                remove.name = text;
+                send_publish(fds[i], sequence + k, 1, &name);
+                send_frame(fds[i], FRAME_REMOVE_NAME, sequence + k + 1, &remove.base);
+            }
+        for (int i = 0; i < NAMES_SESSIONS; i++)
+            receive_replies(fds[i], CHANGES);
+    }
+}
+
+/* As many names as a principal may have: they are listed, and removed and published again together. */
+static void lists_of_names(const struct bench_daemon *daemon) {
+    enum { LISTS = 20 };
+    static char texts[NAMES_MANY][32];
+    static char *names[NAMES_MANY];
+    const Tensord__ListNames list = TENSORD__LIST_NAMES__INIT;
+    Tensord__RemoveName remove = TENSORD__REMOVE_NAME__INIT;
+    int fd = raw_open(daemon->url);
+    remove.all = true;
+    raw_fulls(fd, 1, NAMES_MANY, 1);
+    for (int i = 0; i < NAMES_MANY; i++) {
+        names[i] = texts[i];
+        snprintf(texts[i], sizeof texts[i], "layers.%d.attention.weight", i);
+    }
+    for (uint64_t sequence = 2;; sequence += LISTS + 2) {
+        send_publish(fd, sequence, NAMES_MANY, names);
+        for (unsigned k = 0; k < LISTS; k++)
+            send_frame(fd, FRAME_LIST_NAMES, sequence + 1 + k, &list.base);
+        send_frame(fd, FRAME_REMOVE_NAME, sequence + 1 + LISTS, &remove.base);
+        receive_replies(fd, LISTS + 2);
+    }
+}
+
 static void work_long(const struct bench_daemon *daemon, const struct bench_long *work) {
     struct bench_client client;
     bench_client_open(&client, daemon->url, &(td_options){.reconnect_ms = TD_NEVER});
@@ -166,6 +233,7 @@ static const struct {
     {"copies that never come", copies_in, 4},
     {"TLS handshakes", tls_handshakes, 8},
     {"connections", many_connections, 8},
+    {"lists of 4,096 names", lists_of_names, 8},
 };
 
 /* ---- the client whose round trips count ---- */
@@ -230,6 +298,22 @@ static void measure_beside(const struct bench_daemon *daemon, const char *name,
     bench_client_close(&client);
 }
 
+static void measure_saved(void) {
+    char state[] = "/tmp/tensord-bench-state-XXXXXX", command[64];
+    const char *const flags[] = {"--state-dir", state, "--state-sync", "publish", NULL};
+    struct bench_daemon daemon;
+    if (!mkdtemp(state))
+        bench_fail("no folder for names");
+    bench_daemon_flags = flags;
+    bench_daemon_start(&daemon);
+    bench_daemon_flags = NULL;
+    measure_beside(&daemon, "changes of names with state-sync = publish", changes_of_names, NULL, 8);
+    bench_daemon_kill(&daemon);
+    snprintf(command, sizeof command, "rm -r %s", state);
+    if (system(command))
+        bench_fail("%s is left", state);
+}
+
 void bench_neighbours(void) {
     char path[64];
     struct bench_daemon daemon;
@@ -247,6 +331,7 @@ void bench_neighbours(void) {
         measure_beside(&daemon, neighbours[i].name, neighbours[i].run, NULL, neighbours[i].processes);
     bench_daemon_kill(&daemon);
     unlink(path);
+    measure_saved();
 }
 
 void bench_long_neighbours(void) {
