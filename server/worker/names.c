@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/order/budget.h"
 #include "proto/ops/cleanup.h"
 #include "proto/wire/check.h"
 #include "server/users/users.h"
@@ -12,10 +13,21 @@
 #include "server/worker/state.h"
 #include "server/worker/state_impl.h"
 
-enum { NAMES_MAKE_STEPS = 3 }; /* of the budget, for a name that is checked and copied */
+/* Of the budget, for each name. */
+enum {
+    NAMES_MAKE_STEPS = 3, /* that is checked and copied, */
+    NAMES_BIND_STEPS = 4, /* bound, */
+    NAMES_DROP_STEPS = 4, /* or removed */
+};
 
 void names_init(struct names *names, struct service *service) {
     *names = (struct names){.service = service};
+}
+
+void names_charge(const struct names *names, unsigned n, int steps) {
+    struct budget *budget = names->service->budget;
+    if (n)
+        budget_spent(budget, (int)n * steps);
 }
 
 /* ---- owners ---- */
@@ -185,17 +197,20 @@ static void owner_remove_range(struct name_owner *owner, struct name_range range
 int names_remove(struct names *names, const char *principal, const char *name, const char *beneath,
                  struct fault *fault) {
     struct name_owner *owner = names_owner(names, principal);
-    unsigned position;
+    unsigned position, before;
     if (!owner || !owner_seek(owner, name, &position))
         return names_unknown(name, fault);
+    before = owner->count;
     owner_remove_range(owner, (struct name_range){position, position + 1});
     owner_remove_range(owner, owner_beneath(owner, beneath));
+    names_charge(names, before - owner->count, NAMES_DROP_STEPS);
     state_changed(names->state, owner);
     names_let_go(names);
     return STATUS_OK;
 }
 
 void names_remove_all(struct names *names, struct name_owner *owner) {
+    names_charge(names, owner->count, NAMES_DROP_STEPS);
     owner_remove_range(owner, (struct name_range){0, owner->count});
     state_changed(names->state, owner);
     names_let_go(names);
@@ -501,6 +516,7 @@ static void batch_bind(struct names *names, struct names_batch *batch, struct na
 static int names_bind_batch(struct names *names, struct name_owner *owner, const struct limits *limits,
                             struct names_batch *batch, bool only_new, struct fault *fault) {
     struct batch_sums sums;
+    names_charge(names, batch->n, NAMES_BIND_STEPS);
     batch_seek_all(batch, owner);
     int error = batch_survey(batch, owner, (unsigned)limits->named_tensors, only_new, &sums, fault);
     if (error == STATUS_OK)
@@ -512,6 +528,7 @@ static int names_bind_batch(struct names *names, struct name_owner *owner, const
     if (sums.removed)
         batch_clear_beneath(batch, owner);
     batch_bind(names, batch, owner, sums.added);
+    names_charge(names, sums.removed, NAMES_DROP_STEPS);
     return STATUS_OK;
 }
 
@@ -520,6 +537,7 @@ int names_bind(struct names *names, struct name_owner *owner, const struct limit
     struct names_batch *batch = names_batch_create(values, texts, n, "");
     int error = batch ? names_batch_some(batch, NULL, fault)
                       : fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for %u names", n);
+    names_charge(names, n, NAMES_MAKE_STEPS);
     if (error == STATUS_OK)
         error = names_bind_batch(names, owner, limits, batch, only_new, fault);
     names_batch_destroy(batch);

@@ -118,6 +118,9 @@ int names_move(struct names *names, const char *from, const char *name, const ch
 /* Removes a name, as names_remove() does, or all (`name` NULL). */
 int names_remove_of(struct names *names, const char *from, const char *name, const char *beneath, struct fault *fault);
 
+/* What has to be one step to others is charged to the turn: so many of the budget's steps for each of `n` names. So
+ * the next request of whoever asked for it waits for a later turn. */
+void names_charge(const struct names *names, unsigned n, int steps);
 /* NULL: the principal has no names. */
 struct name_owner *names_owner(const struct names *names, const char *principal);
 struct name_entry *names_entry(const struct name_owner *owner, const char *name);

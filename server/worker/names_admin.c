@@ -80,6 +80,8 @@ int names_resolve(const struct names *names, const char *words, bool given, char
 
 /* ---- moving names ---- */
 
+enum { NAMES_COMPARE_STEPS = 1 }; /* of the budget, for each name */
+
 static int names_find_own(const struct names *names, const char *key, const char *name, struct name_owner **owner,
                           struct fault *fault) {
     *owner = names_owner(names, key);
@@ -91,9 +93,11 @@ static int names_find_own(const struct names *names, const char *key, const char
 }
 
 /* The number of names that stay and share memory with the moved one: it would not be clear who pays for it. */
-static unsigned names_count_sharing(const struct name_owner *owner, const struct name_entry *moved) {
+static unsigned names_count_sharing(const struct names *names, const struct name_owner *owner,
+                                    const struct name_entry *moved) {
     const void *storage = held_place(moved->held).storage;
     unsigned count = 0;
+    names_charge(names, owner->count, NAMES_COMPARE_STEPS);
     for (unsigned i = 0; storage && i < owner->count; i++)
         count += owner->entries[i] != moved && held_place(owner->entries[i]->held).storage == storage;
     return count;
@@ -208,7 +212,7 @@ int names_move(struct names *names, const char *from, const char *name, const ch
     if (error != STATUS_OK)
         return error;
     unsigned sharing =
-        name && strcmp(from, to) != 0 ? names_count_sharing(moving.from, names_entry(moving.from, name)) : 0;
+        name && strcmp(from, to) != 0 ? names_count_sharing(names, moving.from, names_entry(moving.from, name)) : 0;
     if (sharing)
         return fault_set(fault, STATUS_INVALID_ARGUMENT,
                          "\"%.100s\" shares its memory with %u other name%s of %s: they can only be moved together",

@@ -8,7 +8,12 @@
 #include "server/worker/connection.h"
 #include "server/worker/request_impl.h"
 
-enum { REQUEST_NAMES_BYTES = 512 << 10, REQUEST_NAMES_MAX = 16384 }; /* of names in one reply, and how many */
+enum {
+    REQUEST_NAMES_BYTES = 512 << 10, /* of names in one reply, */
+    REQUEST_NAMES_MAX = 4096,        /* and how many */
+    REQUEST_NAMES_STEPS = 5,         /* of the budget, for each of them, */
+    REQUEST_OWNERS_STEPS = 1,        /* and for each owner */
+};
 
 static int request_done(struct connection *connection, uint64_t sequence, const struct fault *wrong) {
     const Tensord__Done done = TENSORD__DONE__INIT;
@@ -198,6 +203,7 @@ static void request_pick_all(struct request_names *picked, const struct names *n
         bool begun = !strcmp(owners[i]->key, after_owner);
         request_pick_names(picked, owners[i], begun ? names_after(owners[i], after) : 0, true);
     }
+    names_charge(names, n, REQUEST_OWNERS_STEPS);
 }
 
 static int request_reply_names(const struct request_names *names, uint64_t sequence) {
@@ -206,6 +212,7 @@ static int request_reply_names(const struct request_names *names, uint64_t seque
     if (!data)
         return STATUS_NO_HOST_MEMORY;
     size_t bytes = tensord__names__pack(&names->list, data);
+    names_charge(&names->connection->service->names, (unsigned)names->list.n_names, REQUEST_NAMES_STEPS);
     list.more = names->more;
     return pending_reply_data(names->connection, FRAME_NAME_LIST, sequence, &list.base, data, bytes);
 }

@@ -6,7 +6,7 @@
 #include "proto/wire/batch.h"
 #include "tests/unit/service_fixture.h"
 
-static unsigned publishes_read, batches_read, definitions_read;
+static unsigned publishes_read, batches_read, definitions_read, lists_read;
 
 ProtobufCMessage *__real_protobuf_c_message_unpack(const ProtobufCMessageDescriptor *descriptor,
                                                    ProtobufCAllocator *allocator, size_t bytes, const uint8_t *data);
@@ -18,6 +18,7 @@ ProtobufCMessage *__wrap_protobuf_c_message_unpack(const ProtobufCMessageDescrip
     publishes_read += descriptor == &tensord__publish__descriptor;
     batches_read += descriptor == &tensord__batch__descriptor;
     definitions_read += descriptor == &tensord__program_define__descriptor;
+    lists_read += descriptor == &tensord__list_names__descriptor;
     return __real_protobuf_c_message_unpack(descriptor, allocator, bytes, data);
 }
 
@@ -215,6 +216,76 @@ Test(service_turns, many_values_that_have_come_are_named_in_turns_and_at_once) {
         for (unsigned i = 1; i < MANY; i++)
             cr_assert_lt(strcmp(owner->entries[i - 1]->name, owner->entries[i]->name), 0);
     }
+    close_service();
+}
+
+/* The client has so many names, with tensors of its own. */
+static void open_with_names(unsigned n) {
+    char words[256];
+    open_service(&(struct limits){.named_tensors = n + 1, .session_tensors = n});
+    open_client();
+    make_tensors(n);
+    send_publish(2, n);
+    cr_assert_eq(receive_done(2, words), STATUS_OK, "%s", words);
+}
+
+/* Asks for many lists without waiting. Returns how many are made in one turn at most. */
+static unsigned lists_in_a_turn(void) {
+    enum { LISTS = 40 };
+    const Tensord__ListNames list = TENSORD__LIST_NAMES__INIT;
+    static uint8_t received[1 << 20];
+    unsigned most = 0;
+    for (uint64_t sequence = 3; sequence < 3 + LISTS; sequence++)
+        send_message(FRAME_LIST_NAMES, sequence, &list.base);
+    look_ns = SERVICE_TURN_NS;
+    for (unsigned turns = 0; lists_read < LISTS && turns < TURNS_MAX; turns++) {
+        unsigned before = lists_read;
+        turn();
+        most = lists_read - before > most ? lists_read - before : most;
+        while (recv(client, received, sizeof received, MSG_DONTWAIT) > 0)
+            continue;
+    }
+    look_ns = 1000;
+    cr_assert_eq(lists_read, LISTS);
+    return most;
+}
+
+Test(service_turns, after_a_list_of_many_names_the_next_one_waits_for_a_later_turn) {
+    open_with_names(2000);
+    unsigned most = lists_in_a_turn();
+    cr_assert_leq(most, 3, "%u", most); /* one as it comes, and one for each of the two queues of those that wait */
+    close_service();
+}
+
+Test(service_turns, short_lists_share_a_turn) {
+    open_with_names(1);
+    unsigned most = lists_in_a_turn();
+    cr_assert_gt(most, 3, "%u", most);
+    close_service();
+}
+
+/* The looks at the clock that a change takes, for which there is all time. */
+#define LOOKS_OF(change)                                                                                               \
+    ({                                                                                                                 \
+        budget_begin(service.budget, BUDGET_UNLIMITED);                                                                \
+        uint64_t looks_ = service.budget->looks;                                                                       \
+        cr_assert_eq(change, STATUS_OK, "%s", fault.message);                                                          \
+        service.budget->looks - looks_;                                                                                \
+    })
+
+Test(service_turns, changes_of_many_names_are_charged_to_the_turn) {
+    enum { MANY = 2000 };
+    struct names *names = &service.names;
+    struct fault fault;
+    open_with_names(MANY);
+    service.limits.each.named_tensors = MANY;
+    cr_assert_eq(LOOKS_OF(names_move(names, "uid:0", "n0", "uid:0", "m0", &fault)), 0);
+    cr_assert_gt(LOOKS_OF(names_move(names, "uid:0", NULL, "uid:1", NULL, &fault)), 0);
+    cr_assert_eq(names_owner(names, "uid:1")->count, MANY);
+    cr_assert_gt(LOOKS_OF(names_remove(names, "uid:1", "m0", "n1", &fault)), 0);
+    cr_assert_eq(LOOKS_OF(names_remove(names, "uid:1", "n2", "", &fault)), 0);
+    cr_assert_gt(LOOKS_OF(names_remove_of(names, "uid:1", NULL, "", &fault)), 0);
+    cr_assert_eq(names_owner(names, "uid:1")->count, 0);
     close_service();
 }
 
