@@ -38,10 +38,11 @@ static void compile_log(const struct compile *compile) {
     const struct kernel_job *job = &compile->job;
     uint64_t ms = (clock_now_ns() - compile->started_ns) / 1000000u;
     char session[24], took[24];
-    log_event(compile->compiled ? LOG_LEVEL_INFO : LOG_LEVEL_DEBUG, "kernel_compiled", "session",
-              log_text(session, sizeof session, "%lu", connection->number), "principal",
-              connection->peer.principal.name, "kernel", job->name, "status", status_name(job->status), "ms",
-              log_text(took, sizeof took, "%lu", ms), job->status ? "cause" : NULL, job->fault.message, NULL);
+    log_event_from(compile->compiled ? LOG_LEVEL_INFO : LOG_LEVEL_DEBUG, PEER_SOURCE(&connection->peer),
+                   "kernel_compiled", "session", log_text(session, sizeof session, "%lu", connection->number),
+                   "principal", connection->peer.principal.name, "kernel", job->name, "status",
+                   status_name(job->status), "ms", log_text(took, sizeof took, "%lu", ms), job->status ? "cause" : NULL,
+                   job->fault.message, NULL);
 }
 
 /* The compilation has ended, with or without success. */

@@ -10,9 +10,11 @@ static void fused_log(const struct compile_fused *fused) {
     const struct kernel_job *job = &fused->job;
     char took[24];
     uint64_t ms = (clock_now_ns() - fused->began_ns) / 1000000u;
-    log_event(job->status && !fused->stopped ? LOG_LEVEL_WARNING : LOG_LEVEL_DEBUG, "fused_kernel_compiled", "status",
-              status_name(job->status), "ms", log_text(took, sizeof took, "%lu", ms), "cached",
-              fused->cached ? "yes" : "no", job->status ? "cause" : NULL, job->fault.message, NULL);
+    /* Kernels of all clients' programs are one source: a kernel may be for several of them. */
+    log_event_from(job->status && !fused->stopped ? LOG_LEVEL_WARNING : LOG_LEVEL_DEBUG, "programs",
+                   "fused_kernel_compiled", "status", status_name(job->status), "ms",
+                   log_text(took, sizeof took, "%lu", ms), "cached", fused->cached ? "yes" : "no",
+                   job->status ? "cause" : NULL, job->fault.message, NULL);
 }
 
 /* ---- on a thread of the pool ---- */

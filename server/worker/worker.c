@@ -71,7 +71,7 @@ static void worker_on_left(void *owner, uint64_t session) {
         return;
     uint64_t *grown = realloc(worker->left, (worker->n_left + 1) * sizeof *grown);
     if (!grown) {
-        log_event(LOG_LEVEL_ERROR, "out_of_memory", "what", "the end of a connection", NULL);
+        log_event_from(LOG_LEVEL_ERROR, "ends", "out_of_memory", "what", "the end of a connection", NULL);
         return;
     }
     worker->left = grown;
@@ -116,7 +116,8 @@ static void worker_connection(struct worker *worker, const struct channel_messag
     else
         error = connection_create(&options, fd, &connection, &fault);
     if (error) {
-        log_event(LOG_LEVEL_ERROR, "connection_failed", "peer", options.peer->address, "cause", fault.message, NULL);
+        log_event_from(LOG_LEVEL_ERROR, PEER_SOURCE(options.peer), "connection_failed", "peer", options.peer->address,
+                       "cause", fault.message, NULL);
         worker_refuse(worker, options.session);
     }
     worker_take(worker);

@@ -89,6 +89,24 @@ Test(kernels, cpu_device_takes_none) {
     cr_assert(strstr(td_last_error()->message, "a cpu device takes no user kernels"), "%s", td_last_error()->message);
 }
 
+Test(kernels, whoever_compiles_again_and_again_does_not_fill_the_log) {
+    enum { TIMES = 500, SUPPRESSED_MS = 30000 };
+    unsigned lines = 0;
+    for (int i = 0; i < TIMES; i++) {
+        char source[32];
+        td_kernel *kernel = NULL;
+        snprintf(source, sizeof source, "// source %d", i);
+        cr_assert(!td_kernel_compile(client.device, source, "saxpy", &kernel), "%s", td_last_error()->message);
+        td_kernel_release(kernel);
+    }
+    cr_assert(daemon_log_has(&tensord, "event=log_suppressed", SUPPRESSED_MS));
+    char *log = daemon_log(&tensord);
+    for (const char *at = log; (at = strstr(at, "event=kernel_compiled")); at++)
+        lines++;
+    free(log);
+    cr_assert(lines > 0 && lines < TIMES, "%u lines of %d kernels", lines, TIMES);
+}
+
 /* ---- derivatives ---- */
 
 /* y + 2 · x, whose slopes are 1 and 2. */

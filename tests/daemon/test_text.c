@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include "proto/ops/utf8.h"
@@ -53,8 +54,7 @@ static void expect_command(const char *const *words) {
 
 /* A session of that name, with a failure and an operation of that label, and a tensor of such a name. */
 static void open_evil(struct wire *wire) {
-    const struct wire_op fails = {
-        .opcode = OP_TANH, .output = 2, .sequence = 2, WIRE_INPUTS(99), .label = evil};
+    const struct wire_op fails = {.opcode = OP_TANH, .output = 2, .sequence = 2, WIRE_INPUTS(99), .label = evil};
     Tensord__Hello hello = TENSORD__HELLO__INIT;
     Tensord__Publish publish = TENSORD__PUBLISH__INIT;
     struct wire_frame frame;
@@ -80,8 +80,14 @@ static bool has_label(const Tensord__Status *status, const void *argument) {
 
 Test(text, nothing_that_clients_say_is_more_than_text) {
     static const char *const commands[][6] = {
-        {"status"},   {"status", "--json"}, {"sessions"}, {"sessions", "--json"}, {"names", "cpu:0"},
-        {"names", "cpu:0", "--json"},       {"top", "--batch", "--count", "1"},   {"kill", "77", "--reason", evil},
+        {"status"},
+        {"status", "--json"},
+        {"sessions"},
+        {"sessions", "--json"},
+        {"names", "cpu:0"},
+        {"names", "cpu:0", "--json"},
+        {"top", "--batch", "--count", "1"},
+        {"kill", "77", "--reason", evil},
         {evil},
     };
     static const char *const paths[] = {"/metrics", "/status.json", "/history.json", "/"};
@@ -142,9 +148,9 @@ Test(text, labels_and_failures_are_shown_to_their_owner_and_to_admins) {
     users_file_add(&users, "bob", "run", bob);
     users_file_add(&users, "watch", "observe", watch);
     users_file_add(&users, "boss", "admin", boss);
-    daemon_start(&tensord, &(struct daemon_options){.tcp = "tcp://127.0.0.1:0",
-                                                    .flags = (const char *const[]){"--http", "127.0.0.1:0", "--users",
-                                                                                   users.path, NULL}});
+    daemon_start(&tensord, &(struct daemon_options){
+                               .tcp = "tcp://127.0.0.1:0",
+                               .flags = (const char *const[]){"--http", "127.0.0.1:0", "--users", users.path, NULL}});
     port = http_port(&tensord);
     cr_assert_eq(users_open(&wire, tensord.tcp, DAEMON_TARGET_CPU0, alice, NULL), STATUS_OK);
     cr_assert(wire_op(&wire, &fails));
@@ -182,4 +188,27 @@ Test(text, whoever_comes_again_and_again_does_not_fill_the_log) {
     unsigned lines = count(log, "event=connection_refused");
     free(log);
     cr_assert(lines > 0 && lines < LINES_MAX, "%u lines of %d connections", lines, TIMES);
+}
+
+/* A worker without descriptors refuses each connection. */
+Test(text, whoever_is_refused_by_a_worker_again_and_again_does_not_fill_the_log) {
+    enum { TIMES = 600 };
+    struct rlimit few, before;
+    pid_t worker = status_worker_pid(tensord.url, "cpu:0");
+    cr_assert_eq(prlimit(worker, RLIMIT_NOFILE, NULL, &before), 0);
+    few = (struct rlimit){.rlim_cur = 3, .rlim_max = before.rlim_max};
+    cr_assert_eq(prlimit(worker, RLIMIT_NOFILE, &few, NULL), 0);
+    for (int i = 0; i < TIMES; i++) {
+        struct wire wire;
+        cr_assert(wire_dial(&wire, tensord.url));
+        cr_assert(wire_preamble(&wire, DAEMON_TARGET_CPU0));
+        cr_assert_geq(wire_until_closed(&wire, WAIT_MS, NULL), 0);
+        wire_close(&wire);
+    }
+    cr_assert_eq(prlimit(worker, RLIMIT_NOFILE, &before, NULL), 0);
+    cr_assert(daemon_log_has(&tensord, "event=log_suppressed", WAIT_MS));
+    char *log = daemon_log(&tensord);
+    unsigned lines = count(log, "event=connection_failed");
+    free(log);
+    cr_assert(lines > 0 && lines < TIMES, "%u lines of %d connections", lines, TIMES);
 }
