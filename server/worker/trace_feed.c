@@ -57,7 +57,7 @@ static void trace_feed_finish(struct service *service) {
     trace_rest(engine_trace(service->engine));
     host_give(feed->connection->session, trace_feed_host_bytes());
     free(feed->room);
-    *feed = (struct trace_feed){0};
+    *feed = (struct trace_feed){.turn = feed->turn};
 }
 
 static void trace_feed_sent(struct reply *reply) {
@@ -209,18 +209,23 @@ static bool trace_feed_is_admin(const struct connection *connection) {
     return connection->peer.principal.role >= ROLE_ADMIN;
 }
 
-/* Makes room for a new trace: an admin's trace ends a user's trace. STATUS_OK: no trace is left. */
+/* Makes room for a new trace: an admin's ends a user's, and a user's ends another user's that yields. STATUS_OK: no trace
+ * is left. */
 static int trace_feed_make_room(struct service *service, const struct connection *newcomer, struct fault *fault) {
-    struct connection *connection = service->trace.connection;
-    uint64_t sequence = service->trace.sequence;
+    struct trace_feed *feed = &service->trace;
+    struct connection *connection = feed->connection;
+    uint64_t sequence = feed->sequence;
+    bool admin = trace_feed_is_admin(newcomer), other = strcmp(newcomer->principal->key, feed->turn.key) != 0;
     struct fault ended;
     if (!connection)
         return STATUS_OK;
-    if (!trace_feed_is_admin(newcomer) || trace_feed_is_admin(connection))
+    feed->turn.awaited |= other;
+    if (trace_feed_is_admin(connection) || (!admin && !(other && feed->yields)))
         return fault_set(fault, STATUS_LIMIT, "%s is being traced for session %lu; try again when that has ended",
                          service->device, connection->number);
     trace_feed_finish(service);
-    fault_set(&ended, STATUS_CANCELLED, "the trace has ended, because an admin began one");
+    fault_set(&ended, STATUS_CANCELLED, "the trace has ended, because %s began one",
+              admin ? "an admin" : "another principal, who had waited,");
     pending_reply_fault(connection, FRAME_TRACE_DATA, sequence, &ended);
     return STATUS_OK;
 }
@@ -249,7 +254,12 @@ int trace_feed_start(struct connection *connection, uint64_t sequence, uint32_t 
     }
     room->n_counters = room->n_sessions = room->next = 0;
     memset(room->known, 0, sizeof room->known);
+    bool again = !strcmp(feed->turn.key, connection->principal->key);
+    feed->turn.awaited &= again;
+    memcpy(feed->turn.key, connection->principal->key, sizeof feed->turn.key);
     *feed = (struct trace_feed){
+        .turn = feed->turn,
+        .yields = feed->turn.awaited,
         .connection = connection,
         .sequence = sequence,
         .until_ms = clock_now_ms() + milliseconds,
