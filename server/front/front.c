@@ -210,6 +210,8 @@ static int reload_read(struct front *front, struct reload *reload, struct fault 
     /* The path of the file of users changes only by a restart, so this reads the path of the present configuration. */
     if (!error && *front->config->users)
         error = users_read(front->config->users, &reload->users, fault);
+    if (!error && reload->users && front->login.users)
+        error = users_check_loss(front->config->users, front->login.users, reload->users, fault);
     /* The paths of certificates change only by a restart, too. */
     if (!error)
         error = front_tls_read(front->config, &reload->tls, fault);

@@ -158,6 +158,13 @@ static int users_pair(void *owner, const char *key, const char *value, struct fa
     return limits_set_own(&user->limits, &user->own, key, value, fault);
 }
 
+static bool users_ends(const char *text) {
+    for (const char *line = text; (line = strstr(line, "\n" USERS_LAST_LINE)); line++)
+        if (strchr("\r\n", line[strlen("\n" USERS_LAST_LINE)]))
+            return true;
+    return false;
+}
+
 int users_parse(const char *path, const char *text, struct users **result, struct fault *fault) {
     static const struct ini_file_events events = {.section = users_section, .pair = users_pair, .end = users_end};
     CLEANUP(users_destroy) struct users *users = calloc(1, sizeof *users);
@@ -167,6 +174,7 @@ int users_parse(const char *path, const char *text, struct users **result, struc
     if (!users || !stream)
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "%s: no memory to read it", path);
     int error = ini_file_read(stream, path, &events, users, fault);
+    users->whole = users_ends(text);
     if (!error)
         *result = TAKE(users);
     return error;
@@ -227,13 +235,6 @@ int users_load(const char *path, char **text, struct stat *owner, struct fault *
     return error;
 }
 
-static bool users_ends(const char *text) {
-    for (const char *line = text; (line = strstr(line, "\n" USERS_LAST_LINE)); line++)
-        if (strchr("\r\n", line[strlen("\n" USERS_LAST_LINE)]))
-            return true;
-    return false;
-}
-
 int users_check_whole(const char *path, const char *text, struct fault *fault) {
     if (!text[strspn(text, " \t\r\n")])
         return fault_set(fault, STATUS_INVALID_ARGUMENT,
@@ -254,6 +255,26 @@ int users_read(const char *path, struct users **users, struct fault *fault) {
     if (!error)
         error = users_check_whole(path, text, fault);
     return error ? error : users_parse(path, text, users, fault);
+}
+
+static unsigned users_count_admins(const struct users *users) {
+    unsigned n = 0;
+    for (unsigned i = 0; i < users->n_users; i++)
+        n += users->users[i].role == ROLE_ADMIN;
+    return n;
+}
+
+int users_check_loss(const char *path, const struct users *before, const struct users *now, struct fault *fault) {
+    unsigned lost = 0;
+    for (unsigned i = 0; i < before->n_users; i++)
+        lost += !users_find(now, before->users[i].name);
+    bool admins = users_count_admins(before) && !users_count_admins(now);
+    if (now->whole || (lost <= before->n_users / 2 && !admins))
+        return STATUS_OK;
+    return fault_set(fault, STATUS_INVALID_ARGUMENT,
+                     "%s: %u of %u users are missing%s, as in a file that was cut; if that is meant, end the file with "
+                     "the line \"" USERS_LAST_LINE "\"",
+                     path, lost, before->n_users, admins ? ", and no admin is left" : "");
 }
 
 void users_destroy(struct users *users) {

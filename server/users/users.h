@@ -45,6 +45,7 @@ struct users {
         unsigned user;
     } * uids;
     unsigned n_users, n_tokens, n_uids;
+    bool whole; /* the file has USERS_LAST_LINE, so nothing of it is missing */
 };
 
 /* Reads the whole file as zero-terminated text, which the caller frees. Refuses a file that users other than its owner
@@ -54,7 +55,7 @@ struct stat;
 int users_load(const char *path, char **text, struct stat *owner, struct fault *fault);
 /* Refuses a text that was cut, for example by a full disk: an empty text, a last line without its end, and a text with
  * USERS_FIRST_LINE but without USERS_LAST_LINE. `tensord user` writes both lines. A file that was written by hand need
- * not have them; a cut between two of its lines is not noticed. */
+ * not have them; a cut between two of its lines is noticed only by users_check_loss(). */
 #define USERS_FIRST_LINE "# Users of tensord, as `tensord user` writes them, up to the line \"# end of users\"."
 #define USERS_LAST_LINE "# end of users"
 int users_check_whole(const char *path, const char *text, struct fault *fault);
@@ -62,6 +63,9 @@ int users_check_whole(const char *path, const char *text, struct fault *fault);
 int users_parse(const char *path, const char *text, struct users **users, struct fault *fault);
 /* Loads, checks and parses the file. */
 int users_read(const char *path, struct users **users, struct fault *fault);
+/* Whether `now`, read from a file that may have been cut between two lines, may replace `before`: refuses it if more than
+ * half of the users are missing, or all admins. A file with USERS_LAST_LINE is taken in any case. */
+int users_check_loss(const char *path, const struct users *before, const struct users *now, struct fault *fault);
 /* Takes NULL. */
 void users_destroy(struct users *users);
 CLEANUP_OF(struct users, users_destroy)

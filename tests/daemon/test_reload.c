@@ -187,7 +187,7 @@ Test(reload, a_bad_file_of_users_changes_nothing_and_says_why) {
     cr_assert(!unlink(file.path));
     snprintf(line, sizeof line, "%s: No such file", file.path);
     fails_with(line, 3);
-    users_file_write(&file, "# none\n");
+    users_file_write(&file, "# none\n# end of users\n");
     users_reload(&tensord, "reloaded", 1); /* and it recovers */
 }
 
@@ -210,6 +210,18 @@ Test(reload, an_empty_file_of_users_ends_nobody) {
     cr_assert(wire_ping(&wire));
     wire_close(&wire);
     cr_assert_eq(users_open(&wire, tensord.tcp, PREAMBLE_TARGET_DEFAULT, alice, NULL), STATUS_OK);
+    wire_close(&wire);
+}
+
+/* A file that was written by hand, and cut behind a line. */
+Test(reload, a_file_that_has_lost_most_users_ends_nobody_unless_it_says_that_it_is_whole) {
+    struct wire wire;
+    users_file_write(&file, "# by hand\n[carol]\nrole = admin\n");
+    fails_with("2 of 2 users are missing, as in a file that was cut", 1);
+    cr_assert_eq(users_open(&wire, tensord.tcp, PREAMBLE_TARGET_DEFAULT, alice, NULL), STATUS_OK);
+    users_file_write(&file, "# by hand\n[carol]\nrole = admin\n# end of users\n");
+    users_reload(&tensord, "reloaded", 1);
+    cr_assert_eq(wire_until_closed(&wire, RUN_MS, NULL), STATUS_DENIED);
     wire_close(&wire);
 }
 

@@ -79,11 +79,11 @@ Test(tls_users, certificate_of_no_user_is_refused_by_name) {
     cr_assert_eq(denied_as_unknown(), 8);
     cr_assert(daemon_log_has(&tensord, "event=login_failed", LOG_MS));
     cr_assert_eq(open_device(token), TD_OK, "the token wins: %s", td_last_error()->message);
-    users_file_write(&users, "[carol]\nrole = run\n");
+    users_file_write(&users, "[carol]\nrole = run\n# end of users\n");
     users_reload(&tensord, "reloaded", 1);
     client_open(&carol, tensord.tcp, NULL);
     cr_assert(!td_sync(carol.device), "%s", td_last_error()->message);
-    users_file_write(&users, "[alice]\nrole = run\n");
+    users_file_write(&users, "[alice]\nrole = run\n# end of users\n");
     users_reload(&tensord, "reloaded", 2);
     int64_t deadline = deadline_in(LOG_MS);
     while (!td_sync(carol.device))

@@ -453,6 +453,37 @@ Test(users, a_file_that_was_cut_anywhere_is_refused) {
     free(text);
 }
 
+#define NAMED(name, role) "[" name "]\nrole = " role "\n"
+
+Test(users, a_change_that_leaves_less_than_half_of_them_or_no_admin_needs_the_last_line) {
+    static const char before[] = NAMED("a", "run") NAMED("b", "run") NAMED("c", "admin") NAMED("d", "admin");
+    static const struct {
+        const char *now;
+        bool taken;
+    } rows[] = {
+        {NAMED("a", "run") NAMED("b", "run") NAMED("c", "admin"), true},
+        {NAMED("a", "run") NAMED("c", "admin"), true},
+        {NAMED("c", "admin"), false},
+        {NAMED("c", "admin") NAMED("e", "run") NAMED("f", "run") NAMED("g", "run"), false},
+        {NAMED("a", "run") NAMED("b", "run"), false},
+        {NAMED("a", "run") NAMED("b", "run") NAMED("c", "run") NAMED("d", "run"), false},
+        {NAMED("a", "run") NAMED("b", "run") NAMED("e", "admin"), true},
+        {"# nobody\n", false},
+        {"# nobody\n" USERS_LAST_LINE "\n", true},
+        {NAMED("c", "admin") USERS_LAST_LINE "\n", true},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct users *was, *now;
+        struct fault fault = {0};
+        cr_assert_eq(users_parse("before", before, &was, &fault), STATUS_OK, "%s", fault.message);
+        cr_assert_eq(users_parse("now", rows[i].now, &now, &fault), STATUS_OK, "%s", fault.message);
+        cr_assert_eq(users_check_loss("now", was, now, &fault) == STATUS_OK, rows[i].taken, "%zu: %s", i,
+                     fault.message);
+        users_destroy(was);
+        users_destroy(now);
+    }
+}
+
 Test(users, what_is_added_by_hand_behind_the_last_line_counts) {
     struct users *users;
     struct fault fault;
