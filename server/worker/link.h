@@ -23,8 +23,8 @@ enum {
     LINK_DEVICE_MAX = 31,
     /* Of copies that one worker expects; a session with more is not read until half of them have come. */
     LINK_COPIES_MAX = 4096,  /* all together, */
-    LINK_PRINCIPAL_PART = 2, /* a principal may have 1/2 of them, */
-    LINK_SESSION_PART = 4,   /* and a session 1/4; */
+    LINK_PRINCIPAL_PART = 4, /* a principal may have 1/4 of them, */
+    LINK_SESSION_PART = 8,   /* and a session 1/8; */
     LINK_SESSION_LEAST = 64, /* so many a session may have whatever others have: those may wait for this one */
     LINK_IDLE_MAX = 256,  /* links that wait for their CopyIn; 1/LINK_PRINCIPAL_PART of them for a principal's copies */
     LINK_EARLY_MAX = 64,  /* copies of a session to a device that ask for a link before their value is there */
