@@ -311,7 +311,14 @@ int login_init(struct login *login, uv_loop_t *loop, const struct config *config
     login->expired = time(NULL);
     if (*config->users)
         token_use_init(&login->use, config->users);
-    return *config->users ? users_read(config->users, &login->users, fault) : STATUS_OK;
+    if (!*config->users)
+        return STATUS_OK;
+    int error = identities_init(&login->identities, config->state_dir, fault);
+    if (!error)
+        error = users_read(config->users, &login->users, fault);
+    if (!error)
+        identities_apply(&login->identities, login->users);
+    return error;
 }
 
 void login_finish(struct login *login) {
@@ -322,6 +329,7 @@ void login_finish(struct login *login) {
     users_destroy(login->users);
     login->users = NULL;
     token_use_finish(&login->use);
+    identities_finish(&login->identities);
 }
 
 void login_tick(struct login *login, users_ended *ended, void *owner) {
@@ -335,6 +343,7 @@ void login_tick(struct login *login, users_ended *ended, void *owner) {
 
 struct users *login_replace_users(struct login *login, struct users *users) {
     struct users *before = login->users;
+    identities_apply(&login->identities, users);
     login->users = users;
     return before;
 }

@@ -8,6 +8,7 @@
 
 #include "server/front/config.h"
 #include "server/ipc/peer.h"
+#include "server/users/identities.h"
 #include "server/users/users.h"
 
 enum {
@@ -65,6 +66,7 @@ struct login {
     unsigned n_waiting;
     struct login_counts counts;
     struct token_use use;
+    struct identities identities;
     int64_t expired; /* tokens that expired before this second have been reported */
 };
 

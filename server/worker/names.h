@@ -36,6 +36,9 @@ struct name_owner {
     struct name_owner *next;
     struct worker_principal *principal; /* held for as long as the owner exists */
     char key[PRINCIPAL_NAME_BYTES];
+    /* The key as admins see and give it: that of a removed user without an id has a '#' at its end, because the name
+     * alone is a present user. */
+    char shown[PRINCIPAL_NAME_BYTES + 1];
     struct payer bytes;
     struct name_entry **entries; /* sorted by name, byte by byte */
     unsigned count, capacity;
@@ -101,7 +104,7 @@ int names_take_owner(struct names *names, const char *principal, const struct li
 
 /* Takes over `users`, which is malloc'ed. */
 void names_set_users(struct names *names, char *users);
-/* Finds out whether the owner is a user that has been removed. */
+/* Finds out whether the owner is a user that has been removed; sets `shown`. */
 void names_know_owner(const struct names *names, struct name_owner *owner);
 /* The owner as messages show it: the name; or, of a user that has been removed, the key, which a later user of the
  * same name does not have. */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "proto/ops/cleanup.h"
+#include "server/process/log.h"
 #include "server/users/users.h"
 #include "server/worker/names.h"
 #include "server/worker/service.h"
@@ -29,17 +30,25 @@ static bool names_orphaned(const struct names *names, const char *key) {
 
 void names_know_owner(const struct names *names, struct name_owner *owner) {
     owner->principal->orphan = names_orphaned(names, owner->key);
+    snprintf(owner->shown, sizeof owner->shown, "%s%s", owner->key,
+             owner->principal->orphan && !strchr(owner->key, '#') ? "#" : "");
 }
 
 void names_set_users(struct names *names, char *users) {
     free(names->users);
     names->users = users;
-    for (struct name_owner *owner = names->owners; owner; owner = owner->next)
+    for (struct name_owner *owner = names->owners; owner; owner = owner->next) {
+        bool before = owner->principal->orphan;
+        char count[24];
         names_know_owner(names, owner);
+        if (owner->principal->orphan && !before && owner->count)
+            log_event(LOG_LEVEL_INFO, "names_set_aside", "owner", owner->shown, "names",
+                      log_text(count, sizeof count, "%u", owner->count), "cause", "the user was removed", NULL);
+    }
 }
 
 const char *names_shown(const struct name_owner *owner) {
-    return owner->principal->orphan ? owner->key : owner->principal->name;
+    return owner->principal->orphan ? owner->shown : owner->principal->name;
 }
 
 /* The key of the present user of this name; false: there is none. */
@@ -61,9 +70,24 @@ static bool names_can_be(const struct names *names, const char *words, const cha
     return uid || (!strncmp(words, "cert:", 5) && words[5]) || !strcmp(words, "tcp") || !strcmp(words, "unix");
 }
 
+/* Whether `words` are a user's name with a '#' at its end; then the key is the name. */
+static bool names_without_id(const char *words, char key[PRINCIPAL_NAME_BYTES]) {
+    size_t length = strlen(words);
+    if (!length || words[length - 1] != '#' || length > PRINCIPAL_NAME_BYTES)
+        return false;
+    snprintf(key, PRINCIPAL_NAME_BYTES, "%.*s", (int)length - 1, words);
+    return users_is_name(key);
+}
+
 int names_resolve(const struct names *names, const char *words, bool given, char key[PRINCIPAL_NAME_BYTES],
                   struct fault *fault) {
     char present[PRINCIPAL_NAME_BYTES], name[PRINCIPAL_NAME_BYTES];
+    if (names_without_id(words, name)) {
+        if (given && names_orphaned(names, name))
+            return fault_set(fault, STATUS_INVALID_ARGUMENT, "there is no user \"%s\"", words);
+        memcpy(key, name, sizeof name);
+        return STATUS_OK;
+    }
     if (strlen(words) >= PRINCIPAL_NAME_BYTES)
         return fault_set(fault, STATUS_INVALID_ARGUMENT, "nobody is called \"%.100s\"", words);
     bool user = users_is_name(words) && names_present_key(names, words, present);

@@ -175,7 +175,7 @@ static void request_pick_names(struct request_names *names, const struct name_ow
         request_fill_name(name, owner->entries[i], owner->disk, now);
         if (all) {
             name->orphan = orphan;
-            name->owner = (char *)(uintptr_t)owner->key;
+            name->owner = (char *)(uintptr_t)owner->shown;
             name->user = orphan ? name->owner : owner->principal->name;
         }
         names->list.names[names->list.n_names++] = name;
@@ -184,7 +184,7 @@ static void request_pick_names(struct request_names *names, const struct name_ow
 }
 
 static int request_compare_owners(const void *a, const void *b) {
-    return strcmp((*(struct name_owner *const *)a)->key, (*(struct name_owner *const *)b)->key);
+    return strcmp((*(struct name_owner *const *)a)->shown, (*(struct name_owner *const *)b)->shown);
 }
 
 /* Adds the names of all owners, in the order of owners and names, after this name of this owner. */
@@ -195,12 +195,12 @@ static void request_pick_all(struct request_names *picked, const struct names *n
     unsigned n = 0;
     picked->starved = !owners;
     for (struct name_owner *owner = names->owners; owner && owners; owner = owner->next)
-        if (strcmp(owner->key, after_owner) >= 0)
+        if (strcmp(owner->shown, after_owner) >= 0)
             owners[n++] = owner;
     if (owners)
         qsort(owners, n, sizeof *owners, request_compare_owners);
     for (unsigned i = 0; i < n && !picked->more && !picked->starved; i++) {
-        bool begun = !strcmp(owners[i]->key, after_owner);
+        bool begun = !strcmp(owners[i]->shown, after_owner);
         request_pick_names(picked, owners[i], begun ? names_after(owners[i], after) : 0, true);
     }
     names_charge(names, n, REQUEST_OWNERS_STEPS);

@@ -1,4 +1,5 @@
 /* The file of users: what is read, what is refused, and how it is changed. */
+#include "server/users/identities.h"
 #include "server/users/users_edit.h"
 
 #include <criterion/criterion.h>
@@ -451,6 +452,51 @@ Test(users, a_file_that_was_cut_anywhere_is_refused) {
         cr_assert(!bytes || users_edit(path, false, add_bob, NULL, &fault), "what is left of it is changed: %s", text);
     }
     free(text);
+}
+
+/* The ids that users of this text get. */
+static void identify(struct identities *identities, const char *text, char ids[2][PRINCIPAL_ID_BYTES]) {
+    struct users *users;
+    struct fault fault;
+    cr_assert_eq(users_parse("users", text, &users, &fault), STATUS_OK, "%s", fault.message);
+    identities_apply(identities, users);
+    for (unsigned i = 0; i < users->n_users; i++)
+        memcpy(ids[i], users->users[i].id, sizeof ids[i]);
+    users_destroy(users);
+}
+
+Test(users, who_comes_after_a_user_without_an_id_gets_one_and_keeps_it) {
+    static const char both[] = "[alice]\nrole = run\n[bob]\nrole = run\nid = 0123456789abcdef\n",
+                      one[] = "[bob]\nrole = run\nid = 0123456789abcdef\n";
+    struct identities identities;
+    struct fault fault;
+    char ids[2][PRINCIPAL_ID_BYTES], first[PRINCIPAL_ID_BYTES], file[80];
+    cr_assert_eq(identities_init(&identities, directory, &fault), STATUS_OK, "%s", fault.message);
+    identify(&identities, both, ids);
+    cr_assert_str_eq(ids[0], "");
+    identify(&identities, both, ids);
+    cr_assert_str_eq(ids[0], "");
+    identify(&identities, one, ids);
+    identify(&identities, both, ids);
+    cr_assert_eq(strlen(ids[0]), 16);
+    cr_assert_str_eq(ids[1], "0123456789abcdef", "it has its own");
+    memcpy(first, ids[0], sizeof first);
+    identities_finish(&identities);
+    cr_assert_eq(identities_init(&identities, directory, &fault), STATUS_OK, "%s", fault.message);
+    identify(&identities, both, ids);
+    cr_assert_str_eq(ids[0], first);
+    identify(&identities, one, ids);
+    identities_finish(&identities);
+    cr_assert_eq(identities_init(&identities, directory, &fault), STATUS_OK, "%s", fault.message);
+    identify(&identities, both, ids);
+    cr_assert(strlen(ids[0]) == 16 && strcmp(ids[0], first) != 0, "the third is the second");
+    identities_finish(&identities);
+    snprintf(file, sizeof file, "%s/identities", directory);
+    cr_assert_eq(truncate(file, 10), 0);
+    cr_assert_eq(identities_init(&identities, directory, &fault), STATUS_INVALID_ARGUMENT);
+    cr_assert(strstr(fault.message, "damaged"), "%s", fault.message);
+    identities_finish(&identities);
+    unlink(file);
 }
 
 #define NAMED(name, role) "[" name "]\nrole = " role "\n"
