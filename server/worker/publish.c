@@ -27,9 +27,10 @@ struct publish {
     struct failure failure; /* the first */
     const char **names;     /* their texts, and that of `beneath`, follow in the same block */
     const char *beneath;
-    struct held **values;      /* set while the names are being bound */
-    struct names_batch *batch; /* likewise */
-    TAILQ_ENTRY(publish) turn; /* in service->publishes */
+    struct held **values;               /* set while the names are being bound */
+    struct names_batch *batch;          /* likewise */
+    struct worker_principal *principal; /* while the names are being bound: in its `publishes` */
+    TAILQ_ENTRY(publish) turn;
     struct publish_item items[];
 };
 
@@ -66,9 +67,25 @@ static void publish_let_go(struct publish *publish) {
             hold_cancel(&publish->items[i].hold);
 }
 
+static void publish_join(struct publish *publish, struct worker_principal *principal) {
+    if (TAILQ_EMPTY(&principal->publishes))
+        TAILQ_INSERT_TAIL(&principal->service->publishes, principal, publish_turn);
+    TAILQ_INSERT_TAIL(&principal->publishes, publish, turn);
+    publish->principal = principal;
+}
+
+static void publish_leave(struct publish *publish) {
+    struct worker_principal *principal = publish->principal;
+    if (!principal)
+        return;
+    TAILQ_REMOVE(&principal->publishes, publish, turn);
+    if (TAILQ_EMPTY(&principal->publishes))
+        TAILQ_REMOVE(&principal->service->publishes, principal, publish_turn);
+    publish->principal = NULL;
+}
+
 static void publish_drop_batch(struct publish *publish) {
-    if (publish->batch)
-        TAILQ_REMOVE(&publish->pending->connection->service->publishes, publish, turn);
+    publish_leave(publish);
     names_batch_destroy(publish->batch);
     publish->batch = NULL;
     free(publish->values);
@@ -105,14 +122,19 @@ static bool publish_name_some(struct publish *publish) {
     return true;
 }
 
-/* One Publish after the other: each one sees the names as the previous one has left them. */
+/* One Publish of a principal after the other: each one sees the names as the previous one has left them. Principals have
+ * their turns one after the other. */
 void publish_turn(struct service *service) {
-    struct publish *publish;
-    while ((publish = TAILQ_FIRST(&service->publishes)) && publish_name_some(publish))
-        continue;
+    struct worker_principal *principal;
+    bool more = true;
+    while (more && (principal = TAILQ_FIRST(&service->publishes))) {
+        TAILQ_REMOVE(&service->publishes, principal, publish_turn);
+        TAILQ_INSERT_TAIL(&service->publishes, principal, publish_turn);
+        more = publish_name_some(TAILQ_FIRST(&principal->publishes));
+    }
 }
 
-/* All values are computed: joins the queue of Publishes that bind names. */
+/* All values are computed: joins the queue of the principal's Publishes that bind names. */
 static void publish_name(struct publish *publish) {
     struct service *service = publish->pending->connection->service;
     bool first = TAILQ_EMPTY(&service->publishes);
@@ -127,7 +149,7 @@ static void publish_name(struct publish *publish) {
         publish_end(publish, &fault);
         return;
     }
-    TAILQ_INSERT_TAIL(&service->publishes, publish, turn);
+    publish_join(publish, publish->pending->connection->principal);
     if (first)
         publish_name_some(publish);
 }

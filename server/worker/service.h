@@ -27,11 +27,9 @@
 
 struct pending_reply;
 struct connection;
-struct publish;
 
 /* A connection is in each queue at most once. */
 TAILQ_HEAD(connection_queue, connection);
-TAILQ_HEAD(publish_queue, publish);
 
 /* A connection's places in the queues of its service. */
 struct service_turn {
@@ -125,8 +123,8 @@ struct service {
     struct connection_queue waiting; /* those whose next request waits for memory that the device gets back */
     struct connection_queue ending;  /* connections that have ended, and whose memory is being given back */
     struct connection_queue giving_up;
-    struct publish_queue publishes; /* Publishes whose names are being bound, one after the other */
-    uint64_t turn_ns;               /* when this turn began; 0: it has not begun */
+    struct worker_principal_queue publishes; /* principals with Publishes whose names are being bound */
+    uint64_t turn_ns;                        /* when this turn began; 0: it has not begun */
     unsigned sessions;
     uint64_t arrived;             /* connections that have come from the front */
     uint64_t bytes_in, bytes_out; /* tensor bytes */

@@ -91,6 +91,7 @@ static int worker_principal_create(struct service *service, const char *key, con
         return error;
     }
     principal->service = service;
+    TAILQ_INIT(&principal->publishes);
     snprintf(principal->key, sizeof principal->key, "%s", key);
     principal_key_name(key, principal->name);
     principal->refilled_ns = principal->measured_ns = clock_now_ns();

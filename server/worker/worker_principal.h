@@ -6,12 +6,17 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/queue.h>
 
 #include "engine/memory/tenant.h"
 #include "server/users/principal.h"
 
 struct connection;
+struct publish;
 struct service;
+
+TAILQ_HEAD(publish_queue, publish);
+TAILQ_HEAD(worker_principal_queue, worker_principal);
 
 /* Work done by one session, or by all sessions that a principal has had; and its rates. */
 struct work_done {
@@ -38,6 +43,8 @@ struct worker_principal {
      * began. */
     unsigned compiles, compiling;
     uint64_t compile_turn;
+    struct publish_queue publishes;             /* whose names are being bound, one after the other */
+    TAILQ_ENTRY(worker_principal) publish_turn; /* in service->publishes, while there are some */
     /* Operations in flight: the sum over its sessions. Each is counted when it has received something; until it is
      * counted again its number can only become smaller. */
     uint64_t operations;

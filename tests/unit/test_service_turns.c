@@ -380,6 +380,42 @@ static void open_gate(void) {
     sem_post(&gate);
 }
 
+/* ---- names of several ---- */
+
+/* All Publishes of one principal have their values at one time. */
+Test(service_turns, names_of_one_principal_do_not_wait_for_all_of_another_one) {
+    enum { MANY = 400, PUBLISHES = 20 };
+    char words[256];
+    unsigned left = 0;
+    open_service(&(struct limits){.named_tensors = MANY, .session_tensors = MANY});
+    open_client();
+    struct connection *first = connection;
+    int first_client = client;
+    close_gate();
+    device.hook = NULL;
+    for (uint64_t id = 2; id <= MANY; id++)
+        make_tensor(id, 1);
+    engine_kick(service.engine);
+    for (uint64_t sequence = 2; sequence < 2 + PUBLISHES; sequence++)
+        send_publish(sequence, MANY);
+    for (unsigned turns = 0; (publishes_read < PUBLISHES || first->request.publishing) && turns < TURNS_MAX; turns++)
+        turn();
+    snprintf(peer.principal.name, sizeof peer.principal.name, "uid:1");
+    open_client();
+    make_tensors(1);
+    cr_assert(TAILQ_EMPTY(&service.publishes));
+    open_gate();
+    TURNS_UNTIL(!TAILQ_EMPTY(&service.publishes));
+    send_publish(2, 1);
+    TURNS_UNTIL(names_owner(&service.names, "uid:1") != NULL);
+    for (const struct pending_reply *at = first->out.pending; at; at = at->next)
+        left++;
+    cr_assert_geq(left, PUBLISHES - 2, "%u of the other one's were left", left);
+    cr_assert_eq(receive_done(2, words), STATUS_OK, "%s", words);
+    close(first_client);
+    close_service();
+}
+
 /* Requests that wait for tensor 1, so many that the connection has them all. */
 static void ask_often(void) {
     Tensord__Wait wait = TENSORD__WAIT__INIT;
