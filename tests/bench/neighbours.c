@@ -146,7 +146,7 @@ static void many_connections(const struct bench_daemon *daemon) {
         close(raw_open(daemon->url));
 }
 
-enum { NAMES_SESSIONS = 8, NAMES_MANY = 4096 };
+enum { NAMES_SESSIONS = 16, NAMES_MANY = 4096 };
 
 static void send_publish(int fd, uint64_t sequence, uint64_t n, char *const names[]) {
     Tensord__Publish publish = TENSORD__PUBLISH__INIT;
@@ -307,7 +307,7 @@ static void measure_saved(void) {
     bench_daemon_flags = flags;
     bench_daemon_start(&daemon);
     bench_daemon_flags = NULL;
-    measure_beside(&daemon, "changes of names with state-sync = publish", changes_of_names, NULL, 8);
+    measure_beside(&daemon, "changes of names with state-sync = publish", changes_of_names, NULL, 4);
     bench_daemon_kill(&daemon);
     snprintf(command, sizeof command, "rm -r %s", state);
     if (system(command))
