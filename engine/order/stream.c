@@ -10,6 +10,14 @@
 
 enum { STREAM_CHUNKS_KEPT = 64 };
 
+static struct stream_chunk *chunk_create(uint32_t units) {
+    struct stream_chunk *chunk = malloc(stream_chunk_bytes(units));
+    if (chunk)
+        chunk->units = units;
+    return chunk;
+}
+
+/* One unit, of which some are kept. */
 static struct stream_chunk *chunk_take(struct order *order) {
     if (!order->chunks_own) {
         pthread_mutex_lock(&order->lock);
@@ -19,10 +27,9 @@ static struct stream_chunk *chunk_take(struct order *order) {
         pthread_mutex_unlock(&order->lock);
     }
     struct stream_chunk *chunk = order->chunks_own;
-    if (chunk)
-        order->chunks_own = chunk->next;
-    else
-        chunk = malloc(sizeof *chunk);
+    if (!chunk)
+        return chunk_create(1);
+    order->chunks_own = chunk->next;
     return chunk;
 }
 
@@ -32,7 +39,7 @@ void chunks_give(struct order *order, struct stream_chunk *chunks) {
         if (order->device->vtable->async && atomic_load(&order->broken)) {
             chunks->next = order->chunks_lost;
             order->chunks_lost = chunks;
-        } else if (order->chunks_count < STREAM_CHUNKS_KEPT) {
+        } else if (chunks->units == 1 && order->chunks_count < STREAM_CHUNKS_KEPT) {
             chunks->next = order->chunks;
             order->chunks = chunks;
             order->chunks_count++;
@@ -45,9 +52,16 @@ void chunks_give(struct order *order, struct stream_chunk *chunks) {
 
 /* ---- records ---- */
 
-/* Moves the tail to a fresh chunk. The old chunk has room for the RECORD_CHUNK that says so. */
-static int stream_grow(struct stream *stream) {
-    struct stream_chunk *chunk = chunk_take(stream->order);
+/* A record of so many bytes and the RECORD_CHUNK behind it. */
+static bool chunk_fits(size_t used, size_t bytes) {
+    return used + bytes + sizeof(struct record) <= STREAM_CHUNK_BYTES;
+}
+
+/* Moves the tail to a fresh chunk, for a record of so many bytes. The old chunk has room for the RECORD_CHUNK that says so. */
+static int stream_grow(struct stream *stream, size_t bytes) {
+    struct stream_chunk *chunk =
+        chunk_fits(0, bytes) ? chunk_take(stream->order)
+                             : chunk_create((uint32_t)((bytes + sizeof(struct record)) / STREAM_CHUNK_BYTES + 1));
     if (!chunk)
         return STATUS_NO_HOST_MEMORY;
     struct record_cursor *tail = &stream->queue.tail;
@@ -59,15 +73,15 @@ static int stream_grow(struct stream *stream) {
         stream->submit.at = stream->reap.at = fresh; /* never published: nobody else knows the stream yet */
     }
     *tail = fresh;
-    atomic_fetch_add_explicit(&stream->chunks, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&stream->chunks, chunk->units, memory_order_relaxed);
     return STATUS_OK;
 }
 
 struct record *stream_push(struct stream *stream, enum record_kind kind, size_t bytes, uint64_t weight) {
     struct stream_queue *queue = &stream->queue;
     bytes = (bytes + 15) & ~(size_t)15;
-    if (!queue->tail.chunk || queue->tail.used + bytes + sizeof(struct record) > STREAM_CHUNK_BYTES)
-        if (stream_grow(stream) != STATUS_OK)
+    if (!queue->tail.chunk || !chunk_fits(queue->tail.used, bytes))
+        if (stream_grow(stream, bytes) != STATUS_OK)
             return NULL;
     struct record *record = record_at(&queue->tail);
     record->bytes = (uint32_t)bytes;
@@ -99,7 +113,7 @@ struct record *stream_next_record(struct stream *stream, struct record_cursor *c
         if (done) {
             left->next = *done;
             *done = left;
-            atomic_fetch_sub_explicit(&stream->chunks, 1, memory_order_relaxed);
+            atomic_fetch_sub_explicit(&stream->chunks, left->units, memory_order_relaxed);
         }
         record = record_at(cursor);
     }

@@ -100,8 +100,13 @@ enum { STREAM_CHUNK_BYTES = 64 << 10 };
 
 struct stream_chunk {
     struct stream_chunk *next;
-    _Alignas(16) uint8_t records[STREAM_CHUNK_BYTES];
+    uint32_t units; /* of STREAM_CHUNK_BYTES; 1, unless a record would not fit into that */
+    _Alignas(16) uint8_t records[];
 };
+
+static inline size_t stream_chunk_bytes(uint64_t units) {
+    return units * (sizeof(struct stream_chunk) + STREAM_CHUNK_BYTES);
+}
 
 /* A place in a stream's chunks. */
 struct record_cursor {

@@ -48,7 +48,7 @@ int host_take_tensors(struct session *session, struct fault *fault) {
 }
 
 static uint64_t stream_queue_bytes(const struct stream *stream) {
-    return atomic_load_explicit(&stream->chunks, memory_order_relaxed) * sizeof(struct stream_chunk);
+    return stream_chunk_bytes(atomic_load_explicit(&stream->chunks, memory_order_relaxed));
 }
 
 void host_measure(struct session *session) {

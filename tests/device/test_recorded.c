@@ -572,3 +572,55 @@ Test(recorded, wrong_definitions_are_shown_with_their_causes) {
     cr_assert(figures[0].loops && !figures[0].planned && !figures[0].runs && !figures[0].operations);
     suite_close(&suite);
 }
+
+/* ---- wide runs ---- */
+
+enum { WIDE = 12000, WIDE_ELEMENTS = 4 };
+
+/* A chain of lookups, each of which reports indices that are out of range: the record of a run names as many reports. */
+Test(recorded, a_run_may_take_more_than_a_chunk_of_its_stream, .timeout = 120) {
+    struct suite suite;
+    suite_open(&suite, 506);
+    struct op_request *requests = calloc(WIDE, sizeof *requests);
+    uint64_t(*inputs)[2] = malloc(WIDE * sizeof *inputs), ids[2], both[2], result = WIDE + 2;
+    const int64_t axis = 0, shape[1] = {WIDE_ELEMENTS};
+    struct fault fault;
+    for (unsigned k = 0; k < WIDE; k++) {
+        inputs[k][0] = k ? k + 2 : 1;
+        inputs[k][1] = 2;
+        requests[k] =
+            (struct op_request){.opcode = OP_TAKE, .n_inputs = 2, .inputs = inputs[k], .ints = &axis, .n_ints = 1};
+    }
+    const struct tensor_type types[2] = {{DTYPE_F32, 1, {WIDE_ELEMENTS}}, {DTYPE_I64, 1, {WIDE_ELEMENTS}}};
+    const struct recorded_definition definition = {.id = ++programs,
+                                                   .parameters = types,
+                                                   .consumed = (const bool[]){false, false},
+                                                   .n_parameters = 2,
+                                                   .requests = requests,
+                                                   .n_requests = WIDE,
+                                                   .results = &result,
+                                                   .n_results = 1};
+    cr_assert_eq(session_program_define(suite.session, &definition, &fault), STATUS_OK, "%s", fault.message);
+    ids[0] = suite_sample(&suite, DTYPE_F32, 1, shape, FILL_ORDINARY).id;
+    /* integers, and then the same as floats, of which none is used */
+    struct op_request arange = {.opcode = OP_ARANGE,
+                                .ints = (const int64_t[]){DTYPE_I64, WIDE_ELEMENTS - 1, -1, -1},
+                                .n_ints = 4,
+                                .floats = (const double[]){WIDE_ELEMENTS - 1, -1, -1},
+                                .n_floats = 3};
+    suite_submit(&suite, &arange, &ids[1]);
+    for (unsigned run = 0; run < 3; run++) {
+        struct op_request request = {.opcode = OP_PROGRAM,
+                                     .n_inputs = 2,
+                                     .inputs = ids,
+                                     .ints = (const int64_t[]){(int64_t)programs, 1},
+                                     .n_ints = 2};
+        suite_submit(&suite, &request, &both[1]);
+        both[0] = ids[0]; /* an even number of times back to front */
+        fetch_both(&suite, both[0], both[1], sizeof(float) * WIDE_ELEMENTS, 0);
+    }
+    free(requests);
+    free(inputs);
+    suite_close(&suite);
+    programs = 0;
+}
