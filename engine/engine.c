@@ -10,9 +10,11 @@
 
 /* ---- life ---- */
 
-static void engine_session_ended(struct session *session) {
-    recorded_session_ended(session); /* its programs let kernels go */
+static bool engine_session_ended(struct session *session) {
+    if (!recorded_session_ended(session)) /* first: programs let kernels go */
+        return false;
     kernel_session_ended(session);
+    return true;
 }
 
 static int engine_init(struct engine *engine, struct device *device, const struct engine_options *options) {
@@ -72,7 +74,7 @@ void engine_kick(struct engine *engine) {
 
 bool engine_due(const struct engine *engine) {
     return order_kick_due(&engine->order) || staging_due(&engine->memory.staging) || order_calls_back(&engine->order) ||
-           engine->sessions.ending || engine->memory.trim_more;
+           engine->sessions.ending || engine->memory.trim_more || recorded_sweep_due(engine->program->recorded);
 }
 
 /* What sessions left, when the last one has gone. Not on a broken device: giving memory back may wait for it, and for ever. */
@@ -92,7 +94,7 @@ void engine_poll(struct engine *engine) {
     order_call_back(&engine->order);
     if (engine->kernels.running)
         kernel_store_sweep(&engine->kernels);
-    if (engine->program->recorded->running)
+    if (engine->program->recorded->running || engine->program->recorded->left)
         recorded_sweep(engine->program->recorded);
     sessions_end_some(&engine->sessions);
     engine_rest(engine);

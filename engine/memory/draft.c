@@ -8,6 +8,7 @@
 enum {
     DRAFT_ALIGNMENT = 256,
     DRAFT_FIRST = 64,
+    DRAFT_MALLOC = 16, /* what the allocator adds to a piece */
     /* Among so many pieces each is compared with all others, which packs best. */
     DRAFT_COMPARED = 512,
 };
@@ -38,6 +39,7 @@ int draft_storage(struct draft *draft, uint64_t bytes, struct storage **storage,
     if (!piece)
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no host memory to plan a program");
     piece->draft = draft;
+    piece->base = draft->base;
     piece->bytes = bytes;
     piece->from = *draft->clock;
     piece->to = UINT64_MAX;
@@ -70,11 +72,19 @@ struct draft_piece *draft_find(const struct draft *draft, const void *address) {
     return piece && at - (uint64_t)(uintptr_t)piece->storage.data < piece->storage.bytes ? piece : NULL;
 }
 
-void draft_finish(struct draft *draft) {
-    for (size_t i = 0; i < draft->count; i++)
-        free(draft->pieces[i]);
+bool draft_finish(struct draft *draft, struct budget *budget) {
+    while (draft->count) {
+        free(draft->pieces[--draft->count]);
+        if (budget_spent(budget, 1))
+            return false;
+    }
     free(draft->pieces);
     *draft = (struct draft){.clock = draft->clock};
+    return true;
+}
+
+uint64_t draft_host_bytes(const struct draft *draft) {
+    return draft->count * (sizeof(struct draft_piece) + DRAFT_MALLOC) + draft->capacity * sizeof(struct draft_piece *);
 }
 
 /* ---- places ---- */
@@ -83,11 +93,6 @@ static int by_size(const void *a, const void *b) {
     const struct draft_piece *x = *(struct draft_piece *const *)a, *y = *(struct draft_piece *const *)b;
     if (x->storage.bytes != y->storage.bytes)
         return x->storage.bytes < y->storage.bytes ? 1 : -1;
-    return x->from < y->from ? -1 : x->from > y->from;
-}
-
-static int by_time(const void *a, const void *b) {
-    const struct draft_piece *x = *(struct draft_piece *const *)a, *y = *(struct draft_piece *const *)b;
     return x->from < y->from ? -1 : x->from > y->from;
 }
 
@@ -142,11 +147,12 @@ struct part {
 enum { PART_SIZES = 64, PART_TRIES = 16 };
 
 struct parts {
-    struct part *all;
     struct part *unused;           /* by `after` */
+    size_t made;                   /* of `all` */
     struct part *last;             /* by offset */
     struct part *free[PART_SIZES]; /* [n]: of 2^n bytes or more, and less than twice as many */
     uint64_t bytes;
+    struct part all[];
 };
 
 static unsigned part_size(uint64_t bytes) {
@@ -172,8 +178,8 @@ static void part_unlist(struct part *part) {
 
 /* A new part behind the given one; NULL: behind nothing. */
 static struct part *part_add(struct parts *parts, struct part *before, uint64_t offset, uint64_t bytes) {
-    struct part *part = parts->unused;
-    parts->unused = part->after;
+    struct part *part = parts->unused ? parts->unused : &parts->all[parts->made++];
+    parts->unused = part == parts->unused ? part->after : parts->unused;
     *part = (struct part){.before = before, .after = before ? before->after : NULL, .offset = offset, .bytes = bytes};
     if (before)
         before->after = part;
@@ -243,37 +249,6 @@ static struct part *part_take(struct parts *parts, uint64_t bytes) {
     return part;
 }
 
-static int by_end(const void *a, const void *b) {
-    const struct draft_piece *x = *(struct draft_piece *const *)a, *y = *(struct draft_piece *const *)b;
-    return x->to < y->to ? -1 : x->to > y->to;
-}
-
-static uint64_t place_in_order(struct draft_piece **pieces, size_t count) {
-    struct draft_piece **ending = malloc(count * sizeof(struct draft_piece *));
-    struct parts parts = {.all = malloc((2 * count + 1) * sizeof *parts.all)};
-    uint64_t bytes = UINT64_MAX;
-    if (ending && parts.all) {
-        size_t ended = 0;
-        for (size_t i = 0; i < 2 * count + 1; i++) {
-            parts.all[i].after = parts.unused;
-            parts.unused = &parts.all[i];
-        }
-        memcpy(ending, pieces, count * sizeof(struct draft_piece *));
-        qsort(pieces, count, sizeof(struct draft_piece *), by_time);
-        qsort(ending, count, sizeof(struct draft_piece *), by_end);
-        for (size_t i = 0; i < count; i++) {
-            for (; ending[ended]->to <= pieces[i]->from; ended++)
-                part_give(&parts, ending[ended]->part);
-            pieces[i]->part = part_take(&parts, pieces[i]->storage.bytes);
-            pieces[i]->offset = pieces[i]->part->offset;
-        }
-        bytes = parts.bytes;
-    }
-    free(ending);
-    free(parts.all);
-    return bytes;
-}
-
 struct moment {
     uint64_t at;
     bool begins;
@@ -306,13 +281,146 @@ static uint64_t place_least(struct draft_piece *const *pieces, size_t count) {
     return most;
 }
 
-uint64_t draft_place(struct draft_piece **pieces, size_t n, uint64_t *least) {
-    size_t count = 0;
-    for (size_t i = 0; i < n; i++) {
-        pieces[i]->offset = 0;
-        if (pieces[i]->from < pieces[i]->to) /* somebody uses it */
-            pieces[count++] = pieces[i];
+static int place_few(struct draft_placing *placing) {
+    placing->least = place_least(placing->pieces, placing->count);
+    placing->bytes = place_largest_first(placing->pieces, placing->count);
+    return STATUS_OK;
+}
+
+/* ---- the stages. Times count launches, so there are not many more of them than pieces: they are sorted by counting ---- */
+
+enum place_stage { PLACE_CHOOSE, PLACE_COUNT, PLACE_ADD_UP, PLACE_SORT, PLACE_ALL, PLACE_DONE };
+
+static uint64_t ends_at(const struct draft_placing *placing, const struct draft_piece *piece) {
+    return piece->to <= placing->latest ? piece->to : placing->latest + 1;
+}
+
+/* Of more parts than one for each piece there is need where a free one is cut. */
+static size_t parts_bytes(size_t count) {
+    return sizeof(struct parts) + (2 * count + 1) * sizeof(struct part);
+}
+
+static int place_memory(struct draft_placing *placing) {
+    size_t times = (size_t)placing->latest + 2;
+    placing->begins = calloc(times, sizeof *placing->begins);
+    placing->ends = calloc(times, sizeof *placing->ends);
+    placing->beginning = malloc(placing->count * sizeof(struct draft_piece *));
+    placing->ending = malloc(placing->count * sizeof(struct draft_piece *));
+    placing->parts = malloc(parts_bytes(placing->count));
+    if (!placing->begins || !placing->ends || !placing->beginning || !placing->ending || !placing->parts)
+        return STATUS_NO_HOST_MEMORY;
+    *placing->parts = (struct parts){0};
+    return STATUS_OK;
+}
+
+/* Pieces that somebody uses come first in the list. */
+static void place_choose(struct draft_placing *placing) {
+    struct draft_piece *piece = placing->pieces[placing->at];
+    piece->offset = 0;
+    if (piece->from >= piece->to)
+        return;
+    placing->pieces[placing->count++] = piece;
+    placing->latest = piece->from > placing->latest ? piece->from : placing->latest;
+    if (piece->to != UINT64_MAX && piece->to > placing->latest)
+        placing->latest = piece->to;
+}
+
+static void place_count(struct draft_placing *placing) {
+    const struct draft_piece *piece = placing->pieces[placing->at];
+    placing->begins[piece->from]++;
+    placing->ends[ends_at(placing, piece)]++;
+}
+
+/* How many have begun and ended before. */
+static void place_add_up(struct draft_placing *placing) {
+    uint32_t begin = placing->begins[placing->at], end = placing->ends[placing->at];
+    placing->begins[placing->at] = (uint32_t)placing->now;
+    placing->ends[placing->at] = (uint32_t)placing->ended;
+    placing->now += begin;
+    placing->ended += end;
+}
+
+static void place_sort(struct draft_placing *placing) {
+    struct draft_piece *piece = placing->pieces[placing->at];
+    placing->beginning[placing->begins[piece->from]++] = piece;
+    placing->ending[placing->ends[ends_at(placing, piece)]++] = piece;
+}
+
+/* Memory of pieces that have ended is free for those that begin. Returns how many pieces were looked at. */
+static int place_next(struct draft_placing *placing) {
+    struct draft_piece *piece = placing->beginning[placing->at];
+    int looks = 1;
+    for (; placing->ending[placing->ended]->to <= piece->from; placing->ended++, looks++) {
+        part_give(placing->parts, placing->ending[placing->ended]->part);
+        placing->now -= placing->ending[placing->ended]->storage.bytes;
     }
-    *least = place_least(pieces, count);
-    return count <= DRAFT_COMPARED ? place_largest_first(pieces, count) : place_in_order(pieces, count);
+    piece->part = part_take(placing->parts, piece->storage.bytes);
+    piece->offset = piece->part->offset;
+    placing->now += piece->storage.bytes;
+    placing->least = placing->now > placing->least ? placing->now : placing->least;
+    placing->bytes = placing->parts->bytes;
+    return looks;
+}
+
+/* One step of the stage. Returns what it takes of the budget. */
+static int place_step(struct draft_placing *placing) {
+    switch ((enum place_stage)placing->stage) {
+    case PLACE_CHOOSE:
+        place_choose(placing);
+        return 1;
+    case PLACE_COUNT:
+        place_count(placing);
+        return 1;
+    case PLACE_ADD_UP:
+        place_add_up(placing);
+        return 1;
+    case PLACE_SORT:
+        place_sort(placing);
+        return 1;
+    default:
+        return place_next(placing);
+    }
+}
+
+static size_t place_steps(const struct draft_placing *placing) {
+    if (placing->stage == PLACE_CHOOSE)
+        return placing->n;
+    return placing->stage == PLACE_ADD_UP ? (size_t)placing->latest + 2 : placing->count;
+}
+
+int draft_place(struct draft_placing *placing, struct budget *budget) {
+    while (placing->stage < PLACE_DONE) {
+        for (size_t steps = place_steps(placing); placing->at < steps;) {
+            int taken = place_step(placing);
+            placing->at++;
+            if (budget_spent(budget, taken))
+                return STATUS_AGAIN;
+        }
+        placing->at = placing->ended = 0;
+        placing->now = 0;
+        if (placing->stage++ != PLACE_CHOOSE)
+            continue;
+        if (placing->count <= DRAFT_COMPARED) {
+            placing->stage = PLACE_DONE;
+            return place_few(placing);
+        }
+        if (place_memory(placing) != STATUS_OK)
+            return STATUS_NO_HOST_MEMORY;
+    }
+    return STATUS_OK;
+}
+
+uint64_t draft_place_bytes(size_t n, uint64_t launches) {
+    return n <= DRAFT_COMPARED
+               ? 2 * n * sizeof(struct moment)
+               : parts_bytes(n) + 2 * n * sizeof(struct draft_piece *) + 2 * (launches + 2) * sizeof(uint32_t);
+}
+
+void draft_place_end(struct draft_placing *placing) {
+    free(placing->begins);
+    free(placing->ends);
+    free(placing->beginning);
+    free(placing->ending);
+    free(placing->parts);
+    *placing = (struct draft_placing){0};
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "engine/memory/pool.h"
+#include "engine/order/budget.h"
 
 /* How the launches of a group touch a piece. */
 struct draft_mark {
@@ -33,6 +34,7 @@ struct draft {
     struct draft_piece **pieces; /* by ascending addresses */
     size_t count, capacity;
     uint64_t bytes; /* of all pieces */
+    uint32_t base;  /* of pieces to come: the plan's */
 };
 
 /* Storage with one reference; STATUS_NO_HOST_MEMORY, or STATUS_OUT_OF_MEMORY for more bytes than there are addresses. */
@@ -41,9 +43,29 @@ int draft_storage(struct draft *draft, uint64_t bytes, struct storage **storage,
 void draft_free(struct storage *storage);
 /* The piece in which the address lies; NULL: none. */
 struct draft_piece *draft_find(const struct draft *draft, const void *address);
-/* Frees what the draft has noted. Nobody may refer to its storage any more. */
-void draft_finish(struct draft *draft);
+/* Frees what the draft has noted. Nobody may refer to its storage any more. False: the budget has ended first. */
+bool draft_finish(struct draft *draft, struct budget *budget);
+/* Bytes of host memory that the draft takes. */
+uint64_t draft_host_bytes(const struct draft *draft);
 
-/* Places pieces in one block of memory, so that pieces that are in use at the same time do not overlap: sets their offsets. Returns the
- * block's size in bytes; UINT64_MAX: there is no host memory to do it. *least: the largest sum of the sizes of pieces that are in use at one time. Reorders the list. */
-uint64_t draft_place(struct draft_piece **pieces, size_t count, uint64_t *least);
+/* Places pieces in one block of memory, so that pieces that are in use at the same time do not overlap. Zeroed, but for the list and its length. */
+struct draft_placing {
+    struct draft_piece **pieces; /* the caller's; is reordered */
+    size_t n;
+    /* Afterwards: the block's size, and the largest sum of the sizes of pieces that are in use at one time. */
+    uint64_t bytes, least;
+    /* private */
+    uint8_t stage;
+    size_t at, count, ended;
+    uint64_t latest, now;
+    uint32_t *begins,
+        *ends; /* how many pieces begin and end at each time; then where the next one's place in its order is */
+    struct draft_piece **beginning, **ending;
+    struct parts *parts;
+};
+/* Sets the pieces' offsets. STATUS_AGAIN: the budget has ended, to be called again. STATUS_NO_HOST_MEMORY. */
+int draft_place(struct draft_placing *placing, struct budget *budget);
+/* How much host memory that takes at most, for `n` pieces that are in use within so many launches. */
+uint64_t draft_place_bytes(size_t n, uint64_t launches);
+/* Frees what placing has taken, whether it has come to its end or not. */
+void draft_place_end(struct draft_placing *placing);

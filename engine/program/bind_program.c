@@ -5,7 +5,10 @@
 #include "engine/program/kernel_impl.h"
 #include "engine/program/recorded_impl.h"
 
-enum { BASE_ALIGNMENT = 64 }; /* as all storage has it; what a kernel chose for its plan may rely on it */
+enum {
+    BASE_ALIGNMENT = 64,  /* as all storage has it; what a kernel chose for its plan may rely on it */
+    RUN_BASES_A_STEP = 4, /* of the turn's budget */
+};
 
 /* A run while it is bound. */
 struct run {
@@ -106,18 +109,11 @@ static int base_write(struct run *run, unsigned i, struct tensor *out) {
     return code;
 }
 
-static uint32_t result_of_lender(const struct run *run, uint32_t parameter) {
-    for (uint32_t r = 0; r < run->body->n_results; r++)
-        if (run->plan->lender[r] == parameter)
-            return r;
-    return RECORDED_NONE;
-}
-
 static int run_inputs(struct run *run) {
     struct step *step = run->step;
     int code = STATUS_OK;
     for (unsigned i = 0; i < run->body->n_parameters && code == STATUS_OK; i++) {
-        uint32_t result = result_of_lender(run, i);
+        uint32_t result = run->plan->taker[i];
         struct tensor copy = {.type = step->inputs[i]->type};
         if (result != RECORDED_NONE)
             code = base_write(run, i, step->outputs[result]);
@@ -294,6 +290,7 @@ static int run_push(struct run *run) {
                                        .n_carries = run->n_carries};
     run_fill_moves(run);
     run_fill_carries(run);
+    step->session->order->budget.steps -= (int)(replay->n_bases / RUN_BASES_A_STEP);
     memcpy(replay_bases(run->record), plan->bases, replay->n_bases * sizeof(uint8_t *));
     use_list_note(&run->recorded->uses, step->stream, step->stream->enqueued);
     recorded_ran(step->session, run->recorded);

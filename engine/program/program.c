@@ -42,6 +42,7 @@ struct program *program_create(struct device *device) {
     }
     program->signatures = signatures;
     store->signatures = signatures;
+    store->left_last = &store->left;
     store->prints = debug && strstr(debug, "program");
     program->recorded = store;
     for (unsigned i = 0; i < PROGRAM_STEPS; i++) {

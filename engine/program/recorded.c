@@ -4,6 +4,37 @@
 #include <string.h>
 
 #include "engine/program/recorded_impl.h"
+#include "engine/session/host.h"
+
+enum {
+    RECORDED_MALLOC = 16,   /* what the allocator adds to a program */
+    RECORDED_LOOKS = 256,   /* at released programs that may still run, in one sweep */
+    RECORDED_END_STEPS = 32 /* of the budget, to free a program */
+};
+
+/* ---- what a session pays ---- */
+
+int recorded_pay(struct recorded_account *account, uint64_t bytes, unsigned operations, struct fault *fault) {
+    if (account->payer && bytes > account->bytes) {
+        int code = ledger_take_host(&account->payer->ledger, bytes - account->bytes, operations,
+                                    "operations of a program", fault);
+        if (code != STATUS_OK)
+            return code;
+        account->bytes = bytes;
+    }
+    recorded_note(account, bytes);
+    return STATUS_OK;
+}
+
+void recorded_note(struct recorded_account *account, uint64_t bytes) {
+    if (!account->payer)
+        return;
+    if (bytes > account->bytes)
+        host_note(account->payer, bytes - account->bytes);
+    else
+        host_give(account->payer, account->bytes - bytes);
+    account->bytes = bytes;
+}
 
 /* ---- programs of a session ---- */
 
@@ -36,6 +67,20 @@ static void recorded_unlink(struct recorded *recorded) {
     *recorded->previous = recorded->next;
     if (recorded->next)
         recorded->next->previous = recorded->previous;
+}
+
+static void own_link(struct recorded **list, struct recorded *recorded) {
+    recorded->own = *list;
+    recorded->own_previous = list;
+    if (recorded->own)
+        recorded->own->own_previous = &recorded->own;
+    *list = recorded;
+}
+
+static void own_unlink(struct recorded *recorded) {
+    *recorded->own_previous = recorded->own;
+    if (recorded->own)
+        recorded->own->own_previous = recorded->own_previous;
 }
 
 void recorded_ran(struct session *session, struct recorded *recorded) {
@@ -86,15 +131,22 @@ static void table_put(struct recorded_table *table, struct recorded *recorded) {
 
 /* A program without a body, for which the table has room. */
 static struct recorded *recorded_create(struct session *session, uint64_t id, struct fault *fault) {
+    struct recorded_account account = {.payer = session};
     struct recorded_table *table = session_table(session, fault);
     if (!table || table_reserve(table, id, fault) != STATUS_OK)
         return NULL;
+    if (recorded_pay(&account, sizeof(struct recorded) + RECORDED_MALLOC, 0, fault) != STATUS_OK) {
+        table->last_id = id;
+        return NULL;
+    }
     struct recorded *recorded = calloc(1, sizeof *recorded);
     if (!recorded) {
+        recorded_note(&account, 0);
         fault_set(fault, STATUS_NO_HOST_MEMORY, "no host memory for a program");
         return NULL;
     }
     recorded->id = id;
+    recorded->account = account;
     recorded->store = session->sessions->program->recorded;
     return recorded;
 }
@@ -154,6 +206,8 @@ void session_program_abandon(struct session *session) {
     if (!table)
         return;
     recorded_check_drop(table->check);
+    if (table->begun)
+        recorded_note(&table->begun->account, 0);
     free(table->begun);
     table->check = NULL;
     table->begun = NULL;
@@ -215,6 +269,21 @@ static int loop_lists(struct recorded *recorded, const struct recorded_loop *loo
     return STATUS_OK;
 }
 
+static int loop_memory(struct recorded *recorded, const struct recorded_loop *loop, struct fault *fault) {
+    const struct recorded_body *body = recorded->body;
+    size_t flags = 2 * ((size_t)body->n_parameters + body->n_results) + 1, carries = loop->n_carried / 2 + 1;
+    int code = recorded_pay(&recorded->account,
+                            recorded->account.bytes + flags * sizeof(bool) + carries * sizeof *recorded->carries,
+                            body->n_operations, fault);
+    if (code != STATUS_OK)
+        return code;
+    recorded->sliced = calloc(flags, sizeof(bool));
+    recorded->stacked = recorded->sliced ? recorded->sliced + body->n_parameters : NULL;
+    recorded->carries = calloc(carries, sizeof *recorded->carries);
+    return recorded->sliced && recorded->carries ? STATUS_OK
+                                                 : fault_set(fault, STATUS_NO_HOST_MEMORY, "no host memory for a loop");
+}
+
 int session_program_loop(struct session *session, const struct recorded_loop *loop, struct fault *fault) {
     struct recorded *of = table_find(session->programs, loop->body);
     struct recorded *recorded = table_add(session, loop->id, fault);
@@ -231,13 +300,9 @@ int session_program_loop(struct session *session, const struct recorded_loop *lo
         return STATUS_OK;
     }
     recorded->body = of->body;
-    size_t flags = 2 * ((size_t)of->body->n_parameters + of->body->n_results);
-    recorded->sliced = calloc(flags + 1, sizeof(bool));
-    recorded->stacked = recorded->sliced ? recorded->sliced + of->body->n_parameters : NULL;
-    recorded->carries = calloc(loop->n_carried / 2 + 1, sizeof *recorded->carries);
-    int code = recorded->sliced && recorded->carries
-                   ? loop_lists(recorded, loop, &recorded->fault)
-                   : fault_set(&recorded->fault, STATUS_NO_HOST_MEMORY, "no host memory for a loop");
+    int code = loop_memory(recorded, loop, &recorded->fault);
+    if (code == STATUS_OK)
+        code = loop_lists(recorded, loop, &recorded->fault);
     if (code == STATUS_OK)
         of->body->references++;
     else
@@ -249,13 +314,14 @@ int session_program_loop(struct session *session, const struct recorded_loop *lo
 
 static void recorded_free(struct recorded *recorded) {
     recorded_plan_finish(&recorded->plan, recorded->store->kernels);
+    recorded_note(&recorded->account, 0);
     free(recorded->carries);
     free(recorded->sliced);
     use_list_finish(&recorded->uses);
     free(recorded);
 }
 
-/* What it has of the session's goes at once: memory is stream-ordered. The launches stay until they have run. */
+/* What it has of the device goes at once: memory is stream-ordered. The launches stay, and are paid for, until they have run. */
 static void recorded_let_go(struct session *session, struct recorded *recorded) {
     struct recorded_store *store = recorded->store;
     store->count--;
@@ -270,10 +336,15 @@ static void recorded_let_go(struct session *session, struct recorded *recorded) 
         return;
     }
     recorded_link(&store->running, recorded);
+    own_link(&session->programs->running, recorded);
 }
 
 static void recorded_end(struct recorded *recorded) {
+    if (recorded->store->look == recorded)
+        recorded->store->look = recorded->next;
     recorded_unlink(recorded);
+    if (recorded->account.payer)
+        own_unlink(recorded);
     recorded_free(recorded);
 }
 
@@ -289,29 +360,74 @@ int session_program_release(struct session *session, uint64_t id, struct fault *
     return STATUS_OK;
 }
 
-void recorded_session_ended(struct session *session) {
+/* None of the session's work begins any more; what still runs is nobody's. */
+static bool table_leave_running(struct recorded_table *table, struct budget *budget) {
+    while (table->running) {
+        struct recorded *recorded = table->running;
+        own_unlink(recorded);
+        recorded_note(&recorded->account, 0);
+        recorded->account.payer = NULL;
+        if (budget_spent(budget, 1))
+            return false;
+    }
+    return true;
+}
+
+bool recorded_session_ended(struct session *session) {
     struct recorded_table *table = session->programs;
+    struct budget *budget = &session->order->budget;
     if (!table)
-        return;
+        return true;
     session_program_abandon(session);
-    for (unsigned i = 0; i < table->count; i++)
-        recorded_let_go(session, table->entries[i].recorded);
+    while (table->count) {
+        struct recorded *recorded = table->entries[--table->count].recorded;
+        int steps = RECORDED_END_STEPS + (recorded->body ? (int)recorded->body->n_captures : 0);
+        recorded_let_go(session, recorded);
+        if (budget_spent(budget, steps))
+            return false;
+    }
+    if (!table_leave_running(table, budget))
+        return false;
+    recorded_plans_unpaid(session->sessions->program->recorded, session);
     free(table->entries);
     free(table);
     session->programs = NULL;
+    return true;
+}
+
+/* Goes round the released programs. */
+static void sweep_running(struct recorded_store *store, struct budget *budget) {
+    struct recorded *recorded = store->look ? store->look : store->running;
+    bool round = recorded == store->running, found = false; /* a whole round, if it comes to the end */
+    for (int looks = 0; recorded && looks < RECORDED_LOOKS; looks++) {
+        struct recorded *next = recorded->next;
+        bool runs = use_list_runs(&recorded->uses);
+        if (!runs)
+            recorded_end(recorded);
+        found |= !runs;
+        recorded = next;
+        if (budget_spent(budget, runs ? 1 : RECORDED_END_STEPS))
+            break;
+    }
+    store->look = recorded;
+    store->sweeps = found && (recorded || !round);
 }
 
 void recorded_sweep(struct recorded_store *store) {
-    for (struct recorded *recorded = store->running, *next; recorded; recorded = next) {
-        next = recorded->next;
-        if (!use_list_runs(&recorded->uses))
-            recorded_end(recorded);
-    }
+    struct budget *budget = &store->order->budget;
+    if (recorded_plans_drop(store) && store->running)
+        sweep_running(store, budget);
+}
+
+bool recorded_sweep_due(const struct recorded_store *store) {
+    return store->left || store->sweeps;
 }
 
 void recorded_store_finish(struct recorded_store *store) {
     while (store->running)
         recorded_end(store->running);
+    while (!recorded_plans_drop(store))
+        continue;
 }
 
 /* ---- runs ---- */

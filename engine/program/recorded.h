@@ -3,7 +3,8 @@
  * A definition is checked with the rules of every operation, in as many turns as that takes. Operations whose results nobody uses are dropped, and of equal ones one is kept. With the
  * first run it is planned: its operations are bound, as they would be if they came one after another, but in draft memory (memory/draft.h); the
  * launches that come of it are kept as a replay (order/replay.h), and all pieces of memory between its operations are laid out in one block, the
- * arena. The arena belongs to the program and is charged to its session. Runs of one program follow one another, since they share it.
+ * arena. The arena belongs to the program and is charged to its session, as is the host memory of a program, of its plan and of making that. Runs of one
+ * program follow one another, since they share the arena.
  *
  * A loop is a program with the operations of another one, planned by itself: which parameters may lend their memory follows from what it carries. */
 #pragma once
@@ -107,9 +108,11 @@ unsigned session_programs_figures(const struct session *session, struct recorded
 /* How many programs all sessions have, and runs that were enqueued since start. */
 void recorded_store_read(const struct recorded_store *store, uint64_t *programs, uint64_t *runs);
 
-/* For struct sessions. */
-void recorded_session_ended(struct session *session);
-/* Programs that were released and have run by now are freed. */
+/* For struct sessions: gives back a session's programs. False: the budget has ended first; to be called again. */
+bool recorded_session_ended(struct session *session);
+/* Programs that were released and have run by now are freed, and what plans were made with, as far as the budget goes. */
 void recorded_sweep(struct recorded_store *store);
+/* Something is left to the next sweep. */
+bool recorded_sweep_due(const struct recorded_store *store);
 /* All streams have run dry, or the device has failed. */
 void recorded_store_finish(struct recorded_store *store);

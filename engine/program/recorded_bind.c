@@ -13,6 +13,7 @@ enum {
     PLAN_COPIED_BYTES = 1024,
     PLAN_COPIED_LAUNCHES = 64,
     PLAN_OPERATION_STEPS = 8, /* of the turn's budget */
+    PLAN_VALUES_A_STEP = 16,
 };
 
 void planner_value_drop(struct tensor *value) {
@@ -28,7 +29,7 @@ static struct draft_piece *piece_of(const struct tensor *value) {
 }
 
 /* A parameter or a captured tensor: contiguous memory of its own. */
-static int planner_given(struct planner *planner, unsigned i) {
+static int value_given(struct planner *planner, unsigned i) {
     struct tensor *value = &planner->values[i];
     int64_t bytes = type_bytes(&planner->body->values[i].type);
     value->type = planner->body->values[i].type;
@@ -145,17 +146,18 @@ static int planner_result(struct planner *planner, unsigned r) {
     if (!value->storage)
         return STATUS_OK;
     struct draft_piece *piece = piece_of(value);
-    bool lent = piece->base < body->n_parameters && planner->lends[piece->base];
-    for (unsigned i = 0; i < r; i++)
-        lent = lent && planner->plan->lender[i] != piece->base;
+    bool lent = piece->base < body->n_parameters && planner->lends[piece->base] &&
+                planner->plan->taker[piece->base] == RECORDED_NONE;
     bool whole =
         value->contiguous && value->offset == 0 && (uint64_t)type_bytes(&value->type) == piece->bytes && !piece->kept;
     bool copied = piece->bytes <= PLAN_COPIED_BYTES && planner->stream->enqueued - piece->from >= PLAN_COPIED_LAUNCHES;
     if (whole && (lent || (piece->base == arena && !copied))) {
-        if (lent)
+        if (lent) {
             planner->plan->lender[r] = piece->base;
-        else
+            planner->plan->taker[piece->base] = r;
+        } else {
             piece->base = result_base;
+        }
         return STATUS_OK;
     }
     struct storage *storage;
@@ -178,77 +180,84 @@ static bool operation_runs_once(const struct planner *planner, unsigned k) {
             type_bytes(&planner->body->values[operation->first_output].type) <= PLAN_KEPT_BYTES);
 }
 
-/* Finds the operations that need not run more than once. */
-static void planner_once(struct planner *planner) {
-    const struct recorded_body *body = planner->body;
-    for (unsigned i = 0; i < body->n_values; i++) {
-        planner->once_value[i] = i >= body->n_parameters && i < body->n_parameters + body->n_captures;
-        planner->stays[i] = false;
-    }
-    for (unsigned k = 0; k < body->n_operations; k++) {
-        const struct recorded_operation *operation = &body->operations[k];
-        planner->once[k] = operation_runs_once(planner, k);
-        for (unsigned i = 0; i <= operation->request.further; i++)
-            planner->once_value[operation->first_output + i] = planner->once[k];
-        for (unsigned i = 0; i < operation->request.n_inputs; i++)
-            planner->stays[operation->inputs[i]] |= !planner->once[k] && !operation->dead;
-    }
-}
-
-/* Notes which of these operations report after all. */
-static bool planner_once_rightly(struct planner *planner) {
-    struct record_cursor at = planner->stream->submit.at;
-    bool right = true;
-    for (uint64_t number = 0; number < planner->stream->enqueued; number++) {
-        const struct record *record = stream_next_record(planner->stream, &at, NULL);
-        uint64_t k = record->sequence;
-        if (record->kind == RECORD_LAUNCH && record->launch.report && k && planner->once[k - 1]) {
-            planner->reports[k - 1] = true;
-            right = false;
-        }
-        at.used += record->bytes;
-    }
-    return right;
-}
-
-int planner_bind_begin(struct planner *planner) {
+int planner_given(struct planner *planner) {
     const struct recorded_body *body = planner->body;
     int code = STATUS_OK;
     for (unsigned i = 0; i < body->n_parameters + body->n_captures && code == STATUS_OK; i++)
-        code = planner_given(planner, i);
+        code = value_given(planner, i);
     planner->given = planner->draft.count;
-    planner->at = 0;
+    planner->draft.base = body->n_parameters + body->n_captures + body->n_results;
     planner->now_once = true;
-    planner_once(planner);
     return code;
+}
+
+static void operation_once(struct planner *planner, unsigned k) {
+    const struct recorded_operation *operation = &planner->body->operations[k];
+    planner->once[k] = operation_runs_once(planner, k);
+    for (unsigned i = 0; i <= operation->request.further; i++)
+        planner->once_value[operation->first_output + i] = planner->once[k];
+    for (unsigned i = 0; i < operation->request.n_inputs; i++)
+        planner->stays[operation->inputs[i]] |= !planner->once[k] && !operation->dead;
+}
+
+/* Finds the operations that need not run more than once. */
+int planner_once(struct planner *planner) {
+    const struct recorded_body *body = planner->body;
+    struct budget *budget = &planner->order->budget;
+    for (; planner->at < body->n_values; planner->at++) {
+        if (budget_spent(budget, planner->at % PLAN_VALUES_A_STEP == 0))
+            return STATUS_AGAIN;
+        planner->once_value[planner->at] =
+            planner->at >= body->n_parameters && planner->at < body->n_parameters + body->n_captures;
+        planner->stays[planner->at] = false;
+    }
+    for (; planner->at - body->n_values < body->n_operations; planner->at++) {
+        unsigned k = (unsigned)(planner->at - body->n_values);
+        const struct op_request *request = &body->operations[k].request;
+        if (budget_spent(budget, 1 + (int)(request->n_inputs + request->further) / PLAN_VALUES_A_STEP))
+            return STATUS_AGAIN;
+        operation_once(planner, k);
+    }
+    return STATUS_OK;
 }
 
 int planner_bind(struct planner *planner) {
     const struct recorded_body *body = planner->body;
-    struct budget *budget = &planner->session->order->budget;
+    struct budget *budget = &planner->order->budget;
     int code = STATUS_OK;
     for (; planner->at < body->n_operations && code == STATUS_OK; planner->at++) {
-        if (body->operations[planner->at].dead || planner->once[planner->at] != planner->now_once)
+        const struct recorded_operation *operation = &body->operations[planner->at];
+        if (operation->dead || planner->once[planner->at] != planner->now_once)
             continue;
-        if (budget_spent(budget, PLAN_OPERATION_STEPS))
+        if (budget_spent(budget,
+                         PLAN_OPERATION_STEPS + (int)(operation->request.n_inputs + operation->request.further)))
             return STATUS_AGAIN;
         code = planner_operation(planner, (unsigned)planner->at);
+        if (code == STATUS_OK)
+            code = planner_pay(planner, 0);
     }
-    if (code != STATUS_OK || !planner->now_once)
-        return code;
+    return code;
+}
+
+/* What operations that run once have bound, and what still is in use, is kept. */
+int planner_keep(struct planner *planner) {
+    struct draft *draft = &planner->draft;
+    for (; planner->at < draft->count; planner->at++) {
+        if (budget_spent(&planner->order->budget, 1))
+            return STATUS_AGAIN;
+        draft->pieces[planner->at]->kept =
+            planner->at >= planner->given && draft->pieces[planner->at]->to == UINT64_MAX;
+    }
     planner->once_end = planner->stream->enqueued;
-    for (size_t i = planner->given; i < planner->draft.count; i++)
-        planner->draft.pieces[i]->kept = planner->draft.pieces[i]->to == UINT64_MAX;
     planner->now_once = false;
-    planner->at = 0;
-    return planner_bind(planner);
+    return STATUS_OK;
 }
 
 int planner_bind_end(struct planner *planner) {
     const struct recorded_body *body = planner->body;
     int code = STATUS_OK;
-    for (size_t i = planner->given; i < planner->draft.count; i++)
-        planner->draft.pieces[i]->base = body->n_parameters + body->n_captures + body->n_results;
+    for (unsigned i = 0; i < body->n_parameters; i++)
+        planner->plan->taker[i] = RECORDED_NONE;
     for (unsigned r = 0; r < body->n_results && code == STATUS_OK; r++)
         code = planner_result(planner, r);
     return code;
@@ -256,23 +265,25 @@ int planner_bind_end(struct planner *planner) {
 
 /* The memory of a parameter may be a result's if the run releases the input: in a loop, if the result is carried to this parameter. So the first
  * try lends all that are consumed, and the next one those for which that came out. */
-static bool planner_lends_rightly(struct planner *planner) {
+static int judge_lends(struct planner *planner) {
     const struct recorded *recorded = planner->recorded;
-    const struct recorded_body *body = planner->body;
-    bool right = true;
-    for (unsigned r = 0; recorded->loops && r < body->n_results; r++) {
-        uint32_t parameter = planner->plan->lender[r];
-        bool carried = false;
-        if (parameter == RECORDED_NONE)
+    const uint32_t *taker = planner->plan->taker;
+    unsigned n = planner->body->n_parameters;
+    bool *carried = recorded->loops ? calloc(n + 1, sizeof *carried) : NULL;
+    if (!recorded->loops)
+        return STATUS_OK;
+    if (!carried)
+        return plan_no_memory(planner->fault);
+    for (unsigned i = 0; i < recorded->n_carries; i++)
+        carried[recorded->carries[i].parameter] = taker[recorded->carries[i].parameter] == recorded->carries[i].result;
+    for (unsigned i = 0; i < n; i++) {
+        if (taker[i] == RECORDED_NONE || carried[i])
             continue;
-        for (unsigned i = 0; i < recorded->n_carries; i++)
-            carried |= recorded->carries[i].result == r && recorded->carries[i].parameter == parameter;
-        if (carried)
-            continue;
-        planner->lends[parameter] = false;
-        right = false;
+        planner->lends[i] = false;
+        planner->wrong = true;
     }
-    return right;
+    free(carried);
+    return STATUS_OK;
 }
 
 /* Whether a parameter's memory is overwritten by what is no result: then it cannot be lent in a loop, where it is not carried. */
@@ -285,7 +296,26 @@ void planner_lends_first(struct planner *planner) {
         planner->lends[recorded->carries[i].parameter] = body->consumed[recorded->carries[i].parameter];
 }
 
-bool planner_bound_rightly(struct planner *planner) {
-    bool lends = planner_lends_rightly(planner);
-    return planner_once_rightly(planner) && lends;
+/* Operations that report after all run every time. */
+int planner_judge(struct planner *planner) {
+    struct budget *budget = &planner->order->budget;
+    if (planner->at == 0) {
+        planner->cursor = planner->stream->submit.at;
+        planner->wrong = false;
+        int code = judge_lends(planner);
+        if (code != STATUS_OK)
+            return code;
+    }
+    for (; planner->at < planner->stream->enqueued; planner->at++) {
+        if (planner->at && budget_spent(budget, 1))
+            return STATUS_AGAIN;
+        const struct record *record = stream_next_record(planner->stream, &planner->cursor, NULL);
+        uint64_t k = record->sequence;
+        planner->cursor.used += record->bytes;
+        if (record->kind != RECORD_LAUNCH || !record->launch.report || !k || !planner->once[k - 1])
+            continue;
+        planner->reports[k - 1] = true;
+        planner->wrong = true;
+    }
+    return STATUS_OK;
 }

@@ -78,8 +78,7 @@ static struct recorded_body *body_create(struct session *session, const struct r
     if (definition_counts(definition, size, &counts, fault) != STATUS_OK)
         return NULL;
     body_lay_out(&counts, size, &block);
-    /* The plan keeps about as much again for each launch as for its operation. */
-    counts.host_bytes = 2 * block.used;
+    counts.host_bytes = block.used;
     if (ledger_take_host(&session->ledger, counts.host_bytes, counts.n_operations, "operations of a program", fault) !=
         STATUS_OK)
         return NULL;

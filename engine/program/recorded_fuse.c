@@ -256,6 +256,7 @@ static int fuse_range(struct planner *planner, size_t begin, size_t end, bool in
         begin += before;
         for (size_t i = 0; i < group.count; i++)
             launches[begin + i].fused = i ? 0 : (uint32_t)group.count;
+        planner->fused += group.count > 1;
         begin += group.count;
     }
     planner->at = in_turns ? begin : planner->at;
@@ -298,24 +299,39 @@ static void kernel_uses(struct planner *planner, const struct kernel_launch *lau
         piece_used(planner, (const void *)(uintptr_t)launch->arguments[i], from, to);
 }
 
+static void piece_begins(struct draft_piece *piece) {
+    piece->from = piece->kept ? 0 : UINT64_MAX;
+    piece->to = piece->kept ? UINT64_MAX : 0;
+}
+
+/* Returns how many operands it has. */
+static int launch_times(struct planner *planner, size_t i) {
+    const struct record *record = planner->launches[i].record;
+    if (record->kind == RECORD_KERNEL) {
+        kernel_uses(planner, &record->kernel, i, i + 1);
+        return (int)record->kernel.n_arguments;
+    }
+    launch_uses(planner, &record->launch, i, i + 1);
+    return 1 + record->launch.n_inputs + record->launch.further;
+}
+
 /* The pieces are in use from the first launch that touches them to the last one, in the order that launches have now. */
 int planner_time(struct planner *planner) {
-    for (size_t i = 0; i < planner->draft.count; i++) {
-        struct draft_piece *piece = planner->draft.pieces[i];
-        piece->from = piece->kept ? 0 : UINT64_MAX;
-        piece->to = piece->kept ? UINT64_MAX : 0;
-    }
-    for (size_t i = 0; i < planner->n_launches; i++) {
-        const struct record *record = planner->launches[i].record;
-        if (record->kind == RECORD_KERNEL)
-            kernel_uses(planner, &record->kernel, i, i + 1);
-        else
-            launch_uses(planner, &record->launch, i, i + 1);
-    }
-    for (size_t i = 0; i < planner->draft.count; i++) { /* nobody touches it */
-        struct draft_piece *piece = planner->draft.pieces[i];
-        if (piece->from == UINT64_MAX)
-            piece->from = piece->to = 0;
+    struct budget *budget = &planner->order->budget;
+    size_t pieces = planner->draft.count, launches = planner->n_launches;
+    for (int steps = 1; planner->at < 2 * pieces + launches; planner->at++) {
+        if (budget_spent(budget, steps))
+            return STATUS_AGAIN;
+        steps = 1;
+        if (planner->at < pieces) {
+            piece_begins(planner->draft.pieces[planner->at]);
+        } else if (planner->at < pieces + launches) {
+            steps = launch_times(planner, planner->at - pieces);
+        } else {
+            struct draft_piece *piece = planner->draft.pieces[planner->at - pieces - launches];
+            if (piece->from == UINT64_MAX) /* nobody touches it */
+                piece->from = piece->to = 0;
+        }
     }
     return STATUS_OK;
 }
@@ -493,7 +509,7 @@ size_t planner_take_fused(struct planner *planner, const struct planned_launch *
     }
     struct replay_step *step = code == STATUS_OK ? planner_step(planner, first->record, REPLAY_FUSED, at) : NULL;
     if (!step)
-        return plan_no_memory(planner->fault), (size_t)0;
+        return 0;
     step->name = fused_name(planner, first);
     replay->weight += weight - step->weight;
     step->weight = weight;

@@ -4,6 +4,12 @@
 #include "engine/program/program_impl.h"
 #include "engine/program/recorded.h"
 
+/* Host memory that a session pays for. */
+struct recorded_account {
+    struct session *payer; /* NULL: the session has ended */
+    uint64_t bytes;
+};
+
 /* A value of a program, by its number - 1. */
 struct recorded_value {
     struct tensor_type type;
@@ -50,6 +56,7 @@ struct recorded_plan {
     uint64_t arena_bytes, least_bytes; /* of the arena, and of what is in use at one time */
     struct storage *arena;             /* NULL: none is needed */
     uint32_t *lender;                  /* of each result: the parameter in whose memory it is, or RECORDED_NONE */
+    uint32_t *taker;                   /* of each parameter: the result that is in its memory, or RECORDED_NONE */
     bool *overwritten;                 /* of each parameter: launches write to its memory */
     uint8_t **bases;                   /* room for those of a run, */
     struct storage **storages, **kept; /* for the storage that it uses, and keeps until it is enqueued, */
@@ -68,10 +75,12 @@ struct recorded {
     bool loops;
     struct recorded_carry *carries;
     unsigned n_carries;
-    bool *sliced, *stacked;            /* of each parameter; of each result */
-    uint64_t runs;                     /* enqueued */
-    struct use_list uses;              /* its runs */
-    struct recorded *next, **previous; /* in its session's list, or in the store's of released ones */
+    bool *sliced, *stacked;               /* of each parameter; of each result */
+    uint64_t runs;                        /* enqueued */
+    struct use_list uses;                 /* its runs */
+    struct recorded_account account;      /* for all but the body */
+    struct recorded *next, **previous;    /* in its session's list, or in the store's of released ones */
+    struct recorded *own, **own_previous; /* of a released one: in its session's list of these */
 };
 
 struct recorded_store {
@@ -79,9 +88,13 @@ struct recorded_store {
     struct kernel_store *kernels;
     struct signatures *signatures;
     bool prints;              /* each plan, to standard error: TENSORD_DEBUG contains the word program */
-    struct recorded *running; /* released, and perhaps not through on the device */
-    unsigned count;           /* of all sessions', without these */
-    uint64_t runs;            /* enqueued since start */
+    struct recorded *running; /* released, and perhaps not through on the device; */
+    struct recorded *look;    /* at this one the sweep looks next; NULL: at the first one */
+    bool sweeps;              /* the sweep has found some, and has not looked at all the others */
+    struct planner *left;     /* what plans were made with, to be taken apart in turns; */
+    struct planner **left_last;
+    unsigned count; /* of all sessions', without these */
+    uint64_t runs;  /* enqueued since start */
 };
 
 /* Of a session; made with its first program. */
@@ -93,6 +106,7 @@ struct recorded_table {
     unsigned count, capacity;
     uint64_t last_id;
     struct recorded *recent;      /* all of them, the one that was defined or run last first */
+    struct recorded *running;     /* released ones, for which the session still pays */
     struct recorded *begun;       /* whose definition is being checked, with room among the entries; NULL: none */
     struct recorded_check *check; /* of that definition; NULL: it is wrong */
 };
@@ -136,9 +150,18 @@ int recorded_check(struct recorded *recorded, const struct op_request *request, 
                    unsigned n_outputs, struct tensor_type *outputs, struct fault *fault);
 /* Makes the plan, without memory for its arena. STATUS_AGAIN: the turn's time is over; to be called again in a later one. */
 int recorded_plan(struct recorded *recorded, struct session *session, struct fault *fault);
-/* Drops what a plan is made with. */
+/* What a plan is made with is no longer needed: it is taken apart in later turns. */
 void recorded_plan_leave(struct recorded *recorded);
 void recorded_plan_finish(struct recorded_plan *plan, struct kernel_store *kernels);
+/* Takes apart what plans have left. False: the budget has ended first. */
+bool recorded_plans_drop(struct recorded_store *store);
+/* The session ends, and no longer pays for what its plans have left. */
+void recorded_plans_unpaid(struct recorded_store *store, const struct session *session);
+
+/* The account has so many bytes now. STATUS_LIMIT: they are more, which the session may not have. `operations`: of the program, for the words. */
+int recorded_pay(struct recorded_account *account, uint64_t bytes, unsigned operations, struct fault *fault);
+/* The same beyond any limit: for bytes that have been paid for elsewhere. */
+void recorded_note(struct recorded_account *account, uint64_t bytes);
 
 /* OP_FAMILY_PROGRAM: finds the program, plans it, and says whether its launches may report. */
 int bind_program_find(struct step *step);

@@ -9,13 +9,17 @@
 #include "engine/program/fusion.h"
 #include "engine/program/recorded_planner.h"
 
-enum { PLAN_SMALL = 256 /* operations: each stage then is a matter of microseconds */ };
+enum {
+    PLAN_SMALL = 256,            /* operations: each stage then is a matter of microseconds */
+    PLAN_AHEAD_BYTES = 64 << 10, /* are paid for ahead */
+    /* Of a base: where its patches begin, its address in the last run and in the next one, and two storages. */
+    PLAN_BASE_BYTES = sizeof(uint32_t) + 4 * sizeof(void *),
+};
 
 /* ---- what planning needs ---- */
 
-static struct stream *planner_stream(struct session *session, const struct draft *draft) {
+static struct stream *planner_stream(struct session *session) {
     struct stream *stream = aligned_alloc(64, sizeof *stream);
-    (void)draft;
     if (!stream)
         return NULL;
     memset(stream, 0, sizeof *stream);
@@ -26,30 +30,45 @@ static struct stream *planner_stream(struct session *session, const struct draft
     return stream;
 }
 
-static bool planner_init(struct planner *planner, struct session *session) {
-    const struct recorded_body *body = planner->body;
-    size_t inputs = 1, outputs = 1;
+/* The most inputs and outputs that one of the operations has. */
+static void widest(const struct recorded_body *body, size_t *inputs, size_t *outputs) {
+    *inputs = *outputs = 1;
     for (unsigned k = 0; k < body->n_operations; k++) {
         const struct op_request *request = &body->operations[k].request;
-        inputs = request->n_inputs > inputs ? request->n_inputs : inputs;
-        outputs = 1 + request->further > outputs ? 1 + request->further : outputs;
+        *inputs = request->n_inputs > *inputs ? request->n_inputs : *inputs;
+        *outputs = 1 + request->further > *outputs ? 1 + request->further : *outputs;
     }
+}
+
+static int planner_init(struct planner *planner, struct session *session) {
+    const struct recorded_body *body = planner->body;
+    size_t inputs, outputs, operations = body->n_operations + 1, values = body->n_values;
+    widest(body, &inputs, &outputs);
+    planner->order = session->order;
+    planner->account.payer = session;
+    planner->own_bytes = sizeof *planner + sizeof *planner->session + sizeof *planner->stream +
+                         (inputs + outputs) * 2 * sizeof(void *) + 3 * operations + body->n_parameters +
+                         values * (sizeof *planner->values + 2);
+    int code = planner_pay(planner, 0);
+    if (code != STATUS_OK)
+        return code;
     planner->session = calloc(1, sizeof *planner->session);
-    planner->stream = planner_stream(session, &planner->draft);
-    planner->values = calloc(body->n_values, sizeof *planner->values);
+    planner->stream = planner_stream(session);
+    planner->values = calloc(values, sizeof *planner->values);
     planner->types = calloc(inputs, sizeof *planner->types);
     planner->inputs = calloc(inputs, sizeof(struct tensor *));
     planner->outputs = calloc(outputs, sizeof(struct tensor *));
     planner->lends = calloc(body->n_parameters + 1, sizeof *planner->lends);
-    planner->small = calloc(body->n_operations + 1, sizeof *planner->small);
-    planner->once = calloc(body->n_operations + 1, sizeof *planner->once);
-    planner->reports = calloc(body->n_operations + 1, sizeof *planner->reports);
-    planner->once_value = calloc(body->n_values, sizeof *planner->once_value);
-    planner->stays = calloc(body->n_values, sizeof *planner->stays);
+    planner->small = calloc(operations, sizeof *planner->small);
+    planner->once = calloc(operations, sizeof *planner->once);
+    planner->reports = calloc(operations, sizeof *planner->reports);
+    planner->once_value = calloc(values, sizeof *planner->once_value);
+    planner->stays = calloc(values, sizeof *planner->stays);
     if (!planner->session || !planner->stream || !planner->values || !planner->types || !planner->inputs ||
         !planner->outputs || !planner->lends || !planner->small || !planner->once || !planner->reports ||
         !planner->once_value || !planner->stays)
-        return false;
+        return plan_no_memory(planner->fault);
+    planner->n_values = values;
     planner->session->sessions = session->sessions;
     planner->session->order = session->order;
     planner->session->limits = session->limits;
@@ -57,16 +76,48 @@ static bool planner_init(struct planner *planner, struct session *session) {
     planner->session->ledger.memory = session->ledger.memory;
     planner->session->ledger.draft = &planner->draft;
     planner->draft.clock = &planner->stream->enqueued;
-    return true;
+    return STATUS_OK;
 }
 
+/* ---- what it costs ---- */
+
+static uint64_t plan_bytes(const struct planner *planner) {
+    const struct replay *replay = planner->plan->replay;
+    const struct recorded_body *body = planner->body;
+    uint64_t bytes = body->n_results * sizeof(uint32_t) + body->n_parameters * (sizeof(uint32_t) + sizeof(bool));
+    if (!replay)
+        return bytes;
+    return bytes + sizeof *replay + planner->replay_room + planner->steps_room * sizeof *replay->steps +
+           planner->patches_room * sizeof *replay->patches + planner->guards_room * sizeof *replay->guards +
+           planner->names_room * sizeof *replay->names + replay->n_bases * PLAN_BASE_BYTES;
+}
+
+static uint64_t planner_bytes(const struct planner *planner) {
+    uint64_t chunks = planner->stream ? atomic_load_explicit(&planner->stream->chunks, memory_order_relaxed) : 0;
+    return planner->own_bytes + stream_chunk_bytes(chunks) + draft_host_bytes(&planner->draft) +
+           planner->launches_room * sizeof *planner->launches;
+}
+
+int planner_pay(struct planner *planner, uint64_t more) {
+    uint64_t bytes = planner_bytes(planner) + plan_bytes(planner) + more;
+    unsigned operations = planner->body->n_operations;
+    if (bytes <= planner->account.bytes)
+        return STATUS_OK;
+    struct fault fault;
+    if (recorded_pay(&planner->account, bytes + PLAN_AHEAD_BYTES, operations, &fault) == STATUS_OK)
+        return STATUS_OK;
+    return recorded_pay(&planner->account, bytes, operations, planner->fault);
+}
+
+/* ---- how it goes ---- */
+
 /* Gives back the records, with what they refer to. */
-static void planner_drop_records(struct planner *planner) {
+static bool planner_drop_records(struct planner *planner) {
     struct stream *stream = planner->stream;
-    struct record_cursor at = stream->submit.at;
     struct stream_chunk *done = NULL;
-    for (uint64_t number = 0; number < stream->enqueued; number++) {
-        struct record *record = stream_next_record(stream, &at, &done);
+    bool over = false;
+    for (; planner->dropped_records < stream->enqueued && !over; planner->dropped_records++) {
+        struct record *record = stream_next_record(stream, &stream->submit.at, &done);
         if (record->kind == RECORD_POISON) {
             poison_unref(record->poison.result);
             for (int i = 0; i < 3; i++)
@@ -74,31 +125,45 @@ static void planner_drop_records(struct planner *planner) {
             if (record->poison.guard)
                 guard_unref(record->poison.guard);
         }
-        at.used += record->bytes;
+        stream->submit.at.used += record->bytes;
+        over = budget_spent(&planner->order->budget, 1);
     }
-    if (stream->queue.tail.chunk) {
+    if (!over && stream->queue.tail.chunk) {
         stream->queue.tail.chunk->next = done;
         done = stream->queue.tail.chunk;
     }
-    pthread_mutex_lock(&stream->order->lock);
-    chunks_give(stream->order, done);
-    pthread_mutex_unlock(&stream->order->lock);
+    pthread_mutex_lock(&planner->order->lock); /* for a turn's chunks at most */
+    chunks_give(planner->order, done);
+    pthread_mutex_unlock(&planner->order->lock);
+    if (over)
+        return false;
     stream->queue.tail.chunk = stream->submit.at.chunk = NULL;
     stream->queue.tail.used = 0;
-    stream->enqueued = 0;
+    stream->enqueued = planner->dropped_records = 0;
+    atomic_store_explicit(&stream->chunks, 0, memory_order_relaxed);
+    return true;
 }
 
-static void planner_reset(struct planner *planner) {
-    for (unsigned i = 0; planner->values && i < planner->body->n_values; i++)
-        planner_value_drop(&planner->values[i]);
-    if (planner->stream)
-        planner_drop_records(planner);
-    draft_finish(&planner->draft);
+/* Drops what has been bound. False: the budget has ended first. */
+static bool planner_empty(struct planner *planner) {
+    struct budget *budget = &planner->order->budget;
+    for (; planner->dropped < planner->n_values; planner->dropped++) {
+        if (budget_spent(budget, 1))
+            return false;
+        planner_value_drop(&planner->values[planner->dropped]);
+    }
+    if (planner->stream && !planner_drop_records(planner))
+        return false;
+    if (!draft_finish(&planner->draft, budget))
+        return false;
+    planner->dropped = 0;
     planner->once_end = 0;
+    return true;
 }
 
-static void planner_finish(struct planner *planner) {
-    planner_reset(planner);
+/* It is empty. */
+static void planner_free(struct planner *planner) {
+    recorded_note(&planner->account, 0);
     free(planner->session);
     free(planner->stream);
     free(planner->values);
@@ -112,25 +177,35 @@ static void planner_finish(struct planner *planner) {
     free(planner->once_value);
     free(planner->stays);
     free(planner->launches);
+    free(planner->pieces);
+    free(planner->sorted);
+    draft_place_end(&planner->placing);
+    free(planner);
+}
+
+bool recorded_plans_drop(struct recorded_store *store) {
+    while (store->left) {
+        struct planner *planner = store->left;
+        if (!planner_empty(planner))
+            return false;
+        store->left = planner->next;
+        if (!store->left)
+            store->left_last = &store->left;
+        planner_free(planner);
+    }
+    return true;
+}
+
+void recorded_plans_unpaid(struct recorded_store *store, const struct session *session) {
+    for (struct planner *planner = store->left; planner; planner = planner->next) {
+        if (planner->account.payer != session)
+            continue;
+        recorded_note(&planner->account, 0);
+        planner->account.payer = NULL;
+    }
 }
 
 /* ---- stages ---- */
-
-/* In this order; what is bound wrongly is bound again. */
-enum stage {
-    STAGE_BIND_BEGIN,
-    STAGE_BIND,
-    STAGE_BIND_END,
-    STAGE_LIST,
-    STAGE_FUSE,
-    STAGE_TIME,
-    STAGE_SLOTS,
-    STAGE_ARENA,
-    STAGE_TAKE,
-    STAGE_SORT,
-    STAGE_ROOM,
-    STAGES
-};
 
 /* What runs need: a parameter or result has its storage and perhaps a spare one; the arena. */
 static int planner_room(struct planner *planner) {
@@ -144,16 +219,27 @@ static int planner_room(struct planner *planner) {
 
 static int planner_stage(struct planner *planner) {
     switch ((enum stage)planner->stage) {
-    case STAGE_BIND_BEGIN:
-        return planner_bind_begin(planner);
+    case STAGE_EMPTY:
+        return planner_empty(planner) ? STATUS_OK : STATUS_AGAIN;
+    case STAGE_GIVEN:
+        return planner_given(planner);
+    case STAGE_ONCE:
+        return planner_once(planner);
+    case STAGE_KEEP:
+        return planner_keep(planner);
+    case STAGE_BIND_ONCE:
     case STAGE_BIND:
         return planner_bind(planner);
     case STAGE_BIND_END:
         return planner_bind_end(planner);
+    case STAGE_JUDGE:
+        return planner_judge(planner);
     case STAGE_LIST:
         return planner_list(planner);
     case STAGE_FUSE:
         return planner_fuse(planner);
+    case STAGE_NAMES:
+        return planner_names(planner);
     case STAGE_TIME:
         return planner_time(planner);
     case STAGE_SLOTS:
@@ -170,43 +256,44 @@ static int planner_stage(struct planner *planner) {
 }
 
 static int planner_run(struct planner *planner) {
-    struct budget *budget = &planner->session->order->budget;
+    struct budget *budget = &planner->order->budget;
     while (planner->stage < STAGES) {
         int code = planner_stage(planner);
+        if (code == STATUS_OK)
+            code = planner_pay(planner, 0);
         if (code != STATUS_OK)
             return code;
+        bool again = planner->stage == STAGE_JUDGE && planner->wrong;
         planner->at = 0;
-        planner->stage++;
-        if (planner->stage == STAGE_LIST && !planner_bound_rightly(planner)) {
-            planner_reset(planner);
-            planner->stage = STAGE_BIND_BEGIN;
-        }
+        planner->stage = again ? STAGE_EMPTY : planner->stage + 1;
         if (planner->body->n_operations > PLAN_SMALL && budget_look(budget) && planner->stage < STAGES)
             return STATUS_AGAIN;
     }
     return STATUS_OK;
 }
 
-static struct planner *planner_create(struct recorded *recorded, struct session *session, struct fault *fault) {
+static int planner_create(struct recorded *recorded, struct session *session, struct fault *fault) {
     const struct recorded_body *body = recorded->body;
     struct recorded_plan *plan = &recorded->plan;
     struct planner *planner = recorded->planner = calloc(1, sizeof *planner);
+    if (!planner)
+        return plan_no_memory(fault);
+    *planner = (struct planner){.recorded = recorded, .body = recorded->body, .plan = plan, .fault = fault};
+    int code = planner_init(planner, session);
     plan->lender = calloc(body->n_results, sizeof(uint32_t));
     plan->overwritten = calloc(body->n_parameters + 1, sizeof(bool));
-    if (planner)
-        *planner = (struct planner){.recorded = recorded, .body = recorded->body, .plan = plan};
-    if (planner && plan->lender && plan->overwritten && planner_init(planner, session)) {
+    plan->taker = malloc((body->n_parameters + 1) * sizeof(uint32_t));
+    if (code == STATUS_OK && plan->lender && plan->overwritten && plan->taker)
         planner_lends_first(planner);
-        return planner;
-    }
-    plan_no_memory(fault);
-    return NULL;
+    else if (code == STATUS_OK)
+        code = plan_no_memory(fault);
+    return code;
 }
 
 int recorded_plan(struct recorded *recorded, struct session *session, struct fault *fault) {
-    struct planner *planner = recorded->planner ? recorded->planner : planner_create(recorded, session, fault);
-    int code = (int)STATUS_NO_HOST_MEMORY;
-    if (planner) {
+    int code = recorded->planner ? STATUS_OK : planner_create(recorded, session, fault);
+    struct planner *planner = recorded->planner;
+    if (code == STATUS_OK) {
         planner->fault = fault;
         planner->session->kernels = session->kernels;
         code = planner_run(planner);
@@ -215,18 +302,30 @@ int recorded_plan(struct recorded *recorded, struct session *session, struct fau
         return code;
     if (code == STATUS_OK && recorded->store->prints)
         recorded_print(planner, stderr);
-    recorded_plan_leave(recorded);
-    if (code != STATUS_OK)
+    if (code == STATUS_OK) {
+        uint64_t bytes = plan_bytes(planner);
+        recorded_note(&planner->account, planner_bytes(planner));
+        recorded_note(&recorded->account, recorded->account.bytes + bytes);
+    } else {
         recorded_plan_finish(&recorded->plan, recorded->store->kernels);
+    }
+    recorded_plan_leave(recorded);
     recorded->planned = code == STATUS_OK;
     return code;
 }
 
 void recorded_plan_leave(struct recorded *recorded) {
-    if (recorded->planner)
-        planner_finish(recorded->planner);
-    free(recorded->planner);
+    struct planner *planner = recorded->planner;
+    struct recorded_store *store = recorded->store;
+    if (!planner)
+        return;
+    planner->recorded = NULL;
+    planner->body = NULL;
+    planner->plan = NULL;
     recorded->planner = NULL;
+    *store->left_last = planner;
+    store->left_last = &planner->next;
+    recorded_plans_drop(store);
 }
 
 void recorded_plan_finish(struct recorded_plan *plan, struct kernel_store *kernels) {
@@ -238,6 +337,7 @@ void recorded_plan_finish(struct recorded_plan *plan, struct kernel_store *kerne
     storage_unref(plan->arena);
     free(plan->lender);
     free(plan->overwritten);
+    free(plan->taker);
     free(plan->bases);
     free(plan->storages);
     free(plan->kept);

@@ -8,32 +8,41 @@
 #include "engine/program/recorded_planner.h"
 #include "proto/ops/kernel.h"
 
-static bool array_grow(void *array, size_t *room, size_t used, size_t size) {
+enum { SORTED_A_STEP = 8 /* addresses */ };
+
+/* Room for one more entry. Old and new room are there at the same time. */
+static int planner_grow(struct planner *planner, void *array, size_t *room, size_t used, size_t size) {
     if (used < *room)
-        return true;
+        return STATUS_OK;
     size_t more = *room ? 2 * *room : 64;
-    void *grown = realloc(*(void **)array, more * size);
+    int code = planner_pay(planner, more * size);
+    void *grown = code == STATUS_OK ? realloc(*(void **)array, more * size) : NULL;
     if (!grown)
-        return false;
+        return code == STATUS_OK ? plan_no_memory(planner->fault) : code;
     *(void **)array = grown;
     *room = more;
-    return true;
+    return STATUS_OK;
+}
+
+static int planner_patch_add(struct planner *planner, struct replay_patch patch) {
+    struct replay *replay = planner->plan->replay;
+    int code = planner_grow(planner, &replay->patches, &planner->patches_room, replay->n_patches, sizeof patch);
+    if (code == STATUS_OK)
+        replay->patches[replay->n_patches++] = patch;
+    return code;
 }
 
 /* The pointer at this place is an address of the draft. */
 int planner_patch(struct planner *planner, size_t at, const void *address) {
-    struct replay *replay = planner->plan->replay;
     const struct draft_piece *piece = draft_find(&planner->draft, address);
     if (!piece)
         return STATUS_OK; /* an empty input */
-    if (!array_grow(&replay->patches, &planner->patches_room, replay->n_patches, sizeof *replay->patches))
-        return plan_no_memory(planner->fault);
-    replay->patches[replay->n_patches++] = (struct replay_patch){
-        .at = (uint32_t)at,
-        .base = piece->base,
-        .offset = piece->offset + (uint64_t)((const uint8_t *)address - piece->storage.data),
-    };
-    return STATUS_OK;
+    return planner_patch_add(planner,
+                             (struct replay_patch){
+                                 .at = (uint32_t)at,
+                                 .base = piece->base,
+                                 .offset = piece->offset + (uint64_t)((const uint8_t *)address - piece->storage.data),
+                             });
 }
 
 /* The same of memory to which the launch writes. */
@@ -45,18 +54,15 @@ int planner_patch_output(struct planner *planner, size_t at, const void *address
 }
 
 int planner_patch_report(struct planner *planner, size_t at, uint32_t report) {
-    struct replay *replay = planner->plan->replay;
-    if (!array_grow(&replay->patches, &planner->patches_room, replay->n_patches, sizeof *replay->patches))
-        return plan_no_memory(planner->fault);
-    replay->patches[replay->n_patches++] =
-        (struct replay_patch){.at = (uint32_t)at, .base = replay->first_report + report};
-    return STATUS_OK;
+    return planner_patch_add(
+        planner, (struct replay_patch){.at = (uint32_t)at, .base = planner->plan->replay->first_report + report});
 }
 
 struct replay_step *planner_step(struct planner *planner, const struct record *record, enum replay_kind kind,
                                  size_t at) {
     struct replay *replay = planner->plan->replay;
-    if (!array_grow(&replay->steps, &planner->steps_room, replay->n_steps, sizeof *replay->steps))
+    if (planner_grow(planner, &replay->steps, &planner->steps_room, replay->n_steps, sizeof *replay->steps) !=
+        STATUS_OK)
         return NULL;
     struct replay_step *step = &replay->steps[replay->n_steps++];
     *step = (struct replay_step){.kind = (uint8_t)kind,
@@ -100,7 +106,7 @@ static int take_flat(struct planner *planner, const struct record *record, size_
         planner->open->weight += record->weight;
         replay->weight += record->weight;
     } else if (!(planner->open = planner_step(planner, record, REPLAY_FLAT, at))) {
-        return plan_no_memory(planner->fault);
+        return (int)planner->fault->code;
     }
     int code = planner_patch_output(planner, at + offsetof(struct flat_launch, data[0]), launch->output.data);
     for (unsigned i = 0; i < launch->n_inputs && code == STATUS_OK; i++)
@@ -133,7 +139,7 @@ int planner_take_launch(struct planner *planner, const struct planned_launch *pl
 #undef MOVED
     planner->open = NULL;
     if (!planner_step(planner, record, REPLAY_LAUNCH, at))
-        return plan_no_memory(planner->fault);
+        return (int)planner->fault->code;
     int code = planner_patch_output(planner, at + offsetof(struct launch, output.data), from->output.data);
     for (unsigned i = 0; i < n && code == STATUS_OK; i++)
         code = (i < launch->n_inputs ? planner_patch : planner_patch_output)(
@@ -156,7 +162,7 @@ static int take_kernel(struct planner *planner, const struct planned_launch *pla
     memcpy(planner->plan->replay->launches + at, from, sizeof *from + from->n_arguments * sizeof *from->arguments);
     planner->open = NULL;
     if (!planner_step(planner, record, REPLAY_KERNEL, at))
-        return plan_no_memory(planner->fault);
+        return (int)planner->fault->code;
     int code = STATUS_OK;
     for (unsigned i = 0; i < from->n_arguments && code == STATUS_OK; i++) {
         size_t place = at + offsetof(struct kernel_launch, arguments) + i * sizeof *from->arguments;
@@ -171,32 +177,104 @@ static int take_kernel(struct planner *planner, const struct planned_launch *pla
     return code;
 }
 
-/* Lists the launches and the guards. A guard's record comes behind its launches. Returns how many bytes the launches take at most. */
-static size_t records_list(struct planner *planner) {
+/* Adds the launch, or the guard, which comes behind its launches. */
+static void list_record(struct planner *planner, const struct record *record, bool once) {
     struct replay *replay = planner->plan->replay;
-    struct stream *stream = planner->stream;
-    struct record_cursor cursor = stream->submit.at;
-    size_t bytes = 0;
-    for (uint64_t number = 1; number <= stream->enqueued; number++) {
-        const struct record *record = stream_next_record(stream, &cursor, NULL);
-        if (record->kind == RECORD_LAUNCH || record->kind == RECORD_KERNEL) {
-            planner->n_once += number <= planner->once_end;
-            planner->launches[planner->n_launches++] =
-                (struct planned_launch){.record = record, .report = replay->n_guards, .fused = 1};
-            bytes += record->bytes + sizeof(struct fused_operation) + sizeof(struct fused_launch);
-        } else if (record->kind == RECORD_POISON && record->poison.guard) {
-            const struct guard *guard = record->poison.guard;
-            replay->guards[replay->n_guards++] = (struct replay_guard){
-                .name = (uint32_t)guard->sequence, .axis = guard->axis, .above = guard->above, .launch = guard->launch};
-        }
-        cursor.used += record->bytes;
+    if (record->kind == RECORD_LAUNCH || record->kind == RECORD_KERNEL) {
+        planner->n_once += once;
+        planner->launches[planner->n_launches++] =
+            (struct planned_launch){.record = record, .report = replay->n_guards, .fused = 1};
+        planner->replay_room += record->bytes + sizeof(struct fused_operation) + sizeof(struct fused_launch);
+    } else if (record->kind == RECORD_POISON && record->poison.guard) {
+        const struct guard *guard = record->poison.guard;
+        replay->guards[replay->n_guards++] = (struct replay_guard){
+            .name = (uint32_t)guard->sequence, .axis = guard->axis, .above = guard->above, .launch = guard->launch};
     }
-    return bytes;
+}
+
+static int list_begin(struct planner *planner) {
+    size_t records = (size_t)planner->stream->enqueued;
+    int code = planner_pay(planner, (records + 1) * (sizeof(struct planned_launch) + sizeof(struct replay_guard)));
+    if (code != STATUS_OK)
+        return code;
+    struct replay *replay = planner->plan->replay = calloc(1, sizeof *replay);
+    planner->launches = calloc(records + 1, sizeof *planner->launches);
+    if (!replay || !planner->launches || !(replay->guards = calloc(records + 1, sizeof *replay->guards)))
+        return plan_no_memory(planner->fault);
+    planner->launches_room = planner->guards_room = records + 1;
+    planner->cursor = planner->stream->submit.at;
+    return STATUS_OK;
+}
+
+/* Room for all launches, with what they become at most, and for the bases. */
+static int list_end(struct planner *planner) {
+    const struct recorded_body *body = planner->body;
+    struct replay *replay = planner->plan->replay;
+    if (planner->replay_room > UINT32_MAX)
+        return fault_set(planner->fault, STATUS_LIMIT, "the program's launches have %zu bytes", planner->replay_room);
+    struct replay_guard *guards = realloc(replay->guards, (replay->n_guards + 1) * sizeof *guards);
+    replay->guards = guards ? guards : replay->guards;
+    planner->guards_room = guards ? replay->n_guards + 1 : planner->guards_room;
+    planner->replay_room = (planner->replay_room + 127) & ~(size_t)63;
+    replay->first_report = body->n_parameters + body->n_captures + body->n_results + 1;
+    replay->n_bases = replay->first_report + replay->n_guards;
+    int code = planner_pay(planner, 0);
+    if (code != STATUS_OK)
+        return code;
+    replay->launches = aligned_alloc(64, planner->replay_room);
+    replay->applied = malloc(replay->n_bases * sizeof(uint8_t *));
+    if (!replay->launches || !replay->applied)
+        return plan_no_memory(planner->fault);
+    memset(replay->applied, 0xff, replay->n_bases * sizeof(uint8_t *)); /* no run has these */
+    return STATUS_OK;
+}
+
+int planner_list(struct planner *planner) {
+    struct stream *stream = planner->stream;
+    int code = planner->at == 0 ? list_begin(planner) : STATUS_OK;
+    if (code != STATUS_OK)
+        return code;
+    for (; planner->at < stream->enqueued; planner->at++) {
+        if (planner->at && budget_spent(&planner->order->budget, 1))
+            return STATUS_AGAIN;
+        const struct record *record = stream_next_record(stream, &planner->cursor, NULL);
+        list_record(planner, record, planner->at < planner->once_end);
+        planner->cursor.used += record->bytes;
+    }
+    return list_end(planner);
+}
+
+/* Name 0 is that of launches which belong to no operation: copies to results. Behind those of operations come those of fused launches. */
+int planner_names(struct planner *planner) {
+    const struct recorded_body *body = planner->body;
+    struct replay *replay = planner->plan->replay;
+    if (planner->at == 0) {
+        planner->names_room = body->n_operations + 1 + planner->fused;
+        int code = planner_pay(planner, 0);
+        if (code != STATUS_OK)
+            return code;
+        replay->n_names = body->n_operations + 1;
+        replay->names = calloc(planner->names_room, sizeof *replay->names);
+        if (!replay->names)
+            return plan_no_memory(planner->fault);
+    }
+    for (; planner->at < body->n_operations; planner->at++) {
+        if (planner->at && budget_spent(&planner->order->budget, 1))
+            return STATUS_AGAIN;
+        const struct recorded_operation *operation = &body->operations[planner->at];
+        const struct op_request *request = &operation->request;
+        struct replay_name *name = &replay->names[planner->at + 1];
+        strncpy(name->operation, operation->kernel ? operation->kernel->name : op_info(request->opcode)->name,
+                OPERATION_NAME_MAX);
+        if (request->label)
+            strncpy(name->label, request->label, OPERATION_LABEL_MAX);
+    }
+    return STATUS_OK;
 }
 
 int planner_take(struct planner *planner) {
     struct replay *replay = planner->plan->replay;
-    struct budget *budget = &planner->session->order->budget;
+    struct budget *budget = &planner->order->budget;
     int code = STATUS_OK;
     for (; planner->at < planner->n_launches && code == STATUS_OK; planner->at++) {
         const struct planned_launch *planned = &planner->launches[planner->at];
@@ -233,75 +311,77 @@ int planner_take(struct planner *planner) {
     return code;
 }
 
+static int sort_begin(struct planner *planner) {
+    struct replay *replay = planner->plan->replay;
+    size_t bytes = (replay->n_patches + 1) * sizeof *planner->sorted;
+    int code = planner_pay(planner, bytes);
+    if (code != STATUS_OK)
+        return code;
+    planner->sorted = malloc(bytes);
+    replay->first_patch = calloc(replay->n_bases + 2, sizeof *replay->first_patch);
+    return planner->sorted && replay->first_patch ? STATUS_OK : plan_no_memory(planner->fault);
+}
+
+/* By counting: how many patches each base has, where they begin, and all to their places. */
 int planner_sort(struct planner *planner) {
     struct replay *replay = planner->plan->replay;
-    struct replay_patch *sorted = malloc((replay->n_patches + 1) * sizeof *sorted);
-    uint32_t *first = replay->first_patch = calloc(replay->n_bases + 2, sizeof *first);
-    if (!sorted || !first) {
-        free(sorted);
-        return plan_no_memory(planner->fault);
+    size_t patches = replay->n_patches, bases = replay->n_bases;
+    int code = planner->at == 0 ? sort_begin(planner) : STATUS_OK;
+    if (code != STATUS_OK)
+        return code;
+    for (uint32_t *first = replay->first_patch; planner->at < 2 * patches + bases; planner->at++) {
+        if (planner->at && planner->at % SORTED_A_STEP == 0 && budget_spent(&planner->order->budget, 1))
+            return STATUS_AGAIN;
+        if (planner->at < patches) {
+            first[replay->patches[planner->at].base + 2]++;
+        } else if (planner->at < patches + bases) {
+            size_t base = planner->at - patches;
+            first[base + 2] += first[base + 1];
+        } else { /* then each of them is where the next base's begin */
+            const struct replay_patch *patch = &replay->patches[planner->at - patches - bases];
+            planner->sorted[first[patch->base + 1]++] = *patch;
+        }
     }
-    for (unsigned i = 0; i < replay->n_patches; i++)
-        first[replay->patches[i].base + 2]++;
-    for (unsigned base = 0; base < replay->n_bases; base++)
-        first[base + 2] += first[base + 1];
-    for (unsigned i = 0; i < replay->n_patches; i++) /* then each of them is where the next base's begin */
-        sorted[first[replay->patches[i].base + 1]++] = replay->patches[i];
     free(replay->patches);
-    replay->patches = sorted;
+    replay->patches = planner->sorted;
+    planner->sorted = NULL;
+    planner->patches_room = patches + 1;
     return STATUS_OK;
 }
 
-/* Name 0 is that of launches which belong to no operation: copies to results. */
-static bool planner_names(struct planner *planner) {
-    const struct recorded_body *body = planner->body;
-    struct replay *replay = planner->plan->replay;
-    replay->n_names = body->n_operations + 1; /* behind them those of fused launches */
-    replay->names = calloc(replay->n_names + planner->n_launches / 2 + 1, sizeof *replay->names);
-    for (unsigned k = 0; replay->names && k < body->n_operations; k++) {
-        const struct op_request *request = &body->operations[k].request;
-        struct replay_name *name = &replay->names[k + 1];
-        const struct kernel *kernel = body->operations[k].kernel;
-        strncpy(name->operation, kernel ? kernel->name : op_info(request->opcode)->name, OPERATION_NAME_MAX);
-        if (request->label)
-            strncpy(name->label, request->label, OPERATION_LABEL_MAX);
-    }
-    return replay->names;
+static int arena_begin(struct planner *planner) {
+    size_t count = planner->draft.count + 1;
+    int code =
+        planner_pay(planner, count * sizeof(struct draft_piece *) + draft_place_bytes(count, planner->n_launches));
+    if (code != STATUS_OK)
+        return code;
+    planner->pieces = malloc(count * sizeof(struct draft_piece *));
+    return planner->pieces ? STATUS_OK : plan_no_memory(planner->fault);
 }
 
 int planner_arena(struct planner *planner) {
-    struct draft_piece **pieces = malloc((planner->draft.count + 1) * sizeof(struct draft_piece *));
-    size_t count = 0;
-    uint32_t base = planner->plan->replay->first_report - 1;
-    bool singly = planner->session->order->device->vtable->fusion; /* until its kernel is there, a slot is memory */
-    if (!pieces)
-        return plan_no_memory(planner->fault);
-    for (size_t i = 0; i < planner->draft.count; i++)
-        if (planner->draft.pieces[i]->base == base && (singly || !planner->draft.pieces[i]->slot))
-            pieces[count++] = planner->draft.pieces[i];
-    planner->plan->arena_bytes = draft_place(pieces, count, &planner->plan->least_bytes);
-    free(pieces);
-    return planner->plan->arena_bytes == UINT64_MAX ? plan_no_memory(planner->fault) : STATUS_OK;
-}
-
-int planner_list(struct planner *planner) {
-    const struct recorded_body *body = planner->body;
-    struct replay *replay = planner->plan->replay = calloc(1, sizeof *replay);
-    size_t records = (size_t)planner->stream->enqueued;
-    planner->launches = calloc(records + 1, sizeof *planner->launches);
-    if (replay)
-        replay->guards = calloc(records + 1, sizeof *replay->guards);
-    if (!replay || !planner->launches || !replay->guards)
-        return plan_no_memory(planner->fault);
-    replay->first_report = body->n_parameters + body->n_captures + body->n_results + 1;
-    size_t bytes = records_list(planner);
-    if (bytes > UINT32_MAX)
-        return fault_set(planner->fault, STATUS_LIMIT, "the program's launches have %zu bytes", bytes);
-    replay->n_bases = replay->first_report + replay->n_guards;
-    replay->launches = aligned_alloc(64, (bytes + 127) & ~(size_t)63);
-    replay->applied = malloc(replay->n_bases * sizeof(uint8_t *));
-    if (!replay->launches || !replay->applied || !planner_names(planner))
-        return plan_no_memory(planner->fault);
-    memset(replay->applied, 0xff, replay->n_bases * sizeof(uint8_t *)); /* no run has these */
+    struct draft_placing *placing = &planner->placing;
+    struct budget *budget = &planner->order->budget;
+    uint32_t base = planner->draft.base;
+    bool singly = planner->order->device->vtable->fusion; /* until its kernel is there, a slot is memory */
+    int code = planner->at == 0 ? arena_begin(planner) : STATUS_OK;
+    if (code != STATUS_OK)
+        return code;
+    for (; planner->at < planner->draft.count; planner->at++) {
+        struct draft_piece *piece = planner->draft.pieces[planner->at];
+        if (planner->at && budget_spent(budget, 1))
+            return STATUS_AGAIN;
+        if (piece->base == base && (singly || !piece->slot))
+            planner->pieces[placing->n++] = piece;
+    }
+    placing->pieces = planner->pieces;
+    code = draft_place(placing, budget);
+    if (code != STATUS_OK)
+        return code == STATUS_AGAIN ? code : plan_no_memory(planner->fault);
+    planner->plan->arena_bytes = placing->bytes;
+    planner->plan->least_bytes = placing->least;
+    draft_place_end(placing);
+    free(planner->pieces);
+    planner->pieces = NULL;
     return STATUS_OK;
 }

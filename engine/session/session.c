@@ -21,7 +21,7 @@ enum {
 /* ---- all of them ---- */
 
 void sessions_init(struct sessions *sessions, struct order *order, struct memory *memory,
-                   void (*ended)(struct session *session)) {
+                   bool (*ended)(struct session *session)) {
     sessions->order = order;
     sessions->memory = memory;
     sessions->ended = ended;
@@ -146,7 +146,6 @@ static bool session_drop_tensors(struct session *session) {
 
 static void session_free(struct session *session) {
     tensor_table_finish(&session->tensors);
-    session->sessions->ended(session);
     session_drop_causes(session);
     ledger_close(&session->ledger);
     free(session);
@@ -156,7 +155,7 @@ static void session_free(struct session *session) {
 bool sessions_end_some(struct sessions *sessions) {
     while (sessions->ending) {
         struct session *session = sessions->ending;
-        if (!session_drop_landings(session) || !session_drop_tensors(session))
+        if (!session_drop_landings(session) || !session_drop_tensors(session) || !sessions->ended(session))
             return false;
         sessions->ending = session->next;
         if (!sessions->ending)

@@ -47,8 +47,8 @@ enum {
 struct sessions {
     struct order *order;
     struct memory *memory;
-    /* Called when a session has ended: other rooms give back what they keep for it. */
-    void (*ended)(struct session *session);
+    /* Called when a session has ended: other rooms give back what they keep for it. False: the budget has ended first; to be called again. */
+    bool (*ended)(struct session *session);
     struct program *program; /* engine/program/program_impl.h */
     struct slab tensors;
     unsigned count;
@@ -102,7 +102,7 @@ struct session {
 };
 
 void sessions_init(struct sessions *sessions, struct order *order, struct memory *memory,
-                   void (*ended)(struct session *session));
+                   bool (*ended)(struct session *session));
 /* All sessions have been given back. */
 void sessions_finish(struct sessions *sessions);
 /* Gives back the memory of ended sessions, as far as the owner's budget goes. False: some memory is left. */

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "engine/memory/draft.h"
+#include "proto/ops/status.h"
 
 static uint64_t state = 88172645463325252u;
 
@@ -20,6 +21,14 @@ struct layout {
     uint64_t bytes, least;
 };
 
+enum { TURN_NS = 10000 };
+static uint64_t now_ns;
+
+/* Each look at the clock costs a microsecond, so that a turn is a number of looks. */
+static uint64_t ticking(void) {
+    return now_ns += 1000;
+}
+
 static void layout_make(struct layout *layout, size_t count) {
     layout->count = count;
     layout->pieces = calloc(count, sizeof *layout->pieces);
@@ -29,7 +38,17 @@ static void layout_make(struct layout *layout, size_t count) {
 }
 
 static void layout_place(struct layout *layout) {
-    layout->bytes = draft_place(layout->list, layout->count, &layout->least);
+    struct budget budget = {.clock = ticking};
+    struct draft_placing placing = {.pieces = layout->list, .n = layout->count};
+    int code = STATUS_AGAIN;
+    while (code == STATUS_AGAIN) {
+        budget_begin(&budget, TURN_NS);
+        code = draft_place(&placing, &budget);
+    }
+    cr_assert_eq(code, STATUS_OK);
+    layout->bytes = placing.bytes;
+    layout->least = placing.least;
+    draft_place_end(&placing);
     cr_assert_leq(layout->least, layout->bytes);
     for (size_t i = 0; i < layout->count; i++) {
         const struct draft_piece *a = &layout->pieces[i];
@@ -101,5 +120,31 @@ Test(draft, neighbours_that_have_ended_become_one_piece_of_memory) {
     piece_set(&layout.pieces[LAYERS], 2 * LAYERS, 2 * LAYERS + 1, sum);
     layout_place(&layout);
     cr_assert_eq(layout.bytes, sum);
+    layout_free(&layout);
+}
+
+/* Choosing, counting, sorting and placing: each of them looks at every piece. */
+Test(draft, many_pieces_are_placed_in_turns) {
+    enum { MANY = 100000, LOOKS = TURN_NS / 1000 };
+    struct layout layout;
+    layout_make(&layout, MANY);
+    for (uint64_t i = 0; i < MANY; i++)
+        piece_set(&layout.pieces[i], i, i + 1, 256);
+    struct budget budget = {.clock = ticking};
+    struct draft_placing placing = {.pieces = layout.list, .n = MANY};
+    unsigned turns[8] = {0};
+    int code = STATUS_AGAIN;
+    while (code == STATUS_AGAIN) {
+        uint64_t looks = budget.looks;
+        budget_begin(&budget, TURN_NS);
+        turns[placing.stage]++;
+        code = draft_place(&placing, &budget);
+        cr_assert_leq(budget.looks - looks, LOOKS + 2);
+    }
+    cr_assert_eq(code, STATUS_OK);
+    cr_assert_eq(placing.bytes, 256);
+    for (unsigned stage = 0; stage < placing.stage; stage++)
+        cr_expect_geq(turns[stage], MANY / BUDGET_STEPS / (LOOKS + 2) / 2, "stage %u: %u turns", stage, turns[stage]);
+    draft_place_end(&placing);
     layout_free(&layout);
 }
