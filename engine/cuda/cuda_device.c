@@ -164,6 +164,8 @@ static void cuda_read_rates(struct cuda_device *device, const struct cudaDeviceP
                                           .product_ns = 3000};
     for (int dtype = 0; dtype < DTYPE_COUNT; dtype++)
         device->rates.flop[dtype] = 32 * clock; /* integers and bool: a kernel without tensor cores */
+    if (capability >= 80)
+        device->rates.flop[DTYPE_I8] = 2 * row->f16 * clock; /* tensor cores */
     device->rates.flop[DTYPE_F16] = device->rates.flop[DTYPE_BF16] = row->f16 * clock;
     device->rates.flop[DTYPE_F8E4M3] = device->rates.flop[DTYPE_F8E5M2] = row->f8 * clock;
     device->rates.flop[DTYPE_F32] = row->f32 * clock;

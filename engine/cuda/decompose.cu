@@ -2,7 +2,6 @@
  * the elimination, or a reflection, is a pass of all threads over what is left of the matrix. That suits batches of matrices; a
  * single large matrix has one multiprocessor, unless cuSOLVER is there (solver.h). */
 #include "engine/cuda/decompose.cuh"
-#include "engine/cuda/solver.h"
 
 namespace {
 
@@ -93,11 +92,14 @@ template <typename T> __device__ double eliminate(const struct place<T> &own) {
                 own.a[i * own.n + k] /= divisor;
             }
             __syncthreads();
-            const int64_t width = own.n - k - 1, count = (own.m - k - 1) * width;
+            const spread over(own.n - k - 1);
 #pragma unroll 1
-            for (int64_t e = threadIdx.x; e < count; e += SPACE_THREADS) {
-                const int64_t i = k + 1 + e / width, j = k + 1 + e % width;
-                own.a[i * own.n + j] -= own.a[i * own.n + k] * own.a[k * own.n + j];
+            for (int64_t i = k + 1 + over.row; i < own.m; i += over.rows) {
+                const T factor = own.a[i * own.n + k];
+#pragma unroll 1
+                for (int64_t j = k + 1 + over.column; j < own.n; j += over.columns) {
+                    own.a[i * own.n + j] -= factor * own.a[k * own.n + j];
+                }
             }
         }
         __syncthreads();
@@ -110,6 +112,7 @@ template <typename T>
 __device__ void substitute(const T *a, int64_t stride, int64_t n, bool upper, bool unit, bool transposed, T *b,
                            int64_t r) {
     const bool backward = upper != transposed;
+    const spread over(r);
 #pragma unroll 1
     for (int64_t step = 0; step < n; step++) {
         const int64_t k = backward ? n - 1 - step : step, rest = n - 1 - step;
@@ -119,10 +122,13 @@ __device__ void substitute(const T *a, int64_t stride, int64_t n, bool upper, bo
         }
         __syncthreads();
 #pragma unroll 1
-        for (int64_t e = threadIdx.x; e < rest * r; e += SPACE_THREADS) {
-            const int64_t i = backward ? e / r : k + 1 + e / r, j = e % r;
+        for (int64_t e = over.row; e < rest; e += over.rows) {
+            const int64_t i = backward ? e : k + 1 + e;
             const T factor = transposed ? conjugate_of(a[k * stride + i]) : a[i * stride + k];
-            b[i * r + j] -= factor * b[k * r + j];
+#pragma unroll 1
+            for (int64_t j = over.column; j < r; j += over.columns) {
+                b[i * r + j] -= factor * b[k * r + j];
+            }
         }
         __syncthreads();
     }
@@ -159,10 +165,14 @@ __device__ void prepare_b(const struct decompose_arguments &p, const struct plac
     const bool operand = !p.identity;
     const int64_t given = operand ? (p.across ? p.n : p.m) : 0;
     const T *b = operand ? (const T *)p.b + number * given * p.r : nullptr;
+    const spread over(p.r);
 #pragma unroll 1
-    for (int64_t e = threadIdx.x; e < p.b_rows * p.r; e += SPACE_THREADS) {
-        const int64_t i = e / p.r, j = e % p.r;
-        own.b[e] = operand ? (i < given ? b[e] : (T)0) : (T)(i == j);
+    for (int64_t i = over.row; i < p.b_rows; i += over.rows) {
+#pragma unroll 1
+        for (int64_t j = over.column; j < p.r; j += over.columns) {
+            const int64_t e = i * p.r + j;
+            own.b[e] = operand ? (i < given ? b[e] : (T)0) : (T)(i == j);
+        }
     }
     __syncthreads();
 }
@@ -181,10 +191,13 @@ template <typename T> __device__ void decompose_cholesky(const struct decompose_
     const int64_t n = p.n;
     const T *a = (const T *)p.a + number * n * n;
     T *out = (T *)p.out[0] + number * n * n;
+    const spread over(n);
 #pragma unroll 1
-    for (int64_t e = threadIdx.x; e < n * n; e += SPACE_THREADS) {
-        const int64_t i = e / n, j = e % n;
-        out[e] = (p.upper ? j >= i : j <= i) ? a[e] : (T)0;
+    for (int64_t i = over.row; i < n; i += over.rows) {
+#pragma unroll 1
+        for (int64_t j = over.column; j < n; j += over.columns) {
+            out[i * n + j] = (p.upper ? j >= i : j <= i) ? a[i * n + j] : (T)0;
+        }
     }
     __syncthreads();
     /* Of column k of L, or row k of U: element i lies at k · down + i · along. */
@@ -203,13 +216,16 @@ template <typename T> __device__ void decompose_cholesky(const struct decompose_
             out[k * down + i * along] = i == k ? root : out[k * down + i * along] / root;
         }
         __syncthreads();
-        const int64_t rest = n - k - 1;
+        const spread rest(n - k - 1);
 #pragma unroll 1
-        for (int64_t e = threadIdx.x; e < rest * rest; e += SPACE_THREADS) {
-            const int64_t i = k + 1 + e / rest, j = k + 1 + e % rest;
-            if (p.upper ? j >= i : j <= i) {
-                const T first = out[k * down + i * along], second = out[k * down + j * along];
-                out[i * n + j] -= p.upper ? conjugate_of(first) * second : first * conjugate_of(second);
+        for (int64_t i = k + 1 + rest.row; i < n; i += rest.rows) {
+            const T first = out[k * down + i * along];
+#pragma unroll 1
+            for (int64_t j = k + 1 + rest.column; j < n; j += rest.columns) {
+                if (p.upper ? j >= i : j <= i) {
+                    const T second = out[k * down + j * along];
+                    out[i * n + j] -= p.upper ? conjugate_of(first) * second : first * conjugate_of(second);
+                }
             }
         }
         __syncthreads();
@@ -236,20 +252,21 @@ __device__ void decompose_lu(const struct decompose_arguments &p, const struct p
     T *permutation = (T *)p.out[0] + number * m * m, *l = (T *)p.out[1] + number * m * k,
       *u = (T *)p.out[2] + number * k * n;
     eliminate(own);
+    const spread over(m > n ? m : n);
 #pragma unroll 1
-    for (int64_t e = threadIdx.x; e < m * m; e += SPACE_THREADS) {
-        const int64_t i = e / m, j = e % m;
-        permutation[e] = (T)(own.order[j] == i);
-    }
+    for (int64_t i = over.row; i < m; i += over.rows) {
 #pragma unroll 1
-    for (int64_t e = threadIdx.x; e < m * k; e += SPACE_THREADS) {
-        const int64_t i = e / k, j = e % k;
-        l[e] = i > j ? own.a[i * n + j] : (T)(i == j);
-    }
+        for (int64_t j = over.column; j < m; j += over.columns) {
+            permutation[i * m + j] = (T)(own.order[j] == i);
+        }
 #pragma unroll 1
-    for (int64_t e = threadIdx.x; e < k * n; e += SPACE_THREADS) {
-        const int64_t i = e / n, j = e % n;
-        u[e] = i <= j ? own.a[i * n + j] : (T)0;
+        for (int64_t j = over.column; j < k; j += over.columns) {
+            l[i * k + j] = i > j ? own.a[i * n + j] : (T)(i == j);
+        }
+#pragma unroll 1
+        for (int64_t j = over.column; j < n && i < k; j += over.columns) {
+            u[i * n + j] = i <= j ? own.a[i * n + j] : (T)0;
+        }
     }
 }
 
@@ -290,10 +307,13 @@ __device__ void decompose_qr(const struct decompose_arguments &p, const struct p
         reflect(own, k, false, own.b, p.r, k);
     }
     write_b(p, own, number);
+    const spread over(p.n);
 #pragma unroll 1
-    for (int64_t e = threadIdx.x; e < width * p.n; e += SPACE_THREADS) {
-        const int64_t i = e / p.n, j = e % p.n;
-        r[e] = i <= j && i < steps ? own.a[i * p.n + j] : (T)0;
+    for (int64_t i = over.row; i < width; i += over.rows) {
+#pragma unroll 1
+        for (int64_t j = over.column; j < p.n; j += over.columns) {
+            r[i * p.n + j] = i <= j && i < steps ? own.a[i * p.n + j] : (T)0;
+        }
     }
 }
 
@@ -349,9 +369,13 @@ __global__ void __launch_bounds__(SPACE_THREADS)
                     (int64_t *)(memory + p.order_at), p.m, p.n, OPCODE == OP_LU ? 0 : p.r
             };
             const T *a = (const T *)p.a + number * p.m * p.n;
+            const spread over(p.n);
 #pragma unroll 1
-            for (int64_t e = threadIdx.x; e < p.m * p.n; e += SPACE_THREADS) {
-                own.a[e] = p.across ? conjugate_of(a[e % p.n * p.m + e / p.n]) : a[e];
+            for (int64_t i = over.row; i < p.m; i += over.rows) {
+#pragma unroll 1
+                for (int64_t j = over.column; j < p.n; j += over.columns) {
+                    own.a[i * p.n + j] = p.across ? conjugate_of(a[j * p.m + i]) : a[i * p.n + j];
+                }
             }
             __syncthreads();
             if constexpr (OPCODE == OP_LU) {
@@ -480,7 +504,7 @@ static int decompose_run(struct cuda *cuda, struct cuda_stream *stream, const st
 }
 
 #define DECOMPOSE                                                                                                      \
-    { {.workspace = decompose_workspace}, decompose_run, decompose_walk }
+    { {.workspace = decompose_workspace, .weight = decompose_weight}, decompose_run, decompose_walk }
 const struct cuda_kernel cuda_kernel_cholesky = DECOMPOSE;
 const struct cuda_kernel cuda_kernel_lu = DECOMPOSE;
 const struct cuda_kernel cuda_kernel_qr = DECOMPOSE;

@@ -1,7 +1,10 @@
 /* What kernels of decompositions share: a block of threads works on one matrix, which lies row by row in the workspace; reflections. */
 #pragma once
 
+#include <math.h>
+
 #include "engine/cuda/cuda.h"
+#include "engine/cuda/solver.h"
 #include "engine/cuda/space.h"
 
 namespace {
@@ -99,6 +102,23 @@ template <class T> __device__ __forceinline__ T element_make(double re, double i
         return (T)re;
     }
 }
+
+/* A block's threads, spread over the elements of a matrix with rows of this width: `columns` of them over a row, a power of two, and as many
+ * rows at a time as there are threads for. Then no element needs a division. */
+struct spread {
+    uint32_t row, column;   /* where the thread begins */
+    uint32_t rows, columns; /* and its steps */
+    __device__ __forceinline__ explicit spread(int64_t width) {
+        uint32_t shift = 0;
+        while ((1 << shift) < SPACE_THREADS && (1 << shift) < width) {
+            shift++;
+        }
+        columns = 1u << shift;
+        rows = SPACE_THREADS >> shift;
+        row = threadIdx.x >> shift;
+        column = threadIdx.x & (columns - 1);
+    }
+};
 
 /* What all threads of a block work on. */
 template <typename T> struct place {
@@ -199,4 +219,20 @@ static inline int decompose_dtype(unsigned dtype) {
 
 static inline int64_t rounded(int64_t bytes) {
     return (bytes + 63) & ~INT64_C(63);
+}
+
+/* What own kernels take, where cuSOLVER does not take the launch: a matrix has one multiprocessor. Never more than some estimate: no device has
+ * measured it. */
+static inline uint64_t decompose_weight(struct device *device, const struct launch *launch, uint64_t ns) {
+    const struct cuda *cuda = cuda_of(device);
+    const int64_t *shape = launch->inputs[0].shape;
+    const double block_flop = 1.5; /* of f32 or f64 in a nanosecond: an element is read and written for two */
+    const double m = (double)shape[1], n = (double)shape[2], rounds = ceil((double)shape[0] / cuda->processors);
+    const double flop = op_info(launch->opcode)->flop * m * n * (m < n ? m : n) *
+                        (decompose_dtype(launch->inputs[0].dtype) < 2 ? 1 : 4);
+    const double own = rounds * flop / block_flop;
+    if (solver_workspace(cuda, launch) || own <= (double)ns) {
+        return ns;
+    }
+    return own < 5e16 ? (uint64_t)own : (uint64_t)5e16;
 }

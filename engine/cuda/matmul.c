@@ -5,14 +5,16 @@
  * operand whose rows lie contiguous is then not transposed, one whose columns do is; any other is packed into the
  * stream's scratch first (matmul_side.c), in pieces where it is large (matmul_piece.c).
  *
- * One batch axis goes to cublasLt as a strided batch; over the others there is a loop. Integers except i8, truth values, and products that
+ * One batch axis goes to cublasLt as a strided batch; over the others there is a loop, which is short. Integers except i8, truth values, and products that
  * cublasLt refuses go to matmul_tiled.cu, which is far slower: the device counts how often that happens to a product of floats.
  *
  * The bias of linear is cublasLt's to add where it can. Activations are a pass over the result (matmul_finish.cu), but for
  * those of which somebody has found out that cublasLt's are right (cuda_fused.c). Before such a pass results in half precision
  * are float32 in the scratch memory, so that they are rounded once; unless it is ReLU's, which rounds nothing. */
+#include <math.h>
 #include <string.h>
 
+#include "engine/cuda/cuda_device.h"
 #include "engine/cuda/graph.h"
 #include "engine/cuda/matmul_impl.h"
 
@@ -26,6 +28,8 @@ static const int64_t depth_max = INT32_MAX;
 #endif
 static const int64_t scratch_max = MATMUL_SCRATCH_MAX;
 static const double worth_a_call = 1 << 20; /* a call of its own pays for so many multiplications or more */
+/* The thread that makes the calls serves all sessions, and a launch cannot be left: so it makes no more than these. */
+static const double calls_max = 256;
 
 /* ---- from a launch to a product ---- */
 
@@ -180,6 +184,15 @@ static int product_ways(const struct product *product, struct way ways[WAYS]) {
 
 /* ---- room, and the way of a launch ---- */
 
+static double product_calls(const struct product *product) {
+    double calls =
+        ceil((double)product->m / (double)product->m_most) * ceil((double)product->n / (double)product->n_most);
+    for (int i = 0; i < product->batch_rank; i++)
+        calls *= i == product->strided ? ceil((double)product->batch_shape[i] / (double)product->batches_most)
+                                       : (double)product->batch_shape[i];
+    return calls;
+}
+
 static int64_t half_of(int64_t extent) {
     int64_t half = (extent + 1) / 2;
     return half > 64 ? (half + 63) / 64 * 64 : half;
@@ -243,6 +256,7 @@ static int product_try(struct product *product, const struct way *way, bool *tak
         product->batches_most = 1; /* cublasLt may take batches one by one that it refuses together */
         code = piece_ask(product, taken, workspace, fault);
     }
+    *taken = *taken && product_calls(product) <= calls_max;
     return code;
 }
 
@@ -321,6 +335,18 @@ static uint64_t matmul_workspace(struct device *device, const struct launch *lau
     return matmul_tiled_bytes(cuda, &tiled);
 }
 
+/* The estimate takes all products of i8 for those of tensor cores. */
+static uint64_t matmul_weight(struct device *device, const struct launch *launch, uint64_t ns) {
+    const double *flop = ((const struct cuda_device *)device)->rates.flop;
+    struct way ways[WAYS];
+    struct product product;
+    if (launch->output.dtype != DTYPE_I8)
+        return ns;
+    product_init(&product, cuda_of(device), NULL, launch);
+    double slower = product_ways_i8(&product, ways) ? 1 : flop[DTYPE_I8] / flop[DTYPE_I32];
+    return ns < UINT64_MAX >> 16 ? (uint64_t)((double)ns * slower) : ns;
+}
+
 static int matmul_run(struct cuda *cuda, struct cuda_stream *stream, const struct launch *launch, struct fault *fault) {
     struct product product;
     bool taken = false;
@@ -345,6 +371,9 @@ static bool matmul_walk(cuda_kernel_seen *seen, void *context) {
 }
 
 #define PRODUCT                                                                                                        \
-    { {.accepts = matmul_accepts, .workspace = matmul_workspace}, matmul_run, matmul_walk }
+    {                                                                                                                  \
+        {.accepts = matmul_accepts, .workspace = matmul_workspace, .weight = matmul_weight, .batches_apart = 64},      \
+            matmul_run, matmul_walk                                                                                    \
+    }
 const struct cuda_kernel cuda_kernel_matmul = PRODUCT;
 const struct cuda_kernel cuda_kernel_linear = PRODUCT;

@@ -2,17 +2,15 @@
 
 #include "engine/cuda/cuda_device.h"
 
-/* An error is ignored here: the next launch will find a failure of the device, and the kernel's own launch one of the kernel. */
+/* An error is ignored here, and the next kernel may have none: the next launch will find a failure of the device, and the kernel's own launch one of the kernel. */
 static bool preload_kernel(void *context, bool common, const void *kernel) {
     struct preload *preload = context;
     struct cudaFuncAttributes attributes;
     if (common == preload->others)
         return true;
-    if (atomic_load(&preload->stopped) || cudaFuncGetAttributes(&attributes, kernel) != cudaSuccess) {
+    if (cudaFuncGetAttributes(&attributes, kernel) != cudaSuccess)
         cudaGetLastError();
-        return false;
-    }
-    return true;
+    return !atomic_load(&preload->stopped);
 }
 
 /* NULL: the operation has no kernel of its own, or the kernel belongs to a lower opcode, too. */

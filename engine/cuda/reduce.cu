@@ -52,6 +52,18 @@ static const struct reduce_kernel *reduce_kernel_of(unsigned opcode, unsigned dt
     return NULL;
 }
 
+/* Of empty inputs. */
+template <class T> static __global__ void reduce_fill(T *out, int64_t n, T value) {
+    for (int64_t i = (int64_t)blockIdx.x * REDUCE_THREADS + threadIdx.x; i < n;
+         i += (int64_t)gridDim.x * REDUCE_THREADS) {
+        out[i] = value;
+    }
+}
+
+static const void *const reduce_fills[] = {(const void *)reduce_fill<uint8_t>, (const void *)reduce_fill<uint16_t>,
+                                           (const void *)reduce_fill<uint32_t>, (const void *)reduce_fill<uint64_t>,
+                                           (const void *)reduce_fill<ulonglong2>};
+
 static bool reduce_walk(cuda_kernel_seen *seen, void *context) {
     const struct reduce_kernel *const tables[] = {reduce_sums,     reduce_extremes,    reduce_positions,
                                                   reduce_products, reduce_variances,   reduce_norms,
@@ -63,6 +75,11 @@ static bool reduce_walk(cuda_kernel_seen *seen, void *context) {
             if (kernels[dtype].walk && !kernels[dtype].walk(seen, context, common)) {
                 return false;
             }
+        }
+    }
+    for (const void *kernel : reduce_fills) {
+        if (!seen(context, false, kernel)) {
+            return false;
         }
     }
     return true;
@@ -315,13 +332,6 @@ static void plan_init(struct reduce_plan *plan, const struct cuda *cuda, const s
 }
 
 /* ---- empty inputs ---- */
-
-template <class T> static __global__ void reduce_fill(T *out, int64_t n, T value) {
-    for (int64_t i = (int64_t)blockIdx.x * REDUCE_THREADS + threadIdx.x; i < n;
-         i += (int64_t)gridDim.x * REDUCE_THREADS) {
-        out[i] = value;
-    }
-}
 
 /* The bits of the result of no elements: a number of this kind. `parameter` is the operation's. */
 static uint64_t nothing_bits(unsigned opcode, unsigned dtype, double parameter) {

@@ -118,6 +118,57 @@ __global__ void __launch_bounds__(SPACE_THREADS) solver_determinant(const __grid
     *(T *)p.out[1] = (T)sum;
 }
 
+struct solver_triangles {
+    const void *a; /* LU of m by n, columns one after the other */
+    void *p, *l, *u;
+    const int64_t *order;
+    int64_t *rows; /* where each row of the result comes from */
+    int64_t m, n, steps;
+};
+
+/* The exchanges one after the other, as they were made. A matrix with NaN may have exchanges with rows that are none. */
+__global__ void __launch_bounds__(SPACE_THREADS) solver_rows(const __grid_constant__ struct solver_triangles p) {
+#pragma unroll 1
+    for (int64_t i = threadIdx.x; i < p.m; i += SPACE_THREADS) {
+        p.rows[i] = i;
+    }
+    __syncthreads();
+    if (threadIdx.x != 0) {
+        return;
+    }
+#pragma unroll 1
+    for (int64_t k = 0; k < p.steps; k++) {
+        const int64_t other = p.order[k] - 1;
+        if (other > k && other < p.m) {
+            const int64_t row = p.rows[k];
+            p.rows[k] = p.rows[other];
+            p.rows[other] = row;
+        }
+    }
+}
+
+/* The permutation and both triangles: a row of one of the three for each block. */
+template <typename T>
+__global__ void __launch_bounds__(SPACE_THREADS)
+    solver_triangles_kernel(const __grid_constant__ struct solver_triangles p) {
+    const T *a = (const T *)p.a;
+#pragma unroll 1
+    for (int64_t i = blockIdx.x; i < p.m; i += gridDim.x) {
+#pragma unroll 1
+        for (int64_t j = threadIdx.x; j < p.m; j += SPACE_THREADS) {
+            ((T *)p.p)[i * p.m + j] = (T)(p.rows[j] == i);
+        }
+#pragma unroll 1
+        for (int64_t j = threadIdx.x; j < p.steps; j += SPACE_THREADS) {
+            ((T *)p.l)[i * p.steps + j] = i > j ? a[j * p.m + i] : (T)(i == j);
+        }
+#pragma unroll 1
+        for (int64_t j = threadIdx.x; j < p.n && i < p.steps; j += SPACE_THREADS) {
+            ((T *)p.u)[i * p.n + j] = i <= j ? a[j * p.m + i] : (T)0;
+        }
+    }
+}
+
 } // namespace
 
 /* ---- the launcher ---- */
@@ -128,11 +179,14 @@ static const void *const copy_kernels[] = {(const void *)solver_copy<float>, (co
 static const void *const determinant_kernels[] = {(const void *)solver_determinant<float>,
                                                   (const void *)solver_determinant<double>};
 
+static const void *const triangles_kernels[] = {(const void *)solver_triangles_kernel<float>,
+                                                (const void *)solver_triangles_kernel<double>};
+
 bool solver_walk(cuda_kernel_seen *seen, void *context) {
-    bool more = seen(context, false, (const void *)solver_report);
+    bool more = seen(context, false, (const void *)solver_report) && seen(context, false, (const void *)solver_rows);
     for (int wide = 0; wide < 2; wide++) {
         more = more && seen(context, false, greatest_kernels[wide]) && seen(context, false, copy_kernels[wide]) &&
-               seen(context, false, determinant_kernels[wide]);
+               seen(context, false, determinant_kernels[wide]) && seen(context, false, triangles_kernels[wide]);
     }
     return more;
 }
@@ -148,7 +202,7 @@ struct solver {
     int64_t columns;             /* of Q, of b, or of the left vectors of a matrix that is not wider than high */
     enum cusolver_task tasks[2]; /* the first, and another that may want a workspace */
     /* Places in the workspace, which begins at an address that is aligned, and how many bytes the tasks' own part has. */
-    char *a, *b, *values, *u, *vt, *order, *info, *greatest, *room;
+    char *a, *b, *values, *u, *vt, *order, *rows, *info, *greatest, *room;
     uint64_t bytes, room_bytes;
 };
 
@@ -164,8 +218,7 @@ static char *solver_place(struct solver *s, char *workspace, int64_t bytes) {
     return at;
 }
 
-/* False: the launch is not for cuSOLVER. Complex matrices have own kernels alone. Its triangular systems are cuBLAS's, and its pivots are not those that lu promises among
- * elements of equal magnitude. */
+/* False: the launch is not for cuSOLVER. Complex matrices have own kernels alone, and its triangular systems are cuBLAS's. */
 static bool solver_describe(struct solver *s, const struct launch *launch) {
     const int64_t *shape = launch->inputs[0].shape;
     if (launch->inputs[0].dtype != DTYPE_F32 && launch->inputs[0].dtype != DTYPE_F64) {
@@ -191,6 +244,7 @@ static bool solver_describe(struct solver *s, const struct launch *launch) {
         s->columns = launch->output.shape[2];
         s->tasks[0] = s->tasks[1] = CUSOLVER_LU;
         return true;
+    case OP_LU:
     case OP_DET:
     case OP_SLOGDET:
         s->tasks[0] = s->tasks[1] = CUSOLVER_LU;
@@ -237,6 +291,7 @@ static void solver_places(struct solver *s, char *workspace) {
     s->u = solver_place(s, workspace, vectors ? most * s->columns * s->size : 0);
     s->vt = solver_place(s, workspace, vectors ? least * least * s->size : 0);
     s->order = solver_place(s, workspace, least * (int64_t)sizeof(int64_t));
+    s->rows = solver_place(s, workspace, s->launch->opcode == OP_LU ? s->m * (int64_t)sizeof(int64_t) : 0);
     s->info = solver_place(s, workspace, sizeof(int));
     s->greatest = solver_place(s, workspace, sizeof(uint64_t));
     s->room = workspace + s->bytes;
@@ -378,6 +433,29 @@ static void solver_linear(struct solver *s, int64_t number, const char *a, int *
     }
 }
 
+static void solver_lu(struct solver *s, int64_t number, const char *a, int *code) {
+    const int64_t steps = s->m < s->n ? s->m : s->n;
+    const struct cusolver_matrix factor = matrix_of(s, CUSOLVER_LU);
+    const struct solver_move take = move_turn(a, s->a, s->m, s->n);
+    const struct solver_triangles triangles = {
+        s->a,
+        (char *)s->launch->output.data + number * s->m * s->m * s->size,
+        (char *)launch_further(s->launch, 1)->data + number * s->m * steps * s->size,
+        (char *)launch_further(s->launch, 2)->data + number * steps * s->n * s->size,
+        (const int64_t *)s->order,
+        (int64_t *)s->rows,
+        s->m,
+        s->n,
+        steps};
+    if (!step_move(s, &take, code) || !step_task(s, &factor, code)) {
+        return;
+    }
+    *code = space_start((const void *)solver_rows, 1, &triangles, s->fault, s->stream);
+    if (*code == STATUS_OK) {
+        *code = space_start(triangles_kernels[s->wide], space_blocks(s->cuda, s->m), &triangles, s->fault, s->stream);
+    }
+}
+
 static void solver_qr(struct solver *s, int64_t number, const char *a, int *code) {
     const int64_t steps = s->m < s->n ? s->m : s->n;
     char *q = (char *)s->launch->output.data + number * s->m * s->columns * s->size;
@@ -491,7 +569,7 @@ int solver_run(struct cuda *cuda, struct cuda_stream *stream, const struct launc
             solver_cholesky(&s, number, a, &code);
             break;
         case CUSOLVER_LU:
-            solver_linear(&s, number, a, &code);
+            (launch->opcode == OP_LU ? solver_lu : solver_linear)(&s, number, a, &code);
             break;
         case CUSOLVER_QR:
             solver_qr(&s, number, a, &code);

@@ -205,28 +205,35 @@ __device__ bool rotate_round(T *a, T *vectors, struct pair_rotation *rotations, 
         rotations[i] = own;
     }
     __syncthreads();
+    const spread along(n);
 #pragma unroll 1
-    for (int64_t e = threadIdx.x; e < pairs * n; e += SPACE_THREADS) {
-        const int64_t i = e / n, k = e % n;
+    for (int64_t i = along.row; i < pairs; i += along.rows) {
         int64_t p, q;
         if (!pair_rows(i, round, n, &p, &q) || rotations[i].s == 0) {
             continue;
         }
         const struct turned_rotation<T> own = rotation_of<T>(rotations[i], false);
-        rotate_rows(a + p * n + k, a + q * n + k, 1, own, 0, 1);
-        if (vectors) {
-            rotate_rows(vectors + p * n + k, vectors + q * n + k, 1, own, 0, 1);
+#pragma unroll 1
+        for (int64_t k = along.column; k < n; k += along.columns) {
+            rotate_rows(a + p * n + k, a + q * n + k, 1, own, 0, 1);
+            if (vectors) {
+                rotate_rows(vectors + p * n + k, vectors + q * n + k, 1, own, 0, 1);
+            }
         }
     }
     __syncthreads();
+    const spread across(pairs);
 #pragma unroll 1
-    for (int64_t e = threadIdx.x; e < pairs * n; e += SPACE_THREADS) {
-        const int64_t i = e % pairs, k = e / pairs;
+    for (int64_t i = across.column; i < pairs; i += across.columns) {
         int64_t p, q;
         if (!pair_rows(i, round, n, &p, &q) || rotations[i].s == 0) {
             continue;
         }
-        rotate_rows(a + k * n + p, a + k * n + q, 1, rotation_of<T>(rotations[i], true), 0, 1);
+        const struct turned_rotation<T> own = rotation_of<T>(rotations[i], true);
+#pragma unroll 1
+        for (int64_t k = across.row; k < n; k += across.rows) {
+            rotate_rows(a + k * n + p, a + k * n + q, 1, own, 0, 1);
+        }
     }
     __syncthreads();
 #pragma unroll 1
@@ -642,7 +649,10 @@ static bool spectral_waits(struct device *device, const struct launch *launch) {
 }
 
 #define SPECTRAL                                                                                                       \
-    { {.workspace = spectral_workspace, .waits = spectral_waits}, spectral_run, spectral_walk }
+    {                                                                                                                  \
+        {.workspace = spectral_workspace, .weight = decompose_weight, .waits = spectral_waits}, spectral_run,          \
+            spectral_walk                                                                                              \
+    }
 const struct cuda_kernel cuda_kernel_eigh = SPECTRAL;
 const struct cuda_kernel cuda_kernel_eigvalsh = SPECTRAL;
 const struct cuda_kernel cuda_kernel_svd = SPECTRAL;

@@ -37,6 +37,8 @@ struct op_kernel {
     /* Bytes that the kernel needs for this launch besides the operands: launch->workspace. If launch->scarce, the least, with which it may be
      * slower: it is asked so if there is no memory for more, or the session may not have it. NULL: none. */
     uint64_t (*workspace)(struct device *device, const struct launch *launch);
+    /* What the launch is estimated to take, in nanoseconds, where the kernel knows more than the operation's own estimate `ns`. NULL: it does not. */
+    uint64_t (*weight)(struct device *device, const struct launch *launch, uint64_t ns);
     /* Whether the call that puts the launch on a device that runs later waits for the device, so that another thread is to make it
      * (device_async.launch_aside). By the submitter. NULL: no call waits. */
     bool (*waits)(struct device *device, const struct launch *launch);
@@ -44,6 +46,9 @@ struct op_kernel {
     /* Of OP_FAMILY_CONVOLUTION: launches have their operands as the operation has them, in f16 and bf16, too, with the channels where the
      * layout says, and weights that are never transposed. */
     bool as_given;
+    /* Of OP_FAMILY_MATMUL: a launch with more batches than this beside its longest batch axis, on axes that do not merge with it, has contiguous
+     * operands, which merge unless one is broadcast: the kernel makes a call for each of these batches. 0: it makes none. */
+    int64_t batches_apart;
     const char *reason; /* why there is neither, in words that follow "a cpu device has no exp: " */
 };
 

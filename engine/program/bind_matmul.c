@@ -91,6 +91,33 @@ static void matmul_shape(const struct step *step, struct view *out, struct view 
     matmul_fold(out, a, b);
 }
 
+/* How many batches there are beside the longest axis of batches. */
+static int64_t batches_apart(const struct view *out) {
+    int64_t longest = 1, all = 1;
+    for (int i = 0; i + 2 < out->rank; i++) {
+        longest = out->shape[i] > longest ? out->shape[i] : longest;
+        all *= out->shape[i];
+    }
+    return all / longest;
+}
+
+/* The same, of operands that are copied where their batches lie too far apart for the device's kernel. */
+static int matmul_present(struct step *step, struct view *out, struct view *views) {
+    const struct op_kernel *kernel = step->session->order->device->vtable->operations[step->request->opcode];
+    struct view given[2] = {views[0], views[1]};
+    int code = STATUS_OK;
+    matmul_shape(step, out, &views[0], &views[1]);
+    if (!kernel->batches_apart || batches_apart(out) <= kernel->batches_apart)
+        return STATUS_OK;
+    for (int i = 0; i < 2 && code == STATUS_OK; i++) {
+        views[i] = given[i];
+        code = view_make_contiguous(&step->session->ledger, step->stream, &views[i], views[i].dtype, step->fault);
+    }
+    if (code == STATUS_OK)
+        matmul_shape(step, out, &views[0], &views[1]);
+    return code;
+}
+
 /* The weight (n, k) as the matrix (k, n) that x is multiplied by, and the bias as n numbers one after another. */
 static int linear_present(struct step *step, struct view *views) {
     struct view *weight = &views[1], *bias = &views[2];
@@ -119,8 +146,9 @@ int bind_matmul(struct step *step) {
         code = bind_input(step, made, &views[made]);
     if (code == STATUS_OK && linear)
         code = linear_present(step, views);
+    if (code == STATUS_OK)
+        code = matmul_present(step, &out, views);
     if (code == STATUS_OK) {
-        matmul_shape(step, &out, &views[0], &views[1]);
         struct plan plan = bind_plan(step, &out, views, n_inputs);
         int64_t depth = views[0].shape[views[0].rank - 1];
         double rows = (double)out.shape[out.rank - 2], columns = (double)out.shape[out.rank - 1];

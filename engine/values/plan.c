@@ -134,9 +134,16 @@ static int plan_workspace(struct stream *stream, const struct plan *plan, uint64
     return code;
 }
 
-/* Asks the kernel whether it accepts the launch, and for its workspace. Not inlined: plan_push() is on the way of most operations. */
+/* What a kernel says of a launch. */
+struct plan_answer {
+    struct storage *workspace; /* NULL: none */
+    bool scarce;
+    uint64_t weight;
+};
+
+/* Asks the kernel whether it accepts the launch, what that takes, and for its workspace. Not inlined: plan_push() is on the way of most operations. */
 __attribute__((noinline)) static int plan_ask(struct stream *stream, const struct plan *plan,
-                                              const struct op_kernel *kernel, struct storage **workspace, bool *scarce,
+                                              const struct op_kernel *kernel, struct plan_answer *answer,
                                               struct fault *fault) {
     struct device *device = stream->order->device;
     union plan_form form;
@@ -151,21 +158,24 @@ __attribute__((noinline)) static int plan_ask(struct stream *stream, const struc
     for (unsigned i = 0; i < plan->further; i++)
         form_operand(&form.launch.inputs[plan->n_inputs + i], plan->outputs[i]);
     int code = kernel->accepts ? kernel->accepts(device, &form.launch, fault) : STATUS_OK;
+    if (code == STATUS_OK && kernel->weight) {
+        answer->weight = kernel->weight(device, &form.launch, plan->weight);
+        code = plan_check_time(stream, answer->weight, fault);
+    }
     if (code != STATUS_OK || !kernel->workspace)
         return code;
     uint64_t bytes = kernel->workspace(device, &form.launch), least;
-    *scarce = false;
     if (bytes)
-        code = plan_workspace(stream, plan, bytes, workspace, fault);
+        code = plan_workspace(stream, plan, bytes, &answer->workspace, fault);
     if (code != STATUS_OUT_OF_MEMORY && code != STATUS_LIMIT)
         return code;
     form.launch.scarce = true;
     least = kernel->workspace(device, &form.launch);
     if (least == bytes)
         return code;
-    *scarce = true;
-    *workspace = NULL;
-    return least ? plan_workspace(stream, plan, least, workspace, fault) : STATUS_OK;
+    answer->scarce = true;
+    answer->workspace = NULL;
+    return least ? plan_workspace(stream, plan, least, &answer->workspace, fault) : STATUS_OK;
 }
 
 static int64_t *launch_attributes(struct op_attributes *attributes, int64_t *at, const struct op_attributes *given) {
@@ -214,13 +224,12 @@ int plan_push(struct stream *stream, const struct plan *plan, struct fault *faul
     if (code == STATUS_OK)
         code = plan_check_time(stream, plan->weight, fault);
     const struct op_kernel *kernel = stream->order->device->vtable->operations[plan->opcode];
-    struct storage *workspace = NULL;
-    bool scarce = false;
+    struct plan_answer answer = {.weight = plan->weight};
     if (__builtin_expect(kernel->accepts || kernel->workspace, 0) && code == STATUS_OK)
-        code = plan_ask(stream, plan, kernel, &workspace, &scarce, fault);
+        code = plan_ask(stream, plan, kernel, &answer, fault);
     if (code != STATUS_OK)
         return code;
-    stream->operation.estimated_ns += plan->weight;
+    stream->operation.estimated_ns += answer.weight;
     size_t head = offsetof(struct record, launch) + sizeof(struct launch) +
                   (plan->n_inputs + plan->further) * sizeof(struct operand);
     size_t words = plan->attributes.n_ints + plan->attributes.n_floats + 2 * (size_t)dims;
@@ -230,10 +239,10 @@ int plan_push(struct stream *stream, const struct plan *plan, struct fault *faul
                        : 0;
     const struct view *last = plan->n_inputs ? plan->inputs[plan->n_inputs - 1] : plan->out;
     uint16_t factor = cost_factor(&stream->order->cost, plan->opcode, (unsigned)last->dtype);
-    uint64_t weight = cost_corrected(plan->weight, factor);
+    uint64_t weight = cost_corrected(answer.weight, factor);
     struct record *record = stream_push(stream, RECORD_LAUNCH, bytes + (label ? label + 1 : 0), weight);
     if (!record) {
-        storage_unref(workspace);
+        storage_unref(answer.workspace);
         return plan_no_memory(fault);
     }
     if (label)
@@ -245,8 +254,8 @@ int plan_push(struct stream *stream, const struct plan *plan, struct fault *faul
     launch->factor = factor;
     launch->tf32 = plan->tf32;
     launch->report = plan->report ? plan->report : stream->operation.report;
-    launch->workspace = workspace ? workspace->data : NULL;
-    launch->scarce = scarce;
+    launch->workspace = answer.workspace ? answer.workspace->data : NULL;
+    launch->scarce = answer.scarce;
     int64_t *at = (int64_t *)(launch->inputs + plan->n_inputs + plan->further);
     at = launch_attributes(&launch->attributes, at, &plan->attributes);
     at = launch_operand(&launch->output, at, plan->out);
@@ -259,9 +268,9 @@ int plan_push(struct stream *stream, const struct plan *plan, struct fault *faul
         plan_note_use(stream, plan->inputs[i]->storage);
     for (unsigned i = 0; i < plan->further; i++)
         plan_note_use(stream, plan->outputs[i]->storage);
-    if (__builtin_expect(workspace != NULL, 0)) {
-        plan_note_use(stream, workspace);
-        storage_unref(workspace);
+    if (__builtin_expect(answer.workspace != NULL, 0)) {
+        plan_note_use(stream, answer.workspace);
+        storage_unref(answer.workspace);
     }
     return STATUS_OK;
 }

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "engine/device/device_impl.h"
 #include "tests/device/cases.h"
 
 static void run_convolutions(struct suite *suite);
@@ -17,7 +18,7 @@ static void run_decompositions(struct suite *suite);
 
 static const struct row {
     const char *library;
-    unsigned opcodes[10];
+    unsigned opcodes[12];
     void (*few)(struct suite *suite); /* some of these, small, in all ways */
     const char *functions[20];        /* that a stand-in can make fail */
 } rows[] = {
@@ -32,14 +33,14 @@ static const struct row {
      {"cufftCreate", "cufftSetAutoAllocation", "cufftMakePlanMany64", "cufftSetWorkArea", "cufftSetStream",
       "cufftExecC2C", "cufftExecZ2Z", "cufftExecR2C", "cufftExecD2Z", "cufftExecC2R", "cufftExecZ2D", "cufftDestroy"}},
     {"cuSOLVER",
-     {OP_CHOLESKY, OP_SOLVE, OP_INV, OP_DET, OP_SLOGDET, OP_QR, OP_EIGH, OP_EIGVALSH, OP_SVD, OP_SVDVALS},
+     {OP_CHOLESKY, OP_LU, OP_SOLVE, OP_INV, OP_DET, OP_SLOGDET, OP_QR, OP_EIGH, OP_EIGVALSH, OP_SVD, OP_SVDVALS},
      run_decompositions,
      {"cusolverDnCreate", "cusolverDnCreateParams", "cusolverDnSetStream", "cusolverDnXpotrf_bufferSize",
       "cusolverDnXpotrf", "cusolverDnXgetrf_bufferSize", "cusolverDnXgetrf", "cusolverDnXgetrs",
       "cusolverDnXgeqrf_bufferSize", "cusolverDnXgeqrf", "cusolverDnSorgqr_bufferSize", "cusolverDnDorgqr",
       "cusolverDnXsyevd_bufferSize", "cusolverDnXsyevd", "cusolverDnXgesvd_bufferSize", "cusolverDnXgesvd"}},
 };
-enum { ROWS = sizeof rows / sizeof *rows, OPCODES = 10, FUNCTIONS = 20 };
+enum { ROWS = sizeof rows / sizeof *rows, OPCODES = 12, FUNCTIONS = 20 };
 
 /* What the device says of a library; NONE if it has never heard of it. */
 static struct device_library library_now(struct suite *suite, const char *name) {
@@ -146,9 +147,9 @@ static void run_one(struct suite *suite, unsigned opcode, const struct sample *a
                     const struct sample *c, struct op_packed attributes) {
     const struct sample *inputs[] = {a, b, c};
     unsigned n = c ? 3 : b ? 2 : 1;
-    struct sample results[2];
+    struct sample results[3];
     struct suite_call call = {.opcode = opcode, .n_inputs = n, .inputs = inputs, .attributes = attributes};
-    unsigned outputs = opcode == OP_QR ? 2 : 1;
+    unsigned outputs = opcode == OP_LU ? 3 : opcode == OP_QR ? 2 : 1;
     suite_run_several(suite, &call, results, outputs);
     for (unsigned i = 0; i < outputs; i++)
         case_settle(suite, &results[i]);
@@ -208,7 +209,7 @@ static void run_transforms(struct suite *suite) {
 
 /* Twice, so that a call that fails once is made again. */
 static void run_decompositions(struct suite *suite) {
-    static const unsigned opcodes[] = {OP_CHOLESKY, OP_SOLVE, OP_INV, OP_DET, OP_QR, OP_EIGVALSH, OP_SVDVALS};
+    static const unsigned opcodes[] = {OP_CHOLESKY, OP_LU, OP_SOLVE, OP_INV, OP_DET, OP_QR, OP_EIGVALSH, OP_SVDVALS};
     for (int i = 0; i < 4; i++) {
         enum dtype dtype = i % 2 ? DTYPE_F64 : DTYPE_F32;
         struct values *values = values_create(dtype, 2, (int64_t[]){5, 5});
@@ -450,5 +451,50 @@ Test(libraries, convolutions_are_the_same_in_each_run, .timeout = 300) {
         suite_free(&suite, &results[i]);
     suite_free(&suite, &x);
     suite_free(&suite, &y);
+    suite_close(&suite);
+}
+
+/* ---- what own kernels take: a block of threads has a matrix for itself ---- */
+
+/* The estimate of an operation on (n, n), of which the operation's own estimate is a microsecond. */
+static double weighed(struct suite *suite, unsigned opcode, enum dtype dtype, int64_t n) {
+    const int64_t shape[3] = {1, n, n}, strides[3] = {n * n, n, 1};
+    struct device *device = engine_device(suite->engine);
+    const struct op_kernel *kernel = device->vtable->operations[opcode];
+    struct {
+        struct launch launch;
+        struct operand operands[3];
+    } form = {.launch = {.opcode = (uint16_t)opcode,
+                         .n_inputs = 1,
+                         .further = 2,
+                         .attributes = {.n_ints = 2, .ints = (const int64_t[2]){0}}}};
+    struct operand operand = {
+        .shape = shape, .strides = strides, .rank = 3, .dtype = (uint8_t)dtype, .as = (uint8_t)dtype};
+    form.launch.output = operand;
+    for (int i = 0; i < 3; i++)
+        form.operands[i] = operand;
+    return kernel->weight ? (double)kernel->weight(device, &form.launch, 1000) : 0;
+}
+
+Test(libraries, estimates_know_who_computes, .timeout = 300) {
+    enum { N = 2000 };
+    const double least_ns = (double)N * N * N / 100; /* not even a multiprocessor does a hundred in a nanosecond */
+    struct suite suite;
+    suite_open(&suite, 0x11e);
+    double complex_ns = weighed(&suite, OP_LU, DTYPE_C64, N), real_ns = weighed(&suite, OP_LU, DTYPE_F32, N);
+    suite_close(&suite);
+    if (!complex_ns)
+        cr_skip("this device has the operations' own estimates");
+    cr_expect_gt(complex_ns, least_ns);
+    if (has_stand_ins())
+        cr_expect_eq(real_ns, 1000, "cuSOLVER has the whole device: %g", real_ns);
+    setenv("TENSORD_CUDA_LIBRARIES", "none", 1);
+    suite_open(&suite, 0x11e);
+    for (unsigned i = 0; i < 4; i++) {
+        unsigned opcode = (const unsigned[]){OP_LU, OP_EIGH, OP_SVD, OP_TRIANGULAR_SOLVE}[i];
+        cr_expect_gt(weighed(&suite, opcode, DTYPE_F32, N), least_ns, "%s", op_info(opcode)->name);
+    }
+    cr_expect_lt(weighed(&suite, OP_LU, DTYPE_F32, 8), 10000, "small ones");
+    unsetenv("TENSORD_CUDA_LIBRARIES");
     suite_close(&suite);
 }

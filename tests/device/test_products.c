@@ -15,11 +15,15 @@ static const struct shape_row {
     {64, 64, 96},  {5, 16, 16},  {16, 16, 5},  {16, 5, 16},   {100, 31, 99}, {31, 32, 33}, {40, 1000, 24},
 };
 
-static uint64_t slow_products(struct suite *suite) {
+static struct device_info device_now(struct suite *suite) {
     struct engine_stats stats;
     suite_sync(suite);
     engine_stats(suite->engine, &stats);
-    return stats.device.products_slow;
+    return stats.device;
+}
+
+static uint64_t slow_products(struct suite *suite) {
+    return device_now(suite).products_slow;
 }
 
 /* (rows, columns) out of a matrix with `more` rows and columns, beginning behind them; `turned`: stored the other way. */
@@ -92,4 +96,54 @@ Test(products, odd_ones_of_f32_are_the_librarys, .timeout = 120) {
 }
 Test(products, odd_ones_of_f64_are_the_librarys, .timeout = 120) {
     odd_products(DTYPE_F64);
+}
+
+/* ---- many batches ---- */
+
+/* (first, second, rows, columns) out of memory where the axes of batches lie inside of the matrices, so that they do not merge; or, `repeated`, out of
+ * matrices that the second axis has in common. */
+static struct sample far_batches(struct suite *suite, int64_t first, int64_t second, bool repeated) {
+    enum { ROWS = 3, COLUMNS = 4 };
+    const int64_t apart[4] = {second, ROWS, first, COLUMNS}, common[4] = {first, 1, ROWS, COLUMNS};
+    struct sample x = suite_sample(suite, DTYPE_F32, 4, repeated ? common : apart, FILL_ORDINARY);
+    if (repeated)
+        return x;
+    struct sample turned =
+        suite_attributes(suite, OP_PERMUTE_DIMS, &x, SUITE_ATTRIBUTES(permute_dims, .axes = SUITE_LIST(2, 0, 1, 3)));
+    suite_free(suite, &x);
+    return turned;
+}
+
+static void far_product(struct suite *suite, int64_t first, int64_t second, bool repeated) {
+    struct sample a = far_batches(suite, first, second, false), b = far_batches(suite, first, second, repeated);
+    struct sample turned = suite_unary(suite, OP_MATRIX_TRANSPOSE, &b);
+    const struct sample *inputs[] = {&a, &turned};
+    struct sample result = suite_run(suite, &(struct suite_call){.opcode = OP_MATMUL, .n_inputs = 2, .inputs = inputs});
+    case_settle(suite, &result);
+    suite_free(suite, &a);
+    suite_free(suite, &b);
+    suite_free(suite, &turned);
+}
+
+/* The thread that calls the library serves everybody. */
+Test(products, of_many_batches_are_few_calls, .timeout = 120) {
+    enum { CALLS_MOST = 256 };
+    static const struct {
+        int64_t first, second;
+        bool repeated;
+    } rows[] = {{7, 5, false}, {100, 90, false}, {100, 90, true}, {300, 280, true}};
+    struct suite suite;
+    suite_open(&suite, 4712);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct device_info before = device_now(&suite);
+        far_product(&suite, rows[i].first, rows[i].second, rows[i].repeated);
+        struct device_info now = device_now(&suite);
+        uint64_t calls = now.products_library - before.products_library,
+                 slow = now.products_slow - before.products_slow;
+        cr_expect_leq(calls + slow, CALLS_MOST, "%" PRIu64 " calls for %" PRId64 " times %" PRId64 " batches",
+                      calls + slow, rows[i].first, rows[i].second);
+        if (!rows[i].repeated)
+            cr_expect_leq(calls + slow, 64, "copied operands are one batch, or those of one axis are few");
+    }
+    suite_close(&suite);
 }
