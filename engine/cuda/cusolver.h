@@ -3,8 +3,8 @@
  *
  * Eigenvalues by divide and conquer (Xsyevd), singular values by the QR iteration (Xgesvd), as LAPACK has them: they converge for every
  * matrix, which Jacobi's (gesvdj) need not within its sweeps, and only the device would know. Both may have the calling thread wait for the
- * device within the call (so op_kernel.waits says of them); the others return at once. cuSOLVER's results are the same in each run unless it is told otherwise
- * (cusolverDnSetDeterministicMode), which it is not here. */
+ * device within the call, and so may the others where they are many kernels (op_kernel.waits says so of them). cuSOLVER's results are the same
+ * in each run unless it is told otherwise (cusolverDnSetDeterministicMode), which it is not here. */
 #pragma once
 
 #include "engine/cuda/library.h"

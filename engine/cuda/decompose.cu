@@ -504,7 +504,10 @@ static int decompose_run(struct cuda *cuda, struct cuda_stream *stream, const st
 }
 
 #define DECOMPOSE                                                                                                      \
-    { {.workspace = decompose_workspace, .weight = decompose_weight}, decompose_run, decompose_walk }
+    {                                                                                                                  \
+        {.workspace = decompose_workspace, .weight = decompose_weight, .waits = decompose_waits}, decompose_run,       \
+            decompose_walk                                                                                             \
+    }
 const struct cuda_kernel cuda_kernel_cholesky = DECOMPOSE;
 const struct cuda_kernel cuda_kernel_lu = DECOMPOSE;
 const struct cuda_kernel cuda_kernel_qr = DECOMPOSE;

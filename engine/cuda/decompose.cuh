@@ -236,3 +236,7 @@ static inline uint64_t decompose_weight(struct device *device, const struct laun
     }
     return own < 5e16 ? (uint64_t)own : (uint64_t)5e16;
 }
+
+static inline bool decompose_waits(struct device *device, const struct launch *launch) {
+    return solver_waits(cuda_of(device), launch);
+}

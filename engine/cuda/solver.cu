@@ -206,7 +206,12 @@ struct solver {
     uint64_t bytes, room_bytes;
 };
 
-enum { PLACE_ALIGNMENT = 256 };
+enum {
+    PLACE_ALIGNMENT = 256,
+    /* A factorisation is some kernels for each few dozen rows. With as many rows as this they may fill CUDA's queue, about a thousand launches
+     * long; then the call waits for the device. */
+    ROWS_MANY = 4096,
+};
 
 static uint64_t place_rounded(uint64_t bytes) {
     return (bytes + PLACE_ALIGNMENT - 1) & ~(uint64_t)(PLACE_ALIGNMENT - 1);
@@ -314,8 +319,11 @@ uint64_t solver_workspace(const struct cuda *cuda, const struct launch *launch) 
 
 bool solver_waits(const struct cuda *cuda, const struct launch *launch) {
     struct solver s = {};
-    return !launch->scarce && solver_describe(&s, launch) &&
-           (s.tasks[0] == CUSOLVER_EIGEN || s.tasks[0] == CUSOLVER_SINGULAR) && cusolver_suits(cuda, s.batch, s.m, s.n);
+    if (launch->scarce || !solver_describe(&s, launch) || !cusolver_suits(cuda, s.batch, s.m, s.n)) {
+        return false;
+    }
+    const int64_t rows = s.batch * (s.m < s.n ? s.m : s.n);
+    return s.tasks[0] == CUSOLVER_EIGEN || s.tasks[0] == CUSOLVER_SINGULAR || rows >= ROWS_MANY;
 }
 
 /* ---- steps: each returns whether the next one may follow; else the code is in *code, or cuSOLVER has refused ---- */

@@ -5,7 +5,7 @@
 
 /* Bytes of workspace; 0: the launch is not for cuSOLVER. Owner thread. */
 uint64_t solver_workspace(const struct cuda *cuda, const struct launch *launch);
-/* Whether cuSOLVER's call for the launch waits for the device. The submitter. */
+/* Whether cuSOLVER's calls for the launch may wait for the device. The submitter. */
 bool solver_waits(const struct cuda *cuda, const struct launch *launch);
 /* *refused: own kernels have to compute it. */
 int solver_run(struct cuda *cuda, struct cuda_stream *stream, const struct launch *launch, bool *refused,

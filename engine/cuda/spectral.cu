@@ -644,13 +644,9 @@ static int spectral_run(struct cuda *cuda, struct cuda_stream *stream, const str
                        space_blocks(cuda, p.batch), &p, fault, stream->stream);
 }
 
-static bool spectral_waits(struct device *device, const struct launch *launch) {
-    return solver_waits(cuda_of(device), launch);
-}
-
 #define SPECTRAL                                                                                                       \
     {                                                                                                                  \
-        {.workspace = spectral_workspace, .weight = decompose_weight, .waits = spectral_waits}, spectral_run,          \
+        {.workspace = spectral_workspace, .weight = decompose_weight, .waits = decompose_waits}, spectral_run,         \
             spectral_walk                                                                                              \
     }
 const struct cuda_kernel cuda_kernel_eigh = SPECTRAL;

@@ -454,31 +454,51 @@ Test(libraries, convolutions_are_the_same_in_each_run, .timeout = 300) {
     suite_close(&suite);
 }
 
-/* ---- what own kernels take: a block of threads has a matrix for itself ---- */
+/* ---- what is said of launches ---- */
 
-/* The estimate of an operation on (n, n), of which the operation's own estimate is a microsecond. */
-static double weighed(struct suite *suite, unsigned opcode, enum dtype dtype, int64_t n) {
-    const int64_t shape[3] = {1, n, n}, strides[3] = {n * n, n, 1};
-    struct device *device = engine_device(suite->engine);
-    const struct op_kernel *kernel = device->vtable->operations[opcode];
+/* An operation on a matrix (n, n). */
+struct asked {
+    struct device *device;
+    const struct op_kernel *kernel;
+    int64_t shape[3], strides[3];
     struct {
         struct launch launch;
         struct operand operands[3];
-    } form = {.launch = {.opcode = (uint16_t)opcode,
-                         .n_inputs = 1,
-                         .further = 2,
-                         .attributes = {.n_ints = 2, .ints = (const int64_t[2]){0}}}};
-    struct operand operand = {
-        .shape = shape, .strides = strides, .rank = 3, .dtype = (uint8_t)dtype, .as = (uint8_t)dtype};
-    form.launch.output = operand;
+    } form;
+};
+
+static void ask_of(struct asked *asked, struct suite *suite, unsigned opcode, enum dtype dtype, int64_t n) {
+    *asked = (struct asked){.device = engine_device(suite->engine),
+                            .shape = {1, n, n},
+                            .strides = {n * n, n, 1},
+                            .form.launch = {.opcode = (uint16_t)opcode,
+                                            .n_inputs = 1,
+                                            .further = 2,
+                                            .attributes = {.n_ints = 2, .ints = (const int64_t[2]){0}}}};
+    struct operand operand = {.shape = asked->shape, .strides = asked->strides, .rank = 3, .dtype = (uint8_t)dtype};
+    asked->kernel = asked->device->vtable->operations[opcode];
+    asked->form.launch.output = operand;
     for (int i = 0; i < 3; i++)
-        form.operands[i] = operand;
-    return kernel->weight ? (double)kernel->weight(device, &form.launch, 1000) : 0;
+        asked->form.operands[i] = operand;
 }
 
+/* Its estimate, where the operation's own is a microsecond; 0: the kernel has none. */
+static double weighed(struct suite *suite, unsigned opcode, enum dtype dtype, int64_t n) {
+    struct asked asked;
+    ask_of(&asked, suite, opcode, dtype, n);
+    return asked.kernel->weight ? (double)asked.kernel->weight(asked.device, &asked.form.launch, 1000) : 0;
+}
+
+static bool waits(struct suite *suite, unsigned opcode, int64_t n) {
+    struct asked asked;
+    ask_of(&asked, suite, opcode, DTYPE_F32, n);
+    return asked.kernel->waits && asked.kernel->waits(asked.device, &asked.form.launch);
+}
+
+/* A block of threads has a matrix for itself; cuSOLVER has the whole device. */
 Test(libraries, estimates_know_who_computes, .timeout = 300) {
     enum { N = 2000 };
-    const double least_ns = (double)N * N * N / 100; /* not even a multiprocessor does a hundred in a nanosecond */
+    const double least_ns = (double)N * N * N / 100; /* no multiprocessor does a hundred in a nanosecond */
     struct suite suite;
     suite_open(&suite, 0x11e);
     double complex_ns = weighed(&suite, OP_LU, DTYPE_C64, N), real_ns = weighed(&suite, OP_LU, DTYPE_F32, N);
@@ -496,5 +516,17 @@ Test(libraries, estimates_know_who_computes, .timeout = 300) {
     }
     cr_expect_lt(weighed(&suite, OP_LU, DTYPE_F32, 8), 10000, "small ones");
     unsetenv("TENSORD_CUDA_LIBRARIES");
+    suite_close(&suite);
+}
+
+Test(libraries, calls_of_many_kernels_are_not_the_submitters, .timeout = 300) {
+    struct suite suite;
+    suite_open(&suite, 0x11f);
+    if (library_now(&suite, "cuSOLVER").state == DEVICE_LIBRARY_NONE) {
+        suite_close(&suite);
+        cr_skip("the device has no libraries");
+    }
+    cr_expect(waits(&suite, OP_EIGH, 512) && waits(&suite, OP_LU, 8192) && waits(&suite, OP_CHOLESKY, 8192));
+    cr_expect(!waits(&suite, OP_LU, 512) && !waits(&suite, OP_TRIANGULAR_SOLVE, 8192));
     suite_close(&suite);
 }
