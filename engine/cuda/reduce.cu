@@ -65,9 +65,10 @@ static const void *const reduce_fills[] = {(const void *)reduce_fill<uint8_t>, (
                                            (const void *)reduce_fill<ulonglong2>};
 
 static bool reduce_walk(cuda_kernel_seen *seen, void *context) {
-    const struct reduce_kernel *const tables[] = {reduce_sums,     reduce_extremes,    reduce_positions,
-                                                  reduce_products, reduce_variances,   reduce_norms,
-                                                  reduce_counts,   reduce_exponentials};
+    const struct reduce_kernel *const tables[] = {
+        reduce_sums,        reduce_extremes,        reduce_positions,   reduce_products,
+        reduce_variances,   reduce_norms,           reduce_counts,      reduce_exponentials,
+        reduce_sums_narrow, reduce_products_narrow, reduce_means_narrow};
     for (const struct reduce_kernel *kernels : tables) {
         for (int dtype = 0; dtype < DTYPE_COUNT; dtype++) {
             bool common = cuda_dtype_common((enum dtype)dtype) &&
@@ -83,6 +84,27 @@ static bool reduce_walk(cuda_kernel_seen *seen, void *context) {
         }
     }
     return true;
+}
+
+/* NULL: there is no kernel for such elements and such a result. */
+static const struct reduce_kernel *reduce_kernel_narrow(unsigned opcode, enum dtype from, enum dtype to) {
+    const struct reduce_kernel *kernels = opcode == OP_SUM    ? reduce_sums_narrow
+                                          : opcode == OP_PROD ? reduce_products_narrow
+                                          : opcode == OP_MEAN ? reduce_means_narrow
+                                                              : NULL;
+    bool wide = opcode == OP_MEAN ? to == DTYPE_F32 : to == DTYPE_I64 || to == DTYPE_U64;
+    return kernels && wide && kernels[from].launch ? &kernels[from] : NULL;
+}
+
+static const struct reduce_kernel *reduce_kernel_for(const struct launch *launch) {
+    const struct operand *x = &launch->inputs[0];
+    return x->dtype == x->as ? reduce_kernel_of(launch->opcode, x->dtype)
+                             : reduce_kernel_narrow(launch->opcode, (enum dtype)x->dtype, (enum dtype)x->as);
+}
+
+static bool reduce_converts(const struct device *device, unsigned opcode, enum dtype from, enum dtype to) {
+    (void)device;
+    return reduce_kernel_narrow(opcode, from, to) != NULL;
 }
 
 static bool reduce_has(unsigned opcode, enum dtype dtype) {
@@ -426,7 +448,7 @@ static bool plan_is_whole(const struct reduce_plan *plan, const struct reduce_ke
 
 static uint64_t reduce_workspace(struct device *device, const struct launch *launch) {
     const struct cuda *cuda = cuda_of(device);
-    const struct reduce_kernel *kernel = reduce_kernel_of(launch->opcode, launch->inputs[0].dtype);
+    const struct reduce_kernel *kernel = reduce_kernel_for(launch);
     struct reduce_plan plan;
     if (reduce_is_empty(&launch->inputs[0])) {
         return 0;
@@ -436,7 +458,7 @@ static uint64_t reduce_workspace(struct device *device, const struct launch *lau
 }
 
 static int reduce_run(struct cuda *cuda, struct cuda_stream *stream, const struct launch *launch, struct fault *fault) {
-    const struct reduce_kernel *kernel = reduce_kernel_of(launch->opcode, launch->inputs[0].dtype);
+    const struct reduce_kernel *kernel = reduce_kernel_for(launch);
     struct reduce_plan plan;
     if (reduce_is_empty(&launch->inputs[0])) {
         return reduce_nothing(cuda, launch, stream->stream, fault);
@@ -453,7 +475,7 @@ static int reduce_run(struct cuda *cuda, struct cuda_stream *stream, const struc
 CUDA_KERNELS_FOUND(reduce_found, reduce_has)
 
 #define REDUCTION                                                                                                      \
-    { {.dtypes = reduce_found, .workspace = reduce_workspace}, reduce_run, reduce_walk }
+    { {.dtypes = reduce_found, .converts = reduce_converts, .workspace = reduce_workspace}, reduce_run, reduce_walk }
 const struct cuda_kernel cuda_kernel_sum = REDUCTION;
 const struct cuda_kernel cuda_kernel_prod = REDUCTION;
 const struct cuda_kernel cuda_kernel_mean = REDUCTION;

@@ -77,6 +77,9 @@ struct reduce_kernel {
 };
 /* By dtype; `launch` is NULL where there is no kernel. */
 extern const struct reduce_kernel reduce_sums[DTYPE_COUNT], reduce_products[DTYPE_COUNT];
+/* By the dtype of elements that are converted as they are read: to i64 or u64, means to f32. */
+extern const struct reduce_kernel reduce_sums_narrow[DTYPE_COUNT], reduce_products_narrow[DTYPE_COUNT];
+extern const struct reduce_kernel reduce_means_narrow[DTYPE_COUNT];
 extern const struct reduce_kernel reduce_extremes[DTYPE_COUNT], reduce_positions[DTYPE_COUNT];
 extern const struct reduce_kernel reduce_variances[DTYPE_COUNT], reduce_norms[DTYPE_COUNT];
 extern const struct reduce_kernel reduce_counts[DTYPE_COUNT], reduce_exponentials[DTYPE_COUNT];

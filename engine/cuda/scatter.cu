@@ -88,7 +88,7 @@ __global__ void __launch_bounds__(SPACE_THREADS) check_kernel(const __grid_const
     unsigned long long bad = none;
     const int64_t step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < p.count; i += step) {
-        take_check(p.indices, i, p.indices.index[i], &bad);
+        take_check(p.indices, i, take_index(p.indices, i), &bad);
     }
     take_finish(p.indices, bad);
 }

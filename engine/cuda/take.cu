@@ -35,7 +35,7 @@ __global__ void __launch_bounds__(SPACE_THREADS) take_kernel(const __grid_consta
             row[u] = (down << p.depth) + (element >> p.width);
             inside[u] = inner[u] < p.inner && row[u] < p.rows;
             if (inside[u]) {
-                index[u] = p.indices.index[row[u] - index_divide_wide(p.count, row[u]) * p.count.extent];
+                index[u] = take_index(p.indices, row[u] - index_divide_wide(p.count, row[u]) * p.count.extent);
             }
         }
 #pragma unroll
@@ -75,7 +75,7 @@ __global__ void __launch_bounds__(SPACE_THREADS) along_kernel(const __grid_const
         T value[SPACE_UNROLL];
 #pragma unroll
         for (int u = 0; u < SPACE_UNROLL; u++) {
-            index[u] = begin + u * step < p.n ? p.indices.index[begin + u * step] : 0;
+            index[u] = begin + u * step < p.n ? take_index(p.indices, begin + u * step) : 0;
         }
 #pragma unroll
         for (int u = 0; u < SPACE_UNROLL; u++) {
@@ -111,7 +111,7 @@ __global__ void __launch_bounds__(SPACE_THREADS) one_hot_kernel(const __grid_con
     unsigned long long bad = none;
     const int64_t step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; at < p.n; at += step) {
-        const int64_t index = p.indices.index[at];
+        const int64_t index = take_index(p.indices, at);
         if (take_check(p.indices, at, index, &bad)) {
             ((T *)p.out)[at * p.indices.extent + index] = number_of_pattern<T>(p.one);
         }
@@ -160,6 +160,16 @@ static int64_t take_unit(const void *x, const void *out, int64_t bytes) {
     return (int64_t)(all & -all);
 }
 
+static struct take_indices indices_of(const struct launch *launch, unsigned input, int64_t extent) {
+    const struct operand *indices = &launch->inputs[input];
+    return {indices->data, extent, launch->report, indices->dtype == DTYPE_I32};
+}
+
+static bool take_converts(const struct device *device, unsigned opcode, enum dtype from, enum dtype to) {
+    (void)device, (void)opcode;
+    return from == DTYPE_I32 && to == DTYPE_I64;
+}
+
 static int take_run(struct cuda *cuda, struct cuda_stream *stream, const struct launch *launch, struct fault *fault) {
     const struct operand *x = &launch->inputs[0], *out = &launch->output;
     int64_t bytes = x->shape[2] * (int64_t)dtype_size((enum dtype)x->dtype), rows = x->shape[0] * out->shape[1];
@@ -167,7 +177,7 @@ static int take_run(struct cuda *cuda, struct cuda_stream *stream, const struct 
     struct take_arguments arguments = {};
     arguments.x = (const char *)x->data;
     arguments.out = (char *)out->data;
-    arguments.indices = {(const int64_t *)launch->inputs[1].data, x->shape[1], launch->report};
+    arguments.indices = indices_of(launch, 1, x->shape[1]);
     arguments.rows = rows;
     arguments.inner = bytes / unit;
     arguments.width = space_tile_width(arguments.inner, TILE_LOG);
@@ -181,14 +191,14 @@ static int take_run(struct cuda *cuda, struct cuda_stream *stream, const struct 
 }
 
 static int take_along_axis_run(struct cuda *cuda, struct cuda_stream *stream, const struct launch *launch,
-                         struct fault *fault) {
+                               struct fault *fault) {
     const struct operand *x = &launch->inputs[0], *out = &launch->output;
     size_t size = dtype_size((enum dtype)x->dtype);
     int64_t rows = out->shape[0] * out->shape[1];
     struct along_arguments arguments = {};
     arguments.x = (const char *)x->data;
     arguments.out = (char *)out->data;
-    arguments.indices = {(const int64_t *)launch->inputs[1].data, x->shape[1], launch->report};
+    arguments.indices = indices_of(launch, 1, x->shape[1]);
     arguments.n = rows * out->shape[2];
     arguments.inner = divisor_wide_make(out->shape[2], arguments.n);
     arguments.count = divisor_wide_make(out->shape[1], rows);
@@ -197,21 +207,22 @@ static int take_along_axis_run(struct cuda *cuda, struct cuda_stream *stream, co
     return space_start((const void *)kernel, blocks, &arguments, fault, stream->stream);
 }
 
-static int one_hot_run(struct cuda *cuda, struct cuda_stream *stream, const struct launch *launch, struct fault *fault) {
+static int one_hot_run(struct cuda *cuda, struct cuda_stream *stream, const struct launch *launch,
+                       struct fault *fault) {
     const struct operand *out = &launch->output;
     enum dtype dtype = (enum dtype)out->dtype;
     size_t size = dtype_size(dtype);
     int64_t n = out->shape[0], classes = out->shape[1];
-    struct one_hot_arguments arguments = {(char *)out->data,
-                                          n,
-                                          number_one(dtype),
-                                          {(const int64_t *)launch->inputs[0].data, classes, launch->report}};
+    struct one_hot_arguments arguments = {(char *)out->data, n, number_one(dtype), indices_of(launch, 0, classes)};
     one_hot_function *kernel = one_hot_functions[take_row((int64_t)size)];
     CUDA_TRY(fault, cudaMemsetAsync(out->data, 0, (size_t)(n * classes) * size, stream->stream));
     return space_start((const void *)kernel, space_blocks(cuda, n / SPACE_THREADS + 1), &arguments, fault,
                        stream->stream);
 }
 
-const struct cuda_kernel cuda_kernel_take = {.driver = take_run, .walk = take_walk};
-const struct cuda_kernel cuda_kernel_take_along_axis = {.driver = take_along_axis_run, .walk = take_walk};
-const struct cuda_kernel cuda_kernel_one_hot = {.driver = one_hot_run, .walk = take_walk};
+const struct cuda_kernel cuda_kernel_take = {
+    .base = {.converts = take_converts}, .driver = take_run, .walk = take_walk};
+const struct cuda_kernel cuda_kernel_take_along_axis = {
+    .base = {.converts = take_converts}, .driver = take_along_axis_run, .walk = take_walk};
+const struct cuda_kernel cuda_kernel_one_hot = {
+    .base = {.converts = take_converts}, .driver = one_hot_run, .walk = take_walk};

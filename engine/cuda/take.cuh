@@ -13,10 +13,16 @@ namespace {
 static constexpr unsigned long long none = ~0ull;
 
 struct take_indices {
-    const int64_t *index;
+    const void *index;
     int64_t extent; /* what they should be below */
     struct report *report;
+    bool narrow; /* they are i32; else i64 */
 };
+
+__device__ __forceinline__ int64_t take_index(const struct take_indices &indices, int64_t position) {
+    return indices.narrow ? (int64_t)((const int32_t *)indices.index)[position]
+                          : ((const int64_t *)indices.index)[position];
+}
 
 /* False: the index is wrong; it is noted if it is the thread's first by position. */
 __device__ __forceinline__ bool take_check(const struct take_indices &indices, int64_t position, int64_t index,
@@ -36,7 +42,7 @@ __device__ unsigned long long take_first(const struct take_indices &indices, uns
 #pragma unroll
         for (int u = SPACE_UNROLL - 1; u >= 0; u--) {
             unsigned long long position = begin + u * SPACE_THREADS + threadIdx.x;
-            if (position < met && (uint64_t)indices.index[position] >= (uint64_t)indices.extent) {
+            if (position < met && (uint64_t)take_index(indices, (int64_t)position) >= (uint64_t)indices.extent) {
                 bad = position;
             }
         }
@@ -74,7 +80,7 @@ __device__ __forceinline__ void take_finish(const struct take_indices &indices, 
     __syncthreads(); /* all have read it before it changes */
     const unsigned long long first = take_first(indices, met, &smallest);
     if (threadIdx.x == 0) {
-        indices.report->value = indices.index[first];
+        indices.report->value = take_index(indices, (int64_t)first);
         indices.report->position = (int64_t)first;
         indices.report->limit = indices.extent;
         __threadfence_system();

@@ -139,18 +139,19 @@ Test(memory, a_conversion_of_a_broadcast_view_takes_the_memory_of_what_it_repeat
 /* Where a device says that its kernels convert what they read. */
 Test(memory, an_input_of_another_dtype_takes_no_memory_where_kernels_convert) {
     const char *device = getenv("TENSORD_TEST_DEVICE");
-    if (device && strncmp(device, "cpu", 3) != 0 && strncmp(device, "late", 4) != 0)
-        cr_skip("this device's kernels convert nothing");
+    bool all = !device || strncmp(device, "cpu", 3) == 0 || strncmp(device, "late", 4) == 0;
+    enum { ALL = 5 }; /* from this row on: on a CPU device */
     static const struct {
         unsigned opcode;
         enum dtype first, second; /* DTYPE_INVALID: there is no second input */
         uint64_t output;          /* bytes of an element */
     } rows[] = {{OP_SUM, DTYPE_U8, DTYPE_INVALID, 0},  {OP_SUM, DTYPE_BOOL, DTYPE_INVALID, 0},
-                {OP_MEAN, DTYPE_U8, DTYPE_INVALID, 0}, {OP_ANY, DTYPE_F32, DTYPE_INVALID, 0},
+                {OP_MEAN, DTYPE_U8, DTYPE_INVALID, 0}, {OP_PROD, DTYPE_U16, DTYPE_INVALID, 0},
+                {OP_TAKE, DTYPE_F32, DTYPE_I32, 4},    {OP_ANY, DTYPE_F32, DTYPE_INVALID, 0},
                 {OP_LESS, DTYPE_U8, DTYPE_F32, 1},     {OP_EXP, DTYPE_U8, DTYPE_INVALID, 4},
                 {OP_ADD, DTYPE_I16, DTYPE_F16, 2},     {OP_LOGICAL_AND, DTYPE_F64, DTYPE_I8, 1},
                 {OP_TAKE, DTYPE_F32, DTYPE_I32, 4}};
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    for (size_t i = 0; i < (all ? sizeof rows / sizeof *rows : ALL); i++) {
         const char *name = op_info(rows[i].opcode)->name;
         bool takes = rows[i].opcode == OP_TAKE;
         struct suite suite;
@@ -172,8 +173,8 @@ Test(memory, an_input_of_another_dtype_takes_no_memory_where_kernels_convert) {
                                      .ints = ints};
         cr_assert_eq(suite_submit(&suite, &request, &result), STATUS_OK, "%s", name);
         cr_assert_eq(suite_outcome(&suite, result, NULL), STATUS_OK);
-        cr_assert_leq(account(&suite).peak - before, rows[i].output * MIB + 8192, "%s took %llu bytes", name,
-                      (unsigned long long)(account(&suite).peak - before));
+        cr_assert_leq(account(&suite).peak - before, rows[i].output * MIB + (all ? 8192 : 65536), "%s took %llu bytes",
+                      name, (unsigned long long)(account(&suite).peak - before));
         suite_close(&suite);
     }
 }
