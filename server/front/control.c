@@ -19,7 +19,6 @@ enum {
     CONTROL_PRINCIPAL_MAX = CONTROL_CONNECTIONS_MAX / 4, /* of one principal, if it is no admin */
     CONTROL_IDLE_S = 60,
     CONTROL_SEND_TIMEOUT_MS = 10000,
-    CONTROL_TURN_REQUESTS = 8, /* handled in one turn, before others have theirs */
 };
 
 /* ---- ends ---- */
@@ -44,6 +43,7 @@ void control_count_stranger(struct control *control, bool stranger) {
 static struct transport control_release(struct control *control) {
     struct transport transport = control->handshake ? (struct transport){.fd = -1} : control->transport;
     LIST_REMOVE(control, link);
+    turns_leave(&control->front->turns, &control->turn);
     lobby_leave(&control->front->roster.lobby, &control->waiting);
     control->front->controls.count--;
     control->front->controls.operators -= control->reserved;
@@ -149,42 +149,39 @@ static void control_wait_for_worker(struct control *control) {
     uv_poll_stop(&control->poll);
 }
 
-/* The socket has room, so the poll handle calls again in the next turn of the loop. */
+/* There is something to read: a request, or the end. The reader may have it already. */
 static void control_wait_for_turn(struct control *control) {
     control->reading = false;
-    uv_poll_start(&control->poll, UV_WRITABLE, control_polled);
+    uv_poll_stop(&control->poll);
+    turns_wait(&control->front->turns, &control->entry->turns, &control->turn);
+}
+
+/* Whether the reader has bytes that it has not handled. */
+static bool control_has_read(const struct control *control) {
+    return control->reader.paused &&
+           (control->reader.begin != control->reader.end || control->reader.state != FRAME_READER_HEADER);
 }
 
 void control_go_on(struct control *control, int error, struct fault *fault) {
-    for (unsigned handled = 1; !error; handled++) {
-        int flushed = control_flush(control);
-        if (flushed < 0) {
-            control_end(control);
-            return;
-        }
-        if (!flushed) {
-            control_wait_for_room(control);
-            return;
-        }
-        if (control->killing) {
-            control_wait_for_worker(control);
-            return;
-        }
-        if (control->login == CONTROL_LOGGING_IN) {
-            uv_poll_start(&control->poll, UV_DISCONNECT, control_polled);
-            return;
-        }
-        if (!control->reader.paused) {
-            control_wait_for_requests(control);
-            return;
-        }
-        if (handled == CONTROL_TURN_REQUESTS) {
-            control_wait_for_turn(control);
-            return;
-        }
+    if (!error && !control_has_read(control)) /* ends the pause; there is nothing to handle */
         error = frame_reader_resume(&control->reader, &control_handler, control, fault);
+    if (error) {
+        control_refuse(control, fault);
+        return;
     }
-    control_refuse(control, fault);
+    int flushed = control_flush(control);
+    if (flushed < 0)
+        control_end(control);
+    else if (!flushed)
+        control_wait_for_room(control);
+    else if (control->killing)
+        control_wait_for_worker(control);
+    else if (control->login == CONTROL_LOGGING_IN)
+        uv_poll_start(&control->poll, UV_DISCONNECT, control_polled);
+    else if (control->reader.paused)
+        control_wait_for_turn(control);
+    else
+        control_wait_for_requests(control);
 }
 
 /* TLS has failed: the client made an error, or has sent an alert. The daemon's own alert may be on its way. */
@@ -223,6 +220,23 @@ static void control_read(struct control *control) {
     }
     int error = frame_reader_advance(&control->reader, (size_t)got, &control_handler, control, &fault);
     control_go_on(control, error, &fault);
+}
+
+static void control_take_turn(struct turn *turn) {
+    struct control *control = (struct control *)((char *)turn - offsetof(struct control, turn));
+    struct fault fault;
+    if (control->reader.paused)
+        control_go_on(control, frame_reader_resume(&control->reader, &control_handler, control, &fault), &fault);
+    else
+        control_read(control);
+}
+
+/* Hello is handled at once: it is the only request of a stranger, and cheap. */
+static void control_may_read(struct control *control) {
+    if (control->welcomed)
+        control_wait_for_turn(control);
+    else
+        control_read(control);
 }
 
 /* The handshake may have brought a certificate: finds its principal. */
@@ -268,7 +282,7 @@ static void control_polled(uv_poll_t *poll, int status, int events) {
          * is reported in any case, as the event that was asked for. */
         uv_poll_start(poll, UV_PRIORITIZED, control_polled);
     else if (status == 0 && (events & UV_READABLE || (events & UV_WRITABLE && control->reading)))
-        control_read(control);
+        control_may_read(control);
     else if (status == 0 && events & UV_WRITABLE)
         control_go_on(control, STATUS_OK, &fault);
     else
@@ -356,6 +370,7 @@ static struct control *control_create(struct front *front, int fd, const struct 
     control->front = front;
     control->peer = *peer;
     control->entry = entry;
+    control->turn.take = control_take_turn;
     control_count_stranger(control, peer->principal.role == ROLE_NONE);
     LIST_INSERT_HEAD(&front->controls.head, control, link);
     front->controls.count++;

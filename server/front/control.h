@@ -1,6 +1,7 @@
 /* A control connection: the front itself replies to Hello, Ping, ListDevices, ListOperations, GetStatus, GetConfig,
  * Drain and KillSession, if the principal's role allows it (server/users/role.h). One reply at a time: while it leaves
- * nothing more is read, and a peer that does not take it is closed. Front thread only. */
+ * nothing more is read, and a peer that does not take it is closed. After Hello, connections take turns (turns.h).
+ * Front thread only. */
 #pragma once
 
 #include <stdbool.h>
@@ -11,6 +12,7 @@
 #include "proto/wire/frame.h"
 #include "server/front/arrival.h"
 #include "server/front/supervisor.h"
+#include "server/front/turns.h"
 #include "server/process/handshake.h"
 
 struct control {
@@ -24,6 +26,7 @@ struct control {
     struct roster_entry *entry; /* where the roster counts it */
     struct lobby_entry waiting; /* until it has said Hello */
     bool reserved;              /* it has one of the places for admins (PLACE_OPERATOR) */
+    struct turn turn;           /* while it waits to have a request handled */
     uint64_t used_ns;           /* when its last request came */
     struct frame_reader reader;
     bool welcomed;

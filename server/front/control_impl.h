@@ -17,8 +17,8 @@ int control_reply(struct control *control, enum frame_type type, uint64_t sequen
 void control_count_stranger(struct control *control, bool stranger);
 /* Finds a place for the connection when its principal becomes known; may end another connection for that. */
 int control_find_place(struct control *control, const struct principal *principal, struct fault *fault);
-/* Continues after a step of the reader: sends replies and handles buffered requests, until one of the two has to wait,
- * or the connection has had its share. The connection may be dead afterwards. */
+/* Continues after a step of the reader: sends the reply, and waits for what comes next. The connection may be dead
+ * afterwards. */
 void control_go_on(struct control *control, int error, struct fault *fault);
 /* Sends an Error frame, if that is possible, and ends the connection. */
 void control_refuse(struct control *control, const struct fault *fault);

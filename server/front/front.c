@@ -302,6 +302,7 @@ static void front_finish_handles(struct front *front) {
     arrival_refuse_all(front, &fault);
     arrival_list_finish(front);
     control_list_finish(&front->controls);
+    turns_finish(&front->turns);
     handshakes_finish(&front->handshakes);
     farewell_list_finish(&front->farewells);
     if (front->extension)
@@ -462,6 +463,7 @@ static int front_init(struct front *front, struct config *config, struct fault *
     notify_init(&front->notify);
     LIST_INIT(&front->arrivals.head);
     LIST_INIT(&front->controls.head);
+    turns_init(&front->turns, &front->loop);
     handshakes_init(&front->handshakes, &front->loop);
     roster_init(&front->roster);
     front_set_places(front);

@@ -12,6 +12,7 @@
 #include "server/front/login.h"
 #include "server/front/roster.h"
 #include "server/front/supervisor.h"
+#include "server/front/turns.h"
 #include "server/ipc/stats_page.h"
 #include "server/process/farewell.h"
 
@@ -43,6 +44,7 @@ struct front {
     struct listener_list listeners;
     struct arrival_list arrivals;
     struct control_list controls;
+    struct turns turns; /* of control connections */
     struct handshakes handshakes; /* of control connections */
     struct farewell_list farewells;
     struct front_tls tls;

@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
+#include "server/front/turns.h"
 #include "server/ipc/peer.h"
 #include "server/users/limits.h"
 #include "server/users/principal.h"
@@ -48,6 +49,7 @@ struct roster_entry {
     unsigned connections; /* of all kinds; */
     unsigned sessions;    /* connections that are guests; */
     unsigned evicted;     /* guests that have been told to end, whose places other connections have */
+    struct turn_queue turns; /* its control connections that wait for a turn */
     LIST_ENTRY(roster_entry) link;
 };
 
