@@ -370,39 +370,35 @@ static void status_collect_facts(const struct front *front, struct status_fact *
 
 /* `first` is the roster's fact if the principal is in the roster; a worker may still have a principal that is not. */
 static void status_fill_principal(const struct front *front, const struct status_fact *first,
-                                  Tensord__PrincipalStatus *row) {
-    struct limits limits;
-    login_limits(&front->login, first->name, &limits);
+                                  const struct limits *limits, Tensord__PrincipalStatus *row) {
     tensord__principal_status__init(row);
     row->name = (char *)first->name;
     row->connections = first->entry ? first->entry->connections : 0;
-    row->connections_limit = (uint32_t)limits_of_places(limits.principal_connections, front->roster.places);
-    row->sessions_limit = (uint32_t)limits_of_places(limits.principal_sessions, front->roster.session_places);
-    row->weight = (uint32_t)limits.weight;
-    row->rate_limit = limits.principal_rate;
-    row->idle_timeout_s = (double)limits.idle_timeout / 1e3;
-    row->operation_time_s = (double)limits.operation_time / 1e3;
-    row->session_lease_s = (double)limits.session_lease / 1e3;
+    row->connections_limit = (uint32_t)limits_of_places(limits->principal_connections, front->roster.places);
+    row->sessions_limit = (uint32_t)limits_of_places(limits->principal_sessions, front->roster.session_places);
+    row->weight = (uint32_t)limits->weight;
+    row->rate_limit = limits->principal_rate;
+    row->idle_timeout_s = (double)limits->idle_timeout / 1e3;
+    row->operation_time_s = (double)limits->operation_time / 1e3;
+    row->session_lease_s = (double)limits->session_lease / 1e3;
 }
 
-static void status_fill_principal_device(const struct front *front, const struct status_fact *fact,
+static void status_fill_principal_device(const struct status_fact *fact, const struct limits *limits,
                                          Tensord__PrincipalDevice *device) {
     const struct stats_principal *stats = fact->stats;
-    struct limits limits;
-    login_limits(&front->login, fact->name, &limits);
     tensord__principal_device__init(device);
     device->device = (char *)fact->slot->device.name;
     device->connections = stats->connections;
     device->sessions = stats->sessions;
     device->live = stats->live;
-    device->live_limit = limits.principal_bytes;
+    device->live_limit = limits->principal_bytes;
     device->peak = stats->peak;
     device->ops_queued = stats->ops_queued;
-    device->ops_limit = limits.principal_operations;
+    device->ops_limit = limits->principal_operations;
     device->staging = stats->staging;
-    device->staging_limit = limits.principal_staging;
+    device->staging_limit = limits->principal_staging;
     device->host_bytes = stats->host;
-    device->host_bytes_limit = limits.principal_host_bytes;
+    device->host_bytes_limit = limits->principal_host_bytes;
     device->bytes = stats->bytes;
     device->bytes_per_s = stats->bytes_per_s;
     device->ops_total = stats->ops_done;
@@ -416,18 +412,20 @@ static void status_fill_principal_device(const struct front *front, const struct
 static void status_group_facts(struct status_principals *principals, const struct front *front,
                                const struct status_fact *facts, size_t n) {
     size_t next = 0;
+    struct limits limits; /* of the present name */
     for (size_t i = 0; i < n; i++) {
         Tensord__PrincipalStatus *row = &principals->rows[principals->n_rows];
         if (i > 0 && !strcmp(facts[i].name, facts[i - 1].name)) {
             row--;
         } else {
-            status_fill_principal(front, &facts[i], row);
+            login_limits(&front->login, facts[i].name, &limits);
+            status_fill_principal(front, &facts[i], &limits, row);
             row->devices = &principals->device_pointers[next];
             principals->row_pointers[principals->n_rows++] = row;
         }
         if (!facts[i].slot)
             continue;
-        status_fill_principal_device(front, &facts[i], &principals->devices[next]);
+        status_fill_principal_device(&facts[i], &limits, &principals->devices[next]);
         principals->device_pointers[next] = &principals->devices[next];
         row->sessions += principals->devices[next++].sessions;
         row->n_devices++;

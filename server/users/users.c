@@ -38,11 +38,59 @@ bool users_is_name(const char *text) {
     return length && length <= USERS_NAME_MAX && strchr(letters, *text) && strspn(text, others) == length;
 }
 
+/* How the key of a row compares with this one. */
+typedef int users_order(const struct users *users, unsigned row, const void *key);
+
+static int users_order_name(const struct users *users, unsigned row, const void *key) {
+    return strcmp(users->users[row].name, key);
+}
+
+static int users_order_token(const struct users *users, unsigned row, const void *key) {
+    return strcmp(users->tokens[row].token.id, key);
+}
+
+static int users_order_uid(const struct users *users, unsigned row, const void *key) {
+    uid_t uid = users->uids[row].uid, other = *(const uid_t *)key;
+    return (uid > other) - (uid < other);
+}
+
+/* The place of the first row whose key is not below this one. */
+static unsigned users_place(const struct users *users, const unsigned *rows, unsigned n, users_order *order,
+                            const void *key) {
+    unsigned begin = 0;
+    for (unsigned end = n; begin < end;) {
+        unsigned middle = begin + (end - begin) / 2;
+        if (order(users, rows[middle], key) < 0)
+            begin = middle + 1;
+        else
+            end = middle;
+    }
+    return begin;
+}
+
+/* The number of the row with this key; -1: there is none. */
+static int users_row(const struct users *users, const unsigned *rows, unsigned n, users_order *order, const void *key) {
+    unsigned place = users_place(users, rows, n, order, key);
+    return place < n && !order(users, rows[place], key) ? (int)rows[place] : -1;
+}
+
+/* Makes room for a row more in a list and in its order, and puts the row into the order. */
+static int users_add_row(struct users *users, void **list, unsigned **rows, unsigned count, unsigned most, size_t size,
+                         const char *what, users_order *order, const void *key, struct fault *fault) {
+    int error = users_grow(list, count, most, size, what, fault);
+    if (!error)
+        error = users_grow((void **)rows, count, most, sizeof **rows, what, fault);
+    if (error)
+        return error;
+    unsigned place = users_place(users, *rows, count, order, key);
+    memmove(*rows + place + 1, *rows + place, (count - place) * sizeof **rows);
+    (*rows)[place] = count;
+    return STATUS_OK;
+}
+
 const struct user *users_find(const struct users *users, const char *name) {
-    for (unsigned i = 0; i < users->n_users; i++)
-        if (!strcmp(users->users[i].name, name))
-            return &users->users[i];
-    return NULL;
+    int row = users_row(users, users->by_name, users->n_users, users_order_name, name);
+    return row < 0 ? NULL : &users->users[row];
 }
 
 /* The end of a section: checks that the user has a role. */
@@ -67,7 +115,8 @@ static int users_section(void *owner, const char *name, struct fault *fault) {
             name, USERS_NAME_MAX);
     if (users_find(users, name))
         return fault_set(fault, STATUS_INVALID_ARGUMENT, "the user %s is there twice", name);
-    error = users_grow((void **)&users->users, users->n_users, USERS_MAX, sizeof *users->users, "users", fault);
+    error = users_add_row(users, (void **)&users->users, &users->by_name, users->n_users, USERS_MAX,
+                          sizeof *users->users, "users", users_order_name, name, fault);
     if (error)
         return error;
     struct user *user = &users->users[users->n_users++];
@@ -98,10 +147,8 @@ static int users_set_id(struct user *user, const char *value, struct fault *faul
 }
 
 const struct users_token *users_find_token(const struct users *users, const char *id) {
-    for (unsigned i = 0; i < users->n_tokens; i++)
-        if (!strcmp(users->tokens[i].token.id, id))
-            return &users->tokens[i];
-    return NULL;
+    int row = users_row(users, users->by_token, users->n_tokens, users_order_token, id);
+    return row < 0 ? NULL : &users->tokens[row];
 }
 
 static int users_add_token(struct users *users, const char *value, struct fault *fault) {
@@ -110,18 +157,16 @@ static int users_add_token(struct users *users, const char *value, struct fault 
         return fault_set(fault, STATUS_INVALID_ARGUMENT, "this is no token as `tensord user` writes it: ID SALT HASH");
     if (users_find_token(users, entry.token.id))
         return fault_set(fault, STATUS_INVALID_ARGUMENT, "the token %s is there twice", entry.token.id);
-    int error =
-        users_grow((void **)&users->tokens, users->n_tokens, USERS_TOKENS_MAX, sizeof *users->tokens, "tokens", fault);
+    int error = users_add_row(users, (void **)&users->tokens, &users->by_token, users->n_tokens, USERS_TOKENS_MAX,
+                              sizeof *users->tokens, "tokens", users_order_token, entry.token.id, fault);
     if (!error)
         users->tokens[users->n_tokens++] = entry;
     return error;
 }
 
 static const struct users_uid *users_find_uid(const struct users *users, uid_t uid) {
-    for (unsigned i = 0; users && i < users->n_uids; i++)
-        if (users->uids[i].uid == uid)
-            return &users->uids[i];
-    return NULL;
+    int row = users ? users_row(users, users->by_uid, users->n_uids, users_order_uid, &uid) : -1;
+    return row < 0 ? NULL : &users->uids[row];
 }
 
 static int users_add_uid(struct users *users, const char *value, struct fault *fault) {
@@ -130,13 +175,15 @@ static int users_add_uid(struct users *users, const char *value, struct fault *f
     int error = config_value_count(value, 0, UINT32_MAX - 1, &number, fault);
     if (error)
         return error;
-    const struct users_uid *other = users_find_uid(users, (uid_t)number);
+    const uid_t uid = (uid_t)number;
+    const struct users_uid *other = users_find_uid(users, uid);
     if (other)
         return fault_set(fault, STATUS_INVALID_ARGUMENT, "the uid %s is %s already", value,
                          users->users[other->user].name);
-    error = users_grow((void **)&users->uids, users->n_uids, USERS_UIDS_MAX, sizeof *users->uids, "uids", fault);
+    error = users_add_row(users, (void **)&users->uids, &users->by_uid, users->n_uids, USERS_UIDS_MAX,
+                          sizeof *users->uids, "uids", users_order_uid, &uid, fault);
     if (!error)
-        users->uids[users->n_uids++] = (struct users_uid){(uid_t)number, users->n_users - 1};
+        users->uids[users->n_uids++] = (struct users_uid){uid, users->n_users - 1};
     return error;
 }
 
@@ -283,6 +330,9 @@ void users_destroy(struct users *users) {
     free(users->users);
     free(users->tokens);
     free(users->uids);
+    free(users->by_name);
+    free(users->by_token);
+    free(users->by_uid);
     free(users);
 }
 

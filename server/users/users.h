@@ -46,6 +46,8 @@ struct users {
     } * uids;
     unsigned n_users, n_tokens, n_uids;
     bool whole; /* the file has USERS_LAST_LINE, so nothing of it is missing */
+    /* The numbers of the rows above, in the order of their keys: names, ids of tokens, uids. */
+    unsigned *by_name, *by_token, *by_uid;
 };
 
 /* Reads the whole file as zero-terminated text, which the caller frees. Refuses a file that users other than its owner

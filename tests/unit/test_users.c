@@ -289,6 +289,49 @@ Test(users, more_users_than_there_may_be_are_refused) {
     cr_assert(strstr(fault.message, "more than 1024 users"), "%s", fault.message);
 }
 
+static unsigned comparisons;
+int __real_strcmp(const char *a, const char *b);
+int __wrap_strcmp(const char *a, const char *b);
+int __wrap_strcmp(const char *a, const char *b) {
+    comparisons++;
+    return __real_strcmp(a, b);
+}
+
+/* The front looks for users often, and others wait meanwhile. */
+Test(users, one_of_many_is_found_in_a_few_steps) {
+    enum { MANY = USERS_MAX, STEPS = 12 };
+    static char text[MANY * 256];
+    size_t used = 0;
+    struct users *users;
+    struct fault fault;
+    for (unsigned k = 0; k < MANY; k++) {
+        unsigned i = k * 389 % MANY; /* in no order */
+        used += (size_t)snprintf(text + used, sizeof text - used,
+                                 "[u%u]\nrole = run\nuid = %u\ntoken = %08x " SALT " " HASH "\n", i, 100000 + i, i);
+    }
+    cr_assert_eq(users_parse("f", text, &users, &fault), STATUS_OK, "%s", fault.message);
+    for (unsigned i = 0; i < MANY; i++) {
+        struct principal principal;
+        char name[16], id[16];
+        snprintf(name, sizeof name, "u%u", i);
+        snprintf(id, sizeof id, "%08x", i);
+        comparisons = 0;
+        const struct user *user = users_find(users, name);
+        cr_assert(comparisons <= STEPS, "%u comparisons", comparisons);
+        cr_assert(user && !__real_strcmp(user->name, name));
+        comparisons = 0;
+        const struct users_token *token = users_find_token(users, id);
+        cr_assert(comparisons <= STEPS, "%u comparisons", comparisons);
+        cr_assert(token && &users->users[token->user] == user);
+        users_by_uid(users, 100000 + i, &principal);
+        cr_assert_str_eq(principal.name, name);
+    }
+    cr_assert_null(users_find(users, "u"));
+    cr_assert_null(users_find(users, "zed"));
+    cr_assert_null(users_find_token(users, "ffffffff"));
+    users_destroy(users);
+}
+
 /* Whatever a byte of it becomes: taken whole, or refused with words. */
 Test(users, a_file_with_a_byte_changed_is_taken_or_refused) {
     static const char whole[] =
