@@ -58,10 +58,6 @@ static void arrival_meet(int fd, const struct sockaddr_storage *address, struct 
     }
 }
 
-enum {
-    ARRIVAL_UNDER_WAY_MAX = 128, /* connections on their way to one worker: half of its channel's queue */
-};
-
 /* ---- ends ---- */
 
 static void arrival_closed(uv_handle_t *handle) {
@@ -147,12 +143,6 @@ static void arrival_sent(struct arrival *arrival, struct worker_slot *slot) {
     uv_poll_stop(&arrival->poll);
 }
 
-/* Whether the arrival has to wait, because many are under way to the worker: the channel refuses more than a few
- * hundred. */
-static bool arrival_must_queue(const struct worker_slot *slot) {
-    return slot->handed - slot->taken >= ARRIVAL_UNDER_WAY_MAX;
-}
-
 /* The limits that count before the login: clients that have not logged in share the places for strangers, and have no
  * limit as one principal. */
 static const struct limits *arrival_limits(const struct arrival *arrival) {
@@ -227,7 +217,7 @@ static void arrival_place(struct arrival *arrival) {
         supervisor_names(&front->supervisor, names, sizeof names);
         arrival_refuse_with(arrival, STATUS_NO_DEVICE, "no device has number %u; from 0 on there are: %s",
                             arrival->target, names);
-    } else if (slot->state == WORKER_READY && !arrival_must_queue(slot)) {
+    } else if (slot->state == WORKER_READY && worker_slot_takes(slot)) {
         arrival_connect(arrival, slot);
     } else if (slot->state == WORKER_QUARANTINED || slot->state == WORKER_STOPPED) {
         arrival_refuse_with(arrival, STATUS_DEVICE_LOST, "%s is %s: %s", slot->device.name,

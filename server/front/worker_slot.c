@@ -12,6 +12,8 @@
 
 enum {
     WORKER_BACKOFF_MAX_MS = 5000,
+    WORKER_SLOT_UNDER_WAY_MAX = 128, /* connections on their way to one worker: half of its channel's queue */
+    WORKER_SLOT_UNTOLD_MAX = 128,    /* connections that have ended, while the worker's messages of it are under way */
 };
 #define WORKER_MS_NS UINT64_C(1000000)
 #define WORKER_HEALTHY_NS (30000 * WORKER_MS_NS) /* after so long without a failure the backoff begins anew */
@@ -170,7 +172,7 @@ static void worker_slot_clear_snapshot(struct worker_slot *slot) {
     slot->snapshot.device = (struct stats_device){.engine.device = last.engine.device};
     stats_device_copy_counters(&slot->snapshot.device, &last);
     slot->snapshot.n_sessions = slot->snapshot.n_principals = slot->snapshot.n_programs = 0;
-    slot->handed = slot->handed_kept = 0;
+    slot->handed = slot->handed_kept = slot->ended = 0;
 }
 
 static void worker_slot_failed(struct worker_slot *slot, const char *cause) {
@@ -228,6 +230,21 @@ static void worker_slot_count_taken(struct worker_slot *slot, uint64_t taken) {
     slot->events->changed(slot->owner);
 }
 
+static bool worker_slot_is_behind(const struct worker_slot *slot) {
+    return slot->process && atomic_load(&slot->process->page->places.departed) >= slot->ended + WORKER_SLOT_UNTOLD_MAX;
+}
+
+bool worker_slot_takes(const struct worker_slot *slot) {
+    return slot->handed - slot->taken < WORKER_SLOT_UNDER_WAY_MAX && !worker_slot_is_behind(slot);
+}
+
+static void worker_slot_count_ended(struct worker_slot *slot) {
+    bool behind = worker_slot_is_behind(slot);
+    slot->ended++;
+    if (behind && !worker_slot_is_behind(slot))
+        slot->events->changed(slot->owner);
+}
+
 static uint64_t worker_slot_taken_on_page(const struct worker_slot *slot) {
     return atomic_load_explicit(&slot->process->page->taken, memory_order_acquire);
 }
@@ -279,6 +296,7 @@ static void worker_slot_message(void *owner, const struct channel_message *messa
         break;
     case CHANNEL_ENDED:
         slot->events->ended(slot->owner, slot, message->connection.session);
+        worker_slot_count_ended(slot);
         break;
     case CHANNEL_DRAINED:
         log_event(LOG_LEVEL_DEBUG, "worker_drained", "device", slot->device.name, NULL);

@@ -31,7 +31,7 @@ struct worker_snapshot {
 
 struct worker_slot;
 struct worker_slot_events {
-    /* The slot's state has changed, or `taken` has. */
+    /* The slot's state has changed, or `taken` has, or it takes connections again. */
     void (*changed)(void *owner);
     /* The process has ended: the sessions of its epoch are gone. */
     void (*lost)(void *owner, const struct worker_slot *slot);
@@ -78,7 +78,8 @@ struct worker_slot {
     bool operations_known;
     struct worker_snapshot snapshot;
     uint64_t handed;      /* connections handed to this process, */
-    uint64_t handed_kept; /* and those of them in kept places */
+    uint64_t handed_kept; /* and those of them in kept places; */
+    uint64_t ended;       /* those of whose end the process has told */
     /* How many of them the process has taken from the channel; the number stays until the next process starts. */
     uint64_t taken;
     uint64_t taken_on_page; /* as the stats page had it at the last tick */
@@ -97,6 +98,10 @@ void worker_slot_start(struct worker_slot *slot);
 /* Hands a client's socket to the worker; takes `fd`, also on failure. `kept`: the connection has a kept place
  * (places.h). STATUS_LIMIT, STATUS_DEVICE_LOST. */
 int worker_slot_connect(struct worker_slot *slot, int fd, uint64_t session, bool kept, const struct peer *peer);
+/* Whether a connection may be handed over now. Not while many are under way, because the channel refuses more than a few
+ * hundred; and not while the process has to tell of the end of many. Otherwise clients that come and go faster than the
+ * front hears of it would have it keep more and more connections that are gone. */
+bool worker_slot_takes(const struct worker_slot *slot);
 /* Sends the credentials for TLS (credentials_open()), now and at each start; `fd` stays the caller's. */
 void worker_slot_set_credentials(struct worker_slot *slot, int fd);
 /* Sends the list of users, likewise. */

@@ -89,3 +89,21 @@ Test(worker_slot, worker_that_works_is_left_alone_and_one_that_has_stopped_is_no
     page.alive_ns = uv_hrtime() - 3 * SECOND_NS;
     cr_expect_not(is_left_alone(30, 0, 0));
 }
+
+/* Otherwise connections that come and go faster than the front reads the worker's messages would be counted as guests,
+ * more and more of them, and each new one would take longer. */
+Test(worker_slot, connections_wait_until_the_front_knows_which_have_ended) {
+    enum { MANY = 100000 };
+    slot.handed = slot.taken = MANY;
+    slot.ended = MANY - 10;
+    atomic_store(&page.places.departed, MANY - 10);
+    cr_expect(worker_slot_takes(&slot), "the front knows of all");
+    atomic_store(&page.places.departed, MANY);
+    cr_expect(worker_slot_takes(&slot), "it does not know of a few yet");
+    slot.ended = MANY - 1000;
+    cr_expect_not(worker_slot_takes(&slot), "it does not know of 1,000");
+    slot.ended = MANY;
+    cr_expect(worker_slot_takes(&slot));
+    slot.taken = MANY - 1000;
+    cr_expect_not(worker_slot_takes(&slot), "1,000 are on their way");
+}
