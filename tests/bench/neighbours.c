@@ -213,6 +213,67 @@ static void lists_of_names(const struct bench_daemon *daemon) {
     }
 }
 
+/* Over TCP it is another principal than the client that is measured. Each process asks on eight connections for all that
+ * their sockets hold. */
+static void ask_the_front(const struct bench_daemon *daemon, unsigned type, const ProtobufCMessage *message) {
+    enum { CONNECTIONS = 8, AHEAD = 8 };
+    struct frame_header header;
+    int fds[CONNECTIONS];
+    for (int i = 0; i < CONNECTIONS; i++) {
+        if ((fds[i] = bench_raw_open(daemon->tcp, PREAMBLE_TARGET_CONTROL)) < 0)
+            _exit(0);
+        for (uint64_t k = 0; k < AHEAD; k++)
+            send_frame(fds[i], type, k, message);
+    }
+    for (uint64_t k = AHEAD;; k++)
+        for (int i = 0; i < CONNECTIONS; i++) {
+            if (!bench_raw_receive(fds[i], &header, NULL, 0))
+                _exit(0);
+            send_frame(fds[i], type, k, message);
+        }
+}
+
+static void status_requests(const struct bench_daemon *daemon) {
+    Tensord__GetStatus message = TENSORD__GET_STATUS__INIT;
+    ask_the_front(daemon, FRAME_GET_STATUS, &message.base);
+}
+
+static void lists_of_operations(const struct bench_daemon *daemon) {
+    Tensord__ListOperations message = TENSORD__LIST_OPERATIONS__INIT;
+    ask_the_front(daemon, FRAME_LIST_OPERATIONS, &message.base);
+}
+
+/* A program of some thousand operations is recorded, runs, as a loop, too, and is released, again and again. */
+static void recorded_programs(const struct bench_daemon *daemon) {
+    struct bench_client client;
+    const int64_t elements = 16;
+    const td_carry carried[] = {{0, 0}};
+    const td_loop loop = {1, carried, 0, NULL, 0, NULL};
+    int operations = bench_quick ? 50 : 4000;
+    bench_client_open(&client, daemon->url, &(td_options){.reconnect_ms = TD_NEVER});
+    td_tensor *x = bench_vector16(client.device, 1);
+    for (;;) {
+        td_program *program;
+        td_tensor *result;
+        bench_check(td_record_begin(client.device), "td_record_begin");
+        td_tensor *parameter = td_parameter(TD_F32, 1, &elements),
+                  *last = bench_made(td_add(parameter, parameter), "add");
+        for (int i = 1; i < operations; i++) {
+            td_tensor *next = bench_made(i % 2 ? td_multiply(last, parameter) : td_tanh(last), "an operation");
+            td_release(last);
+            last = next;
+        }
+        bench_check(td_record_end(client.device, 1, &last, &program), "td_record_end");
+        td_release(parameter), td_release(last);
+        if (!td_program_run(program, 1, &x, 1, &result))
+            td_release(result);
+        if (!td_program_repeat(program, 10, &loop, 1, &x, 1, &result))
+            td_release(result);
+        td_program_release(program);
+        td_sync(client.device);
+    }
+}
+
 static void work_long(const struct bench_daemon *daemon, const struct bench_long *work) {
     struct bench_client client;
     bench_client_open(&client, daemon->url, &(td_options){.reconnect_ms = TD_NEVER});
@@ -234,6 +295,9 @@ static const struct {
     {"TLS handshakes", tls_handshakes, 8},
     {"connections", many_connections, 8},
     {"lists of 4,096 names", lists_of_names, 8},
+    {"recorded programs", recorded_programs, 4},
+    {"status requests", status_requests, 8},
+    {"lists of operations", lists_of_operations, 8},
 };
 
 /* ---- the client whose round trips count ---- */
@@ -243,12 +307,23 @@ static int compare(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
+enum { TRIPS_MAX = 1 << 20 };
+
+static void report_trips(const char *what, const char *name, double *trips, size_t n) {
+    char row[128];
+    qsort(trips, n, sizeof *trips, compare);
+    double median = trips[n / 2], most = trips[n - 1 - n / 100];
+    snprintf(row, sizeof row, "%s beside %s, median", what, name);
+    bench_row(row, median, "ms", 5, median / 5, BENCH_LOWER, 1);
+    snprintf(row, sizeof row, "%s beside %s, 99 %%", what, name);
+    bench_row(row, most, "ms", 50, most / 50, BENCH_LOWER, 1);
+    bench_note("%zu of them, the longest took %.1f ms", n, trips[n - 1]);
+}
+
 static void measure(const char *name, struct bench_client *client) {
-    enum { TRIPS_MAX = 1 << 20 };
     double *trips = malloc(TRIPS_MAX * sizeof *trips), end = bench_now() + (bench_quick ? 0.05 : 5);
     float got[16];
     size_t n = 0;
-    char row[128];
     td_tensor *x = bench_vector16(client->device, 1);
     while (bench_now() < end && n < TRIPS_MAX) {
         double begin = bench_now();
@@ -259,13 +334,34 @@ static void measure(const char *name, struct bench_client *client) {
         usleep(500); /* a client that has something to do by itself */
     }
     td_release(x);
-    qsort(trips, n, sizeof *trips, compare);
-    double median = trips[n / 2], most = trips[n - 1 - n / 100];
-    snprintf(row, sizeof row, "round trip beside %s, median", name);
-    bench_row(row, median, "ms", 5, median / 5, BENCH_LOWER, 1);
-    snprintf(row, sizeof row, "round trip beside %s, 99 %%", name);
-    bench_row(row, most, "ms", 50, most / 50, BENCH_LOWER, 1);
-    bench_note("%zu round trips, the longest %.1f ms", n, trips[n - 1]);
+    report_trips("round trip", name, trips, n);
+    free(trips);
+}
+
+static bool ask_for_status(const struct bench_daemon *daemon) {
+    Tensord__GetStatus status = TENSORD__GET_STATUS__INIT;
+    struct frame_header header = {0};
+    int fd = bench_raw_open(daemon->url, PREAMBLE_TARGET_CONTROL);
+    bool came = fd >= 0 && bench_raw_send(fd, FRAME_GET_STATUS, 1, &status.base);
+    while (came && header.type != FRAME_STATUS)
+        came = bench_raw_receive(fd, &header, NULL, 0) && header.type != FRAME_ERROR;
+    if (fd >= 0)
+        close(fd);
+    return came;
+}
+
+/* A new connection, and a status: what an operator waits for. One that is refused comes again. */
+static void measure_front(const char *name, const struct bench_daemon *daemon) {
+    double *trips = malloc(TRIPS_MAX * sizeof *trips), end = bench_now() + (bench_quick ? 0.05 : 5);
+    size_t n = 0;
+    while (bench_now() < end && n < TRIPS_MAX) {
+        double begin = bench_now();
+        while (!ask_for_status(daemon))
+            usleep(500);
+        trips[n++] = (bench_now() - begin) * 1e3;
+        usleep(500);
+    }
+    report_trips("a connection and its status", name, trips, n);
     free(trips);
 }
 
@@ -288,6 +384,8 @@ static void measure_beside(const struct bench_daemon *daemon, const char *name,
     if (processes)
         usleep(bench_quick ? 20000 : work ? 1000000 : 3000000); /* until it is at its worst */
     measure(name, &client);
+    if (!work)
+        measure_front(name, daemon);
     for (int k = 0; k < processes; k++)
         kill(pids[k], SIGKILL);
     for (int k = 0; k < processes; k++) {

@@ -1,6 +1,9 @@
 #include "tests/bench/raw.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -27,13 +30,25 @@ bool bench_raw_send(int fd, unsigned type, uint64_t sequence, const ProtobufCMes
     return raw_write(fd, buffer, FRAME_HEADER_BYTES + header.message_bytes);
 }
 
+/* -1: nobody listens there. */
+static int raw_dial(const char *url) {
+    struct sockaddr_un local = {.sun_family = AF_UNIX};
+    struct sockaddr_in remote = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    bool tcp = !strncmp(url, "tcp:", 4);
+    if (tcp)
+        remote.sin_port = htons((uint16_t)atoi(strrchr(url, ':') + 1));
+    else
+        snprintf(local.sun_path, sizeof local.sun_path, "%s", url + strlen("unix:"));
+    int fd = socket(tcp ? AF_INET : AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const struct sockaddr *address = tcp ? (struct sockaddr *)&remote : (struct sockaddr *)&local;
+    return fd >= 0 && !connect(fd, address, tcp ? sizeof remote : sizeof local) ? fd : -1;
+}
+
 int bench_raw_open(const char *url, uint16_t target) {
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
     uint8_t preamble[PREAMBLE_BYTES];
     Tensord__Hello hello = TENSORD__HELLO__INIT;
-    snprintf(address.sun_path, sizeof address.sun_path, "%s", url + strlen("unix:"));
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof address))
+    int fd = raw_dial(url);
+    if (fd < 0)
         bench_fail("cannot connect to %s", url);
     preamble_encode(target, preamble);
     hello.version_min = hello.version_max = PROTOCOL_VERSION_MAX;

@@ -7,7 +7,7 @@
 #include "proto/wire/frame.h"
 #include "proto/wire/tensord.pb-c.h"
 
-/* A connection to a target of "unix:…" that has said Hello; -1: the daemon has closed it. Exits with a message where nobody
+/* A connection to a target of "unix:…" or "tcp://127.0.0.1:…" that has said Hello; -1: the daemon has closed it. Exits with a message where nobody
  * listens. */
 int bench_raw_open(const char *url, uint16_t target);
 /* False: the daemon has closed the connection. */
