@@ -14,8 +14,9 @@
 enum {
     SESSION_SLOT_STEPS = 1, /* of the budget, for SESSION_SLOTS empty slots of the table */
     SESSION_SLOTS = 64,
-    SESSION_TENSOR_STEPS = 2,  /* for each tensor */
-    SESSION_LANDING_STEPS = 8, /* for each upload */
+    SESSION_TENSOR_STEPS = 2,    /* for each tensor */
+    SESSION_LANDING_STEPS = 8,   /* for each upload */
+    SESSION_QUEUED_LEAST = 1024, /* operations in flight, however little host memory there is */
 };
 
 /* ---- all of them ---- */
@@ -329,6 +330,21 @@ uint64_t session_queued(const struct session *session) {
     for (uint32_t i = 0; i < session->n_streams; i++)
         queued += stream_queued(session->streams[i].stream);
     return queued;
+}
+
+bool session_is_crowded(struct session *session, uint64_t operations, uint64_t *low) {
+    uint64_t queued = session_queued(session);
+    if (queued > operations) {
+        *low = operations / 2;
+        return true;
+    }
+    host_measure(session);
+    /* Unfinished uploads may be what the queues wait for, and the rest of them is still to be read. */
+    if (queued <= SESSION_QUEUED_LEAST || session->uploads ||
+        ledger_has_host(&session->ledger, sizeof(struct stream_chunk)))
+        return false;
+    *low = queued / 2;
+    return true;
 }
 
 static void drain_destroy(struct session *session) {

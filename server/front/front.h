@@ -44,7 +44,7 @@ struct front {
     struct listener_list listeners;
     struct arrival_list arrivals;
     struct control_list controls;
-    struct turns turns; /* of control connections */
+    struct turns turns;           /* of control connections */
     struct handshakes handshakes; /* of control connections */
     struct farewell_list farewells;
     struct front_tls tls;

@@ -46,9 +46,9 @@ enum { ROSTER_NAME_BYTES = PRINCIPAL_NAME_BYTES, ROSTER_BUCKETS = 1024 };
 /* A principal that has a connection. */
 struct roster_entry {
     char name[ROSTER_NAME_BYTES];
-    unsigned connections; /* of all kinds; */
-    unsigned sessions;    /* connections that are guests; */
-    unsigned evicted;     /* guests that have been told to end, whose places other connections have */
+    unsigned connections;    /* of all kinds; */
+    unsigned sessions;       /* connections that are guests; */
+    unsigned evicted;        /* guests that have been told to end, whose places other connections have */
     struct turn_queue turns; /* its control connections that wait for a turn */
     LIST_ENTRY(roster_entry) link;
 };

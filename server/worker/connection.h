@@ -184,6 +184,8 @@ bool connection_is_over(const struct connection *connection, uint64_t now_ms);
 
 /* The session has room for operations again. The owner is a connection. */
 void throttle_on_room(void *owner);
+/* Whether the session has as much in flight as it may; then throttle_on_room() will be called. */
+bool throttle_crowded(struct connection *connection);
 /* There is staging memory for the upload that has been put off. */
 void throttle_on_staging(struct connection *connection);
 /* Bytes may pass again, by the principal's rate: continues. The connection may be gone afterwards. */

@@ -139,22 +139,27 @@ void throttle_on_staging(struct connection *connection) {
     service_mark_more(connection->service, connection);
 }
 
+bool throttle_crowded(struct connection *connection) {
+    uint64_t operations = connection->principal->limits.session_operations, low;
+    if (connection->hold.room || !session_is_crowded(connection->session, operations, &low))
+        return connection->hold.room;
+    connection->hold.room = true;
+    connection->service->refusals[REFUSAL_SESSION_OPERATIONS]++;
+    session_notify_drained(connection->session, low, throttle_on_room, connection);
+    return true;
+}
+
 /* Whether reading must pause, because the connection has more in flight than it may, or waits for its login. If so, it is
  * marked again when the cause has ended. */
 static bool throttle_holds(struct connection *connection) {
     struct worker_principal *principal = connection->principal;
     const struct limits *limits = &principal->limits;
-    uint64_t *refusals = connection->service->refusals, queued;
+    uint64_t *refusals = connection->service->refusals;
     if (connection->login == CONNECTION_LOGGING_IN)
         return true;
     if (!connection->session)
         return false;
-    queued = session_queued(connection->session);
-    if (!connection->hold.room && queued > limits->session_operations) {
-        connection->hold.room = true;
-        refusals[REFUSAL_SESSION_OPERATIONS]++;
-        session_notify_drained(connection->session, limits->session_operations / 2, throttle_on_room, connection);
-    }
+    throttle_crowded(connection);
     if (!connection->hold.output && connection->out.cost > limits->session_out_bytes) {
         connection->hold.output = true;
         refusals[REFUSAL_SESSION_OUT_BYTES]++;
@@ -163,7 +168,7 @@ static bool throttle_holds(struct connection *connection) {
         connection->hold.copies = true;
         refusals[REFUSAL_SESSION_OPERATIONS]++;
     }
-    worker_principal_count(principal, &connection->hold.operations, queued);
+    worker_principal_count(principal, &connection->hold.operations, session_queued(connection->session));
     if (principal->operations > limits->principal_operations || connection->hold.principal)
         worker_principal_hold_back(connection);
     return connection->hold.principal || connection->hold.room || connection->hold.output || connection->hold.staging ||

@@ -15,7 +15,10 @@
 enum { REQUEST_KICK_OPERATIONS = 256 };
 
 enum {
-    REQUEST_OPERATIONS = 32,     /* of a batch that the engine is given at a time */
+    /* Of a batch, the engine is given so many operations at a time, or so many inputs and what the last operation has
+     * beyond: each input may become an operation in flight. */
+    REQUEST_OPERATIONS = 32,
+    REQUEST_INPUTS = 256,
     REQUEST_OPERATION_STEPS = 2, /* of the budget */
     REQUEST_ADMINS_PART = 16,    /* 1/16 of max-sessions are for admins alone */
     REQUEST_LARGE_BYTES = 64 << 10,
@@ -225,11 +228,18 @@ static int request_batch_begin(struct connection *connection, const Tensord__Bat
     return STATUS_OK;
 }
 
-/* The turn's time is over, or there is no memory yet: notes where the batch continues in a later turn. */
-static int request_batch_put_off(struct connection *connection, const struct batch_cursor *cursor) {
+/* The turn's time is over, there is no memory yet, or the session has as much in flight as it may: notes where the batch
+ * continues in a later turn. */
+static int request_batch_put_off(struct connection *connection, const struct batch_cursor *cursor,
+                                 const struct op_request *next) {
     connection->request.batch.begun = true;
     connection->request.batch.cursor = *cursor;
-    return request_later(connection, STATUS_AGAIN);
+    connection->request.batch.sequence = next->sequence;
+    connection->request.batch.output = next->output;
+    if (!connection->hold.room)
+        return request_later(connection, STATUS_AGAIN);
+    engine_kick(connection->service->engine); /* the batch continues when some of this has run */
+    return STATUS_AGAIN;
 }
 
 void request_share(struct connection *connection, const struct frame_header *header) {
@@ -242,7 +252,7 @@ void request_share(struct connection *connection, const struct frame_header *hea
     budget_go_on(budget, spent_ns > SERVICE_SHARE_NS / 2 ? spent_ns : SERVICE_SHARE_NS / 2);
 }
 
-/* Reads up to REQUEST_OPERATIONS operations and returns how many. `more`: what batch_cursor_next() returned last. */
+/* Reads up to REQUEST_OPERATIONS operations, with few inputs, and returns how many. `more`: what batch_cursor_next() returned last. */
 static unsigned request_batch_read(const struct connection *connection, const struct op_request *next,
                                    struct batch_cursor *cursor, struct op_request *requests, int *more,
                                    struct fault *fault) {
@@ -251,7 +261,8 @@ static unsigned request_batch_read(const struct connection *connection, const st
     uint64_t output = next->output, sequence = next->sequence;
     uint32_t stream = cursor->batch->stream;
     struct op_request *request = requests;
-    for (*more = 1; request < requests + REQUEST_OPERATIONS; request++) {
+    uint64_t inputs = 0;
+    for (*more = 1; request < requests + REQUEST_OPERATIONS && inputs < REQUEST_INPUTS; request++) {
         int code = batch_cursor_next(cursor, request, fault);
         if (code <= 0) {
             *more = code;
@@ -262,6 +273,7 @@ static unsigned request_batch_read(const struct connection *connection, const st
         request->sequence = sequence++;
         request->kernels_denied = denied;
         output += op_request_outputs(request);
+        inputs += request->n_inputs + request->further;
     }
     return (unsigned)(request - requests);
 }
@@ -294,11 +306,9 @@ static int request_batch(struct connection *connection, const struct frame_heade
         } else if (n) {
             next.output = requests[n - 1].output + op_request_outputs(&requests[n - 1]);
         }
-        if (done < n || (cursor.op < batch->n_heads && budget_spent(budget, REQUEST_OPERATION_STEPS))) {
-            connection->request.batch.sequence = next.sequence;
-            connection->request.batch.output = next.output;
-            return request_batch_put_off(connection, &cursor);
-        }
+        if (done < n || (cursor.op < batch->n_heads &&
+                         (throttle_crowded(connection) || budget_spent(budget, REQUEST_OPERATION_STEPS))))
+            return request_batch_put_off(connection, &cursor, &next);
     }
     connection->request.batch.begun = false;
     connection->operations = next.sequence - 1;
