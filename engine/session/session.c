@@ -332,16 +332,18 @@ uint64_t session_queued(const struct session *session) {
     return queued;
 }
 
+bool session_host_is_full(struct session *session) {
+    host_measure(session);
+    return !session->uploads && !ledger_has_host(&session->ledger, sizeof(struct stream_chunk));
+}
+
 bool session_is_crowded(struct session *session, uint64_t operations, uint64_t *low) {
     uint64_t queued = session_queued(session);
     if (queued > operations) {
         *low = operations / 2;
         return true;
     }
-    host_measure(session);
-    /* Unfinished uploads may be what the queues wait for, and the rest of them is still to be read. */
-    if (queued <= SESSION_QUEUED_LEAST || session->uploads ||
-        ledger_has_host(&session->ledger, sizeof(struct stream_chunk)))
+    if (queued <= SESSION_QUEUED_LEAST || !session_host_is_full(session))
         return false;
     *low = queued / 2;
     return true;

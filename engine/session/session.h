@@ -158,5 +158,8 @@ uint64_t session_queued(const struct session *session);
 /* Whether so much is in flight that nothing more should be enqueued before some of it has ended: more than so many
  * operations, or queues with which the session's host memory is full. Then *low is for session_notify_drained(). */
 bool session_is_crowded(struct session *session, uint64_t operations, uint64_t *low);
+/* Whether the session's host memory, or its tenant's, is full. Not while an upload is unfinished: what holds the memory may
+ * wait for the rest of it. */
+bool session_host_is_full(struct session *session);
 /* Calls `drained` (from engine_poll) once, when session_queued() has fallen to `low` or below. NULL takes it back. */
 void session_notify_drained(struct session *session, uint64_t low, void (*drained)(void *owner), void *owner);

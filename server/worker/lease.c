@@ -23,6 +23,7 @@ static void outcome_drop_first(struct outcome_list *list) {
     if (!list->first)
         list->last = NULL;
     list->count--;
+    list->bytes -= sizeof *outcome + outcome->bytes;
     free(outcome);
 }
 
@@ -39,6 +40,7 @@ static void outcome_forget(struct outcome_list *list, uint64_t sequence) {
     if (!outcome->next)
         list->last = last;
     list->count--;
+    list->bytes -= sizeof *outcome + outcome->bytes;
     free(outcome);
 }
 
@@ -51,6 +53,7 @@ static void outcome_add(struct outcome_list *list, const struct outcome *what, c
     memcpy(outcome->frame, data, what->bytes);
     *(list->last ? list->last : &list->first) = outcome;
     list->last = &outcome->next;
+    list->bytes += sizeof *outcome + outcome->bytes;
     if (++list->count > OUTCOMES_MAX)
         outcome_drop_first(list);
 }

@@ -53,6 +53,7 @@ struct outcome {
 struct outcome_list {
     struct outcome *first, **last; /* oldest first; `last` NULL: the list is empty */
     unsigned count;
+    size_t bytes; /* that the entries take */
 };
 
 /* Without memory nothing is remembered, and a repeated request is carried out again. */

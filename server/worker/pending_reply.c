@@ -18,10 +18,12 @@ void pending_reply_print(const struct connection *connection, const struct reply
 
 void pending_reply_charge(struct connection *connection, uint64_t cost) {
     connection->out.cost += cost;
+    connection_count_host(connection);
 }
 
 void pending_reply_discharge(struct connection *connection, uint64_t cost) {
     connection->out.cost -= cost;
+    connection_count_host(connection);
     if (connection->hold.output && connection->out.cost <= connection->principal->limits.session_out_bytes / 2) {
         connection->hold.output = false;
         service_mark_more(connection->service, connection);
@@ -77,6 +79,7 @@ static void pending_reply_drop_compile(struct pending_reply *pending) {
 }
 
 static void pending_reply_destroy(struct pending_reply *pending) {
+    pending->connection->out.values -= pending->kind == PENDING_FETCH ? pending->cost - sizeof *pending : 0;
     if (pending->kind == PENDING_FETCH)
         feed_finish(&pending->feed);
     else if (pending->kind == PENDING_WAIT && pending->previous)
@@ -111,6 +114,7 @@ static void pending_reply_init(struct pending_reply *pending, struct connection 
     pending->kind = kind;
     pending->sequence = sequence;
     pending->cost = sizeof *pending + bytes;
+    connection->out.values += kind == PENDING_FETCH ? bytes : 0;
     pending_reply_charge(connection, pending->cost);
 }
 

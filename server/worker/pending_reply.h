@@ -44,7 +44,8 @@ struct pending_reply {
 struct connection_output {
     struct reply_queue queue;
     struct pending_reply *pending; /* the requests that have no reply yet */
-    uint64_t cost;                 /* bytes of replies, asked for and not yet sent */
+    uint64_t cost;                 /* bytes of replies, asked for and not yet sent; */
+    uint64_t values;               /* those of them that are values of tensors, and no memory of the connection */
 };
 /* Charge and give back bytes of replies. */
 void pending_reply_charge(struct connection *connection, uint64_t cost);

@@ -231,6 +231,35 @@ Test(service_turns, a_batch_waits_where_what_is_queued_fills_host_memory) {
     close_service();
 }
 
+/* Replies that wait are host memory of the session, as they are seen in the status. */
+Test(service_turns, replies_that_wait_are_in_the_account_of_host_memory) {
+    enum { MANY = 4000, HOST = 2 << 20 };
+    Tensord__Wait wait = TENSORD__WAIT__INIT;
+    struct limits limits = {0};
+    char words[256];
+    limits_init(&limits);
+    limits.session_host_bytes = HOST;
+    open_service(&limits);
+    sem_init(&gate, 0, 0);
+    device.hook = wait_for_gate;
+    open_client();
+    uint64_t before = host_bytes(connection->session), sent = 0;
+    send_joins(10, 100); /* more than the loop would launch itself */
+    wait.id = 1;
+    for (; !connection->hold.output && sent < MANY; turn())
+        send_message(FRAME_WAIT, ++sent, &wait.base);
+    cr_assert(connection->hold.output, "%lu requests wait, and more would be read", sent);
+    cr_assert_geq(host_bytes(connection->session), before + connection->out.cost);
+    cr_assert_leq(host_bytes(connection->session), HOST + (64 << 10));
+    sem_post(&gate);
+    for (uint64_t i = 1; i <= sent; i++)
+        cr_assert_eq(receive_done(i, words), STATUS_OK, "%s", words);
+    for (unsigned turns = 0; connection->out.cost && turns < TURNS_MAX; turns++)
+        turn();
+    cr_assert_leq(host_bytes(connection->session), before + (128 << 10), "they have left");
+    close_service();
+}
+
 /* What was parsed does not stay where another client's message has been parsed since. */
 Test(service_turns, a_batch_is_read_again_after_messages_of_others) {
     enum { MANY = 2000 };
