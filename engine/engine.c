@@ -102,6 +102,26 @@ void engine_poll(struct engine *engine) {
         staging_poll(&engine->memory);
 }
 
+/* Counts what sessions have enqueued so far. True: all of it has run. */
+static bool engine_is_idle(const struct engine *engine, uint64_t *enqueued) {
+    bool idle = !engine->sessions.ending;
+    *enqueued = engine->sessions.ops_ended; /* those that had no record */
+    for (const struct stream *stream = engine->order.streams_all; stream; stream = stream->all_next) {
+        *enqueued += stream->enqueued;
+        idle &= atomic_load_explicit(&stream->completed, memory_order_relaxed) == stream->enqueued;
+    }
+    return idle;
+}
+
+void engine_tick(struct engine *engine) {
+    uint64_t enqueued;
+    bool quiet = engine_is_idle(engine, &enqueued) && enqueued == engine->rest.enqueued;
+    engine->rest.enqueued = enqueued;
+    engine->rest.ticks = quiet ? engine->rest.ticks + 1 : 0;
+    if (engine->rest.ticks >= ENGINE_REST_TICKS)
+        memory_rest_host(&engine->memory);
+}
+
 void engine_wait(struct engine *engine) {
     engine_kick(engine);
     if (!engine->sessions.ending && !staging_due(&engine->memory.staging))

@@ -48,6 +48,10 @@ bool engine_due(const struct engine *engine);
  * rest is left to a later call, and engine_due() says so. Callbacks may use sessions and fetches as they like, but not
  * poll or wait. */
 void engine_poll(struct engine *engine);
+/* Call it several times a second: gives host memory that sessions have freed back to the system, if it is much, and if nothing
+ * has run or been enqueued for ENGINE_REST_TICKS calls. */
+enum { ENGINE_REST_TICKS = 8 };
+void engine_tick(struct engine *engine);
 /* Blocks until there is something to poll, then polls. For owners without an event loop; only with wake == NULL. */
 void engine_wait(struct engine *engine);
 

@@ -16,4 +16,8 @@ struct engine {
     struct sessions sessions;
     struct kernel_store kernels;
     struct program *program;
+    struct {
+        uint64_t enqueued; /* as of the last tick */
+        unsigned ticks;    /* for so many nothing has been enqueued, and nothing ran */
+    } rest;
 };

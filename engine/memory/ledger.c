@@ -36,7 +36,7 @@ void ledger_end(struct ledger *ledger) {
 void ledger_close(struct ledger *ledger) {
     if (ledger->tenant)
         ledger->tenant->host -= ledger->host + ledger->host_queue;
-    ledger->memory->host_freed += ledger->host_peak;
+    ledger->memory->host -= ledger->host + ledger->host_queue;
     ledger->host = ledger->host_queue = 0;
     tenant_leave(ledger->tenant);
 }
@@ -170,14 +170,14 @@ int ledger_take_host(struct ledger *ledger, uint64_t bytes, size_t n, const char
 
 void ledger_note_host(struct ledger *ledger, uint64_t bytes) {
     ledger->host += bytes;
-    if (ledger->host > ledger->host_peak)
-        ledger->host_peak = ledger->host;
+    memory_count_host(ledger->memory, bytes);
     if (ledger->tenant)
         ledger->tenant->host += bytes;
 }
 
 void ledger_give_host(struct ledger *ledger, uint64_t bytes) {
     ledger->host -= bytes;
+    memory_count_host(ledger->memory, -bytes);
     if (ledger->tenant)
         ledger->tenant->host -= bytes;
 }
@@ -185,6 +185,7 @@ void ledger_give_host(struct ledger *ledger, uint64_t bytes) {
 void ledger_set_queue(struct ledger *ledger, uint64_t bytes) {
     if (ledger->tenant)
         ledger->tenant->host += bytes - ledger->host_queue;
+    memory_count_host(ledger->memory, bytes - ledger->host_queue);
     ledger->host_queue = bytes;
 }
 

@@ -18,7 +18,6 @@ struct ledger {
     bool waits; /* the present request found the device full, and memory that was given back there is not free yet */
     uint64_t *refused;   /* the counter in memory->refusals that the present request has raised; NULL: none */
     uint64_t host;       /* bytes of host memory, without the queues */
-    uint64_t host_peak;  /* the most that `host` has been */
     uint64_t host_queue; /* bytes of its queues, as of the last look */
     uint64_t host_limit; /* 0: the tenant's */
     struct staging_account staging[STAGING_WAYS];

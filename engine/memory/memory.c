@@ -43,9 +43,8 @@ void memory_rest(struct memory *memory) {
 }
 
 void memory_rest_host(struct memory *memory) {
-    if (memory->host_freed <= MEMORY_KEEP_HOST)
+    if (memory->host_most - memory->host <= MEMORY_KEEP_HOST)
         return;
-    memory->host_freed = 0;
-    malloc_trim(
-        0); /* takes up to a tenth of a second, for which a new session would wait: so not after each short session */
+    memory->host_most = memory->host;
+    malloc_trim(0);
 }

@@ -14,8 +14,9 @@ struct memory {
     struct ledger *ledgers;
     unsigned n_ledgers;
     uint64_t refusals[LEDGER_REFUSALS];
-    uint64_t host_freed; /* bytes of host memory that sessions had which have ended since the last malloc_trim() */
-    bool trim_more;      /* memory_rest() is to be called again: more is to be given back to the device */
+    uint64_t host;      /* bytes of host memory that all sessions have, */
+    uint64_t host_most; /* and the most that it was since the last malloc_trim() */
+    bool trim_more;     /* memory_rest() is to be called again: more is to be given back to the device */
 };
 
 /* `blocks` and `owner` as in struct pool; `staging`: bytes of staging memory, 0: the usual size. */
@@ -26,5 +27,12 @@ void memory_finish(struct memory *memory);
 /* When no session is left: gives most of the reserved memory back to the device, some in each call; sets memory->trim_more if there is
  * more. On a device that has failed it may wait for ever. */
 void memory_rest(struct memory *memory);
-/* The same for host memory that sessions have freed. */
+/* When nothing runs: gives host memory back to the system that sessions have freed, if that is much. It may take a quarter of a
+ * second, for which others would wait. */
 void memory_rest_host(struct memory *memory);
+/* The sessions have so many bytes of host memory more, or, modulo 2^64, less. */
+static inline void memory_count_host(struct memory *memory, uint64_t more) {
+    memory->host += more;
+    if (memory->host > memory->host_most)
+        memory->host_most = memory->host;
+}

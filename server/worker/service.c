@@ -383,6 +383,7 @@ static void service_on_timer(uv_timer_t *timer) {
     link_out_tick(service, now);
     if (service->trace.connection)
         trace_feed_tick(service);
+    engine_tick(service->engine);
     if (service->options.tick)
         service->options.tick(service->options.owner);
     if (service_has_work(service))

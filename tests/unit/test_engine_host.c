@@ -1,5 +1,7 @@
 /* Host memory that a session's messages make grow: counted, limited, shared where it is alike, and given back. */
 #include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 #include "engine/memory/tenant.h"
 #include "engine/session/host.h"
@@ -76,8 +78,9 @@ Test(engine_host, a_tenant_is_limited_in_all_of_its_sessions_together) {
     struct tenant *tenant;
     struct fault fault;
     open_engine(64 << 20);
-    cr_assert_eq(tenant_create(engine_memory(engine), "alice", &(struct tenant_limits){.host_bytes = 1 << 20}, &tenant, &fault),
-                 STATUS_OK);
+    cr_assert_eq(
+        tenant_create(engine_memory(engine), "alice", &(struct tenant_limits){.host_bytes = 1 << 20}, &tenant, &fault),
+        STATUS_OK);
     struct session_limits of_alice = {.tensors = 100000, .streams = 4, .tenant = tenant};
     for (int i = 0; i < 4; i++)
         cr_assert_eq(session_create(engine_sessions(engine), &of_alice, &sessions[i], &fault), STATUS_OK);
@@ -178,5 +181,74 @@ Test(engine_host, refusals_by_the_thousand_are_told_apart_or_by_the_first) {
     cr_expect_str_eq(told.label, "0");
     ask(1000);
     cr_expect_eq(told.code, STATUS_LIMIT);
+    close_engine();
+}
+
+/* ---- rest ---- */
+
+static unsigned trims;
+int __real_malloc_trim(size_t pad);
+int __wrap_malloc_trim(size_t pad);
+int __wrap_malloc_trim(size_t pad) {
+    trims++;
+    return __real_malloc_trim(pad);
+}
+
+static uint64_t resident(void) {
+    unsigned long pages = 0, all;
+    FILE *file = fopen("/proc/self/statm", "r");
+    cr_assert(file && fscanf(file, "%lu %lu", &all, &pages) == 2);
+    fclose(file);
+    return (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+static void run_all(void) {
+    ask(0);
+    engine_kick(engine);
+    for (int i = 0; i < 20000 && told.code == STATUS_INTERNAL; i++) {
+        struct timespec pause = {.tv_nsec = 1000000};
+        engine_poll(engine);
+        nanosleep(&pause, NULL);
+    }
+    cr_assert_eq(told.code, STATUS_OK);
+    engine_poll(engine);
+}
+
+/* As the worker's loop does, which also looks at each session's figures then. */
+static void tick(int times) {
+    while (times--) {
+        engine_tick(engine);
+        host_of(session);
+    }
+}
+
+/* A session that lives on is idle, and another one has had much in its queue. */
+Test(engine_host, memory_that_was_freed_goes_back_beside_a_session_that_lives_on) {
+    const struct session_limits any = {.tensors = 1u << 20, .streams = 1};
+    struct session *idle;
+    struct fault fault;
+    open_engine(1 << 20);
+    cr_assert_eq(session_create(engine_sessions(engine), &any, &idle, &fault), STATUS_OK);
+    cr_assert_eq(full(session, 1, 4, 0), STATUS_OK);
+    tick(2 * ENGINE_REST_TICKS);
+    cr_assert_eq(trims, 0, "little has been freed");
+    for (uint64_t id = 2; host_of(session) < 128 << 20; id++)
+        cr_assert(unary(OP_NEGATIVE, id, 1, 0) == STATUS_OK && release(id) == STATUS_OK);
+    void *above = malloc(100); /* so that the heap's end stays where it is */
+    run_all();
+    uint64_t before = resident();
+    tick(ENGINE_REST_TICKS - 1);
+    cr_assert_eq(trims, 0, "it has not been quiet for long");
+    cr_assert_eq(unary(OP_NEGATIVE, session->last_id + 1, 1, 0), STATUS_OK);
+    run_all();
+    tick(ENGINE_REST_TICKS - 1);
+    cr_assert_eq(trims, 0, "something ran meanwhile");
+    tick(2 * ENGINE_REST_TICKS);
+    cr_assert_eq(trims, 1);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+    cr_assert_leq(resident() + (64 << 20), before, "%lu bytes, and %lu before", resident(), before);
+#endif
+    free(above);
+    session_destroy(idle);
     close_engine();
 }
