@@ -207,6 +207,7 @@ int tenant_create(struct memory *memory, const char *name, const struct tenant_l
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a tenant");
     }
     tenant->memory = memory;
+    tenant->number = ++memory->last_tenant;
     tenant->limits = *limits;
     tenant->payer.limit = limits->bytes;
     snprintf(tenant->name, sizeof tenant->name, "%s", name);

@@ -66,6 +66,7 @@ void ledger_set_queue(struct ledger *ledger, uint64_t bytes);
 
 struct tenant {
     struct memory *memory;
+    uint64_t number; /* from 1 on; none has it again */
     char name[TENANT_NAME_MAX + 1];
     struct tenant_limits limits;
     struct run_share *share;

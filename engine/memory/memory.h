@@ -13,6 +13,7 @@ struct memory {
     struct staging staging;
     struct ledger *ledgers;
     unsigned n_ledgers;
+    uint64_t last_tenant; /* number of the newest one */
     uint64_t refusals[LEDGER_REFUSALS];
     uint64_t host;      /* bytes of host memory that all sessions have, */
     uint64_t host_most; /* and the most that it was since the last malloc_trim() */

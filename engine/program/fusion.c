@@ -13,7 +13,7 @@ struct fusion {
     char *text;
     char *cause; /* of a failure; NULL: none, or no memory to say it */
     uint64_t hash;
-    uint64_t session; /* that asked for it first */
+    uint64_t tenant;  /* that asked for it when nobody had it */
     unsigned holders; /* steps of plans */
     enum { FUSION_WAITS, FUSION_COMPILES, FUSION_READY, FUSION_FAILED } state;
     struct fusion *next, **previous; /* the newest first */
@@ -51,16 +51,16 @@ static void fusion_drop(struct kernel_store *store, struct fusion *fusion) {
     free(fusion);
 }
 
-/* False: all of them are in use, or as many of them as one session may have asked for. */
-static bool fusion_make_room(struct kernel_store *store, uint64_t session) {
+/* False: all of them are in use, or as many of them as one tenant may have asked for. */
+static bool fusion_make_room(struct kernel_store *store, uint64_t tenant) {
     struct fusion *oldest = NULL;
     unsigned own = 0;
     for (struct fusion *fusion = store->fusions; fusion; fusion = fusion->next) {
-        own += fusion->session == session && fusion->holders;
+        own += fusion->tenant == tenant && fusion->holders;
         if (!fusion->holders && fusion->state != FUSION_COMPILES)
             oldest = fusion;
     }
-    if (own >= FUSIONS_SESSION_MAX || (store->n_fusions >= FUSIONS_MAX && !oldest))
+    if (own >= FUSIONS_TENANT_MAX || (store->n_fusions >= FUSIONS_MAX && !oldest))
         return false;
     if (store->n_fusions >= FUSIONS_MAX)
         fusion_drop(store, oldest);
@@ -83,7 +83,7 @@ static struct fusion *fusion_find(struct kernel_store *store, const char *text, 
 
 /* ---- plans ---- */
 
-struct replay_kernel *fusion_hold(struct kernel_store *store, const struct fused_launch *launch, uint64_t session) {
+struct replay_kernel *fusion_hold(struct kernel_store *store, const struct fused_launch *launch, uint64_t tenant) {
     const struct device_fusion *device = device_fusion(store);
     char *text = device && !store->fusions_off ? device->text(launch) : NULL;
     if (!text)
@@ -94,18 +94,18 @@ struct replay_kernel *fusion_hold(struct kernel_store *store, const struct fused
         free(text);
         fusion_unlist(fusion); /* it is the newest again */
     } else {
-        if (!fusion_make_room(store, session) || !(fusion = calloc(1, sizeof *fusion))) {
+        if (!fusion_make_room(store, tenant) || !(fusion = calloc(1, sizeof *fusion))) {
             free(text);
             return NULL;
         }
         fusion->text = text;
         fusion->hash = hash;
-        fusion->session = session;
         store->n_fusions++;
         store->n_fusions_wait++;
     }
     fusion_list(store, fusion);
-    fusion->holders++;
+    if (!fusion->holders++)
+        fusion->tenant = tenant;
     return &fusion->shared;
 }
 
@@ -128,18 +128,18 @@ bool fusions_wait(const struct kernel_store *store) {
     return store->n_fusions_wait;
 }
 
-/* The oldest of the next session that has one, so that nobody waits for all of another's. */
+/* The oldest of the next tenant that has one, so that nobody waits for all of another's. */
 struct fusion *fusion_take(struct kernel_store *store) {
     struct fusion *best = NULL;
-    uint64_t last = store->fusion_session;
+    uint64_t last = store->fusion_tenant;
     for (struct fusion *fusion = store->n_fusions_wait ? store->fusions : NULL; fusion; fusion = fusion->next)
-        if (fusion->state == FUSION_WAITS && (!best || fusion->session - last - 1 <= best->session - last - 1))
+        if (fusion->state == FUSION_WAITS && (!best || fusion->tenant - last - 1 <= best->tenant - last - 1))
             best = fusion;
     if (!best)
         return NULL;
     best->state = FUSION_COMPILES;
     store->n_fusions_wait--;
-    store->fusion_session = best->session;
+    store->fusion_tenant = best->tenant;
     return best;
 }
 

@@ -11,20 +11,20 @@
 #include "engine/order/replay.h"
 #include "engine/program/kernel.h"
 
-enum { FUSIONS_MAX = 1024, FUSIONS_SESSION_MAX = FUSIONS_MAX / 4 /* that one session asked for first */ };
+enum { FUSIONS_MAX = 1024, FUSIONS_TENANT_MAX = FUSIONS_MAX / 4 /* that one tenant asked for first */ };
 
 struct fusion;
 
-/* The kernel of a fused launch, for a plan of this session; fusion_let_go() gives it back, when the plan's last run is through. NULL: there is no room,
- * or no host memory. */
-struct replay_kernel *fusion_hold(struct kernel_store *store, const struct fused_launch *launch, uint64_t session);
+/* The kernel of a fused launch, for a plan of a session of this tenant (session_tenant_number()); fusion_let_go() gives it back, when the plan's last run
+ * is through. NULL: there is no room, or no host memory. */
+struct replay_kernel *fusion_hold(struct kernel_store *store, const struct fused_launch *launch, uint64_t tenant);
 /* NULL: the kernel is there. "": it is not yet. Else why it cannot be. */
 const char *fusion_cause(const struct replay_kernel *kernel);
 void fusion_let_go(struct kernel_store *store, struct replay_kernel *kernel);
 
 /* Whether one waits to be compiled. */
 bool fusions_wait(const struct kernel_store *store);
-/* A kernel that is to be compiled, of one session after the other; it stays until it is settled. NULL: there is none. */
+/* A kernel that is to be compiled, of one tenant after the other; it stays until it is settled. NULL: there is none. */
 struct fusion *fusion_take(struct kernel_store *store);
 /* The job that compiles it: kernel_job_compile(), kernel_job_load(), fusion_settle(). STATUS_NO_HOST_MEMORY. */
 int fusion_job_init(struct kernel_job *job, struct kernel_store *store, const struct fusion *fusion,

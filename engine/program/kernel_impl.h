@@ -39,7 +39,7 @@ struct kernel_store {
     /* Of fused launches (fusion.h). */
     struct fusion *fusions;
     unsigned n_fusions, n_fusions_wait; /* all; those that wait to be compiled */
-    uint64_t fusion_session;            /* whose was compiled last */
+    uint64_t fusion_tenant;             /* whose was compiled last */
     bool fusions_off;                   /* there is no compiler */
     _Atomic uint64_t fusions_came;      /* kernels that are there since start */
 };

@@ -480,7 +480,7 @@ static int take_singly(struct planner *planner, const struct planned_launch *fir
     replay->n_singly++;
     step->skipped = true;
     step->singly = (uint16_t)first->fused;
-    step->kernel = fusion_hold(planner->recorded->store->kernels, fused, planner->stream->session);
+    step->kernel = fusion_hold(planner->recorded->store->kernels, fused, session_tenant_number(planner->session));
     replay->n_compiled += step->kernel != NULL;
     replay->came = &planner->recorded->store->kernels->fusions_came;
     replay->came_seen = UINT64_MAX; /* it has not looked */

@@ -124,6 +124,11 @@ static inline bool session_put_off(struct session *session, int code) {
 /* session_tensor.c: forgets the submission that has just bound `id`. */
 void session_take_back(struct session *session, uint64_t id, uint64_t last_id);
 
+/* The number of the session's tenant; for a session without one, a number of its own. */
+static inline uint64_t session_tenant_number(const struct session *session) {
+    return session->limits.tenant ? session->limits.tenant->number : ~session->limits.number;
+}
+
 /* tensors: session_tensor.c */
 static inline struct tensor *session_tensor(const struct session *session, uint64_t id) {
     return tensor_table_find(&session->tensors, id);

@@ -94,6 +94,17 @@ unsigned replayed_compile(struct engine *engine) {
     return n;
 }
 
+unsigned replayed_give_up(struct engine *engine, const struct session *session, unsigned *own) {
+    struct kernel_store *store = engine_kernels(engine);
+    struct fusion *fusion;
+    unsigned n = 0;
+    for (*own = 0; (fusion = fusion_take(store)); n++) {
+        *own += store->fusion_tenant == session->ledger.tenant->number;
+        fusion_settle(store, fusion, NULL);
+    }
+    return n;
+}
+
 unsigned replayed_fused(struct session *session, uint64_t program, unsigned *ready) {
     const struct op_request run = {.opcode = OP_PROGRAM, .ints = (const int64_t[]){(int64_t)program, 1}, .n_ints = 2};
     struct fault fault;

@@ -13,6 +13,8 @@ bool replayed_wanted(void);
 int replayed_submit(struct session *session, const struct op_request *request, uint64_t program);
 /* Compiles and loads the kernels of fused launches that wait, as a daemon does; returns how many. On devices that compile none: 0. */
 unsigned replayed_compile(struct engine *engine);
+/* Does not compile those that wait; returns how many. *own: those that belong to the session's tenant. */
+unsigned replayed_give_up(struct engine *engine, const struct session *session, unsigned *own);
 /* How many fused launches of the program have a kernel, or wait for one; *ready: those that run as it. */
 unsigned replayed_fused(struct session *session, uint64_t program, unsigned *ready);
 /* What the session's program, which has run, says of its graphs. False: the device has none, or they are switched off. */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "engine/device/device_impl.h"
+#include "engine/memory/tenant.h"
 #include "engine/program/recorded.h"
 #include "tests/device/replayed.h"
 #include "tests/device/suite.h"
@@ -361,5 +362,32 @@ Test(graphs, kernels_of_fused_launches_take_over, .timeout = 300) {
                       r);
         expect_fused(&suite, 2, run >= RUNS);
     }
+    suite_close(&suite);
+}
+
+/* So that many sessions of a principal have the same places, and the same turns of the compiler, as one. */
+Test(graphs, kernels_of_fused_launches_belong_to_the_principal) {
+    struct suite suite;
+    struct graphs_program program;
+    struct tenant *tenant;
+    struct fault fault;
+    uint64_t inputs[GIVEN];
+    unsigned n, own;
+    suite_open(&suite, 606);
+    struct session *alone = suite.session;
+    cr_assert_eq(tenant_create(engine_memory(suite.engine), "", &(struct tenant_limits){0}, &tenant, &fault),
+                 STATUS_OK);
+    const struct session_limits limits = {.tensors = 1 << 20, .streams = 16, .number = 77, .tenant = tenant};
+    cr_assert_eq(session_create(engine_sessions(suite.engine), &limits, &suite.session, &fault), STATUS_OK);
+    program_make_fused(&program, &suite);
+    program_define(&program);
+    given(&suite, inputs);
+    run_recorded(&program, program.id, 1, inputs);
+    n = replayed_give_up(suite.engine, suite.session, &own);
+    cr_assert_eq(own, n, "%u of %u kernels belong to the session's tenant", own, n);
+    cr_assert(n > 0 || !engine_device(suite.engine)->vtable->fusion);
+    session_destroy(suite.session);
+    tenant_destroy(tenant);
+    suite.session = alone;
     suite_close(&suite);
 }

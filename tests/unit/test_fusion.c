@@ -79,8 +79,8 @@ static void stop(void) {
 
 TestSuite(fusion, .init = start, .fini = stop);
 
-static struct replay_kernel *hold(int number, uint64_t session) {
-    return fusion_hold(&store, &(struct fused_launch){.rows = 1, .columns = number}, session);
+static struct replay_kernel *hold(int number, uint64_t tenant) {
+    return fusion_hold(&store, &(struct fused_launch){.rows = 1, .columns = number}, tenant);
 }
 
 /* Compiles the next one; its number, or -1 if none waits. */
@@ -132,7 +132,7 @@ Test(fusion, what_nobody_waits_for_is_not_compiled) {
     cr_assert(hold(2, 1) == kernel && is_there(kernel));
 }
 
-Test(fusion, sessions_take_turns) {
+Test(fusion, tenants_take_turns) {
     static const int order_of[] = {1, 10, 20, 2, 3};
     for (int i = 1; i <= 3; i++)
         hold(i, 5);
@@ -142,17 +142,17 @@ Test(fusion, sessions_take_turns) {
         cr_assert_eq(next(), order_of[i], "turn %d", i);
 }
 
-Test(fusion, one_session_has_a_quarter_of_the_places) {
-    struct replay_kernel *of_first[FUSIONS_SESSION_MAX];
-    for (int i = 0; i < FUSIONS_SESSION_MAX; i++)
+Test(fusion, one_tenant_has_a_quarter_of_the_places) {
+    struct replay_kernel *of_first[FUSIONS_TENANT_MAX];
+    for (int i = 0; i < FUSIONS_TENANT_MAX; i++)
         cr_assert(of_first[i] = hold(i, 1));
     cr_assert_null(hold(5000, 1));
     cr_assert(*fusion_cause(NULL));
     cr_assert_eq(hold(7, 1), of_first[7]);
     fusion_let_go(&store, of_first[7]);
-    for (uint64_t session = 2; session <= 4; session++)
-        for (int i = 0; i < FUSIONS_SESSION_MAX; i++)
-            cr_assert(hold((int)session * 10000 + i, session));
+    for (uint64_t tenant = 2; tenant <= 4; tenant++)
+        for (int i = 0; i < FUSIONS_TENANT_MAX; i++)
+            cr_assert(hold((int)tenant * 10000 + i, tenant));
     cr_assert_null(hold(5000, 5), "all places are in use");
     while (next() >= 0) {
     }
@@ -164,6 +164,17 @@ Test(fusion, one_session_has_a_quarter_of_the_places) {
     cr_assert_null(hold(7000, 5));
     kernel_unused_release(&store, kernel_unused_take(&store));
     cr_assert_eq(loaded, FUSIONS_MAX - 10);
+}
+
+Test(fusion, what_nobody_has_any_more_is_the_next_one_s) {
+    for (int i = 0; i < FUSIONS_TENANT_MAX; i++) {
+        struct replay_kernel *kernel = hold(i, 1);
+        next();
+        fusion_let_go(&store, kernel); /* it stays for a while */
+        cr_assert_eq(hold(i, 2), kernel);
+    }
+    cr_assert(hold(5000, 1), "the first one has none of them any more");
+    cr_assert_null(hold(6000, 2));
 }
 
 Test(fusion, failures_have_their_causes_and_are_tried_again_by_later_plans) {
