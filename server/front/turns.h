@@ -15,7 +15,7 @@
 
 #include "engine/order/budget.h"
 
-#define TURNS_NS UINT64_C(2000000) /* of a round; a request that has begun is finished */
+#define TURNS_NS UINT64_C(1000000) /* of a round; a request that has begun is finished */
 
 /* What waits; embedded in a connection, all zeroes at first. */
 struct turn {

@@ -320,11 +320,10 @@ static void report_trips(const char *what, const char *name, double *trips, size
     bench_note("%zu of them, the longest took %.1f ms", n, trips[n - 1]);
 }
 
-static void measure(const char *name, struct bench_client *client) {
+static void measure(const char *name, td_tensor *x) {
     double *trips = malloc(TRIPS_MAX * sizeof *trips), end = bench_now() + (bench_quick ? 0.05 : 5);
     float got[16];
     size_t n = 0;
-    td_tensor *x = bench_vector16(client->device, 1);
     while (bench_now() < end && n < TRIPS_MAX) {
         double begin = bench_now();
         td_tensor *sum = bench_made(td_add(x, x), "add");
@@ -333,7 +332,6 @@ static void measure(const char *name, struct bench_client *client) {
         trips[n++] = (bench_now() - begin) * 1e3;
         usleep(500); /* a client that has something to do by itself */
     }
-    td_release(x);
     report_trips("round trip", name, trips, n);
     free(trips);
 }
@@ -372,6 +370,10 @@ static void measure_beside(const struct bench_daemon *daemon, const char *name,
     struct bench_client client;
     pid_t pids[8];
     bench_client_open(&client, daemon->url, NULL);
+    /* Before a neighbour has all memory; it also leaves room for the sum, because the rest is no multiple of what the
+     * neighbour takes. */
+    td_tensor *x = bench_vector16(client.device, 1);
+    bench_check(td_wait(x), "td_wait");
     for (int k = 0; k < processes; k++) {
         pids[k] = fork();
         if (pids[k] == 0) {
@@ -383,7 +385,7 @@ static void measure_beside(const struct bench_daemon *daemon, const char *name,
     }
     if (processes)
         usleep(bench_quick ? 20000 : work ? 1000000 : 3000000); /* until it is at its worst */
-    measure(name, &client);
+    measure(name, x);
     if (!work)
         measure_front(name, daemon);
     for (int k = 0; k < processes; k++)
@@ -393,6 +395,7 @@ static void measure_beside(const struct bench_daemon *daemon, const char *name,
         if (waitpid(pids[k], &status, 0) == pids[k] && work && WIFEXITED(status))
             bench_fail("%s: the work ended while it was measured", name);
     }
+    td_release(x);
     bench_client_close(&client);
 }
 
