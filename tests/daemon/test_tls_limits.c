@@ -52,3 +52,26 @@ Test(tls_limits, rate_that_is_held_costs_no_processor_time) {
     cr_expect(!memcmp(data, back, sizeof data));
     client_close(&client);
 }
+
+static bool has_two_sessions(const Tensord__Status *status, const void *none) {
+    (void)none;
+    return status->n_sessions == 2 && status->sessions[0]->host_bytes && status->sessions[1]->host_bytes;
+}
+
+/* TLS keeps buffers for each connection, which are its session's. */
+Test(tls_limits, host_memory_of_tls_is_the_session_s) {
+    enum { LEAST = 48 << 10 };
+    struct client over_tls, local;
+    START(NULL);
+    client_open(&over_tls, tensord.tcp, "cpu:0");
+    client_open(&local, tensord.url, "cpu:0");
+    status_until(tensord.url, has_two_sessions, NULL, WIRE_TIMEOUT_MS);
+    Tensord__Status *status = status_get(tensord.url);
+    bool first = status->sessions[0]->tls;
+    uint64_t with = status->sessions[!first]->host_bytes, without = status->sessions[first]->host_bytes;
+    cr_assert(status->sessions[!first]->tls && !status->sessions[first]->tls);
+    cr_expect_geq(with, without + LEAST, "%lu and %lu bytes", with, without);
+    status_free(status);
+    client_close(&local);
+    client_close(&over_tls);
+}
