@@ -119,6 +119,43 @@ static uint64_t reconnects(void) {
     return link.reconnects;
 }
 
+/* So many messages of this kind have reached the worker, which has answered all that the client has sent. */
+static int received(const char *message) {
+    char line[64];
+    int n = 0;
+    cr_assert(!td_sync(client.device), "%s", td_last_error()->message);
+    snprintf(line, sizeof line, "<- %s", message);
+    char *log = daemon_log(&tensord);
+    for (const char *at = log; (at = strstr(at, line)); at++)
+        n++;
+    free(log);
+    return n;
+}
+
+/* td_test() asks once; nobody wants to know it of a tensor whose handle is gone. */
+Test(asked_again, test_of_a_released_tensor_is_not) {
+    int64_t deadline = deadline_in(WAIT_MS);
+    stop();
+    daemon_start(&tensord, &(struct daemon_options){.devices = "late:0",
+                                                    .environment = (const char *const[]){"TENSORD_DEBUG=wire", NULL}});
+    proxy_start(&proxy, tensord.url, 1);
+    client_open(&client, proxy.url, "late:0");
+    td_tensor *x = client_ramp(client.device, 2, 1), *y = client_ramp(client.device, 2, 1);
+    freeze();
+    cr_assert_eq(td_test(x), 0);
+    while (!something_is_sent())
+        cr_assert(deadline_pause(deadline), "td_test() asks nothing");
+    cr_assert_eq(td_test(y), 0);
+    td_release(x);
+    proxy.frozen = false;
+    proxy_cut(&proxy);
+    while (!td_test(y))
+        cr_assert(deadline_pause(deadline), "td_test() is not answered after the connection was cut");
+    cr_assert_eq(reconnects(), 1);
+    int questions = received("WAIT");
+    cr_assert_eq(questions, 1, "the client has asked %d times, and not of one tensor alone", questions);
+}
+
 /* ---- compilers that are at work ---- */
 
 static char gate[64]; /* a folder: "// gate FOLDER" (tests/stand_ins/late.c) */

@@ -148,6 +148,30 @@ Test(client_transfer, fetches_end_in_a_callback_or_a_descriptor) {
     close(fd);
 }
 
+/* However it is fetched: the array has another size than the tensor, and nothing is asked of the daemon. */
+Test(client_transfer, array_of_another_size_is_refused_with_both_sizes) {
+    const td_interrupt interrupt = {0};
+    float out[7];
+    int fd;
+    td_tensor *x = td_full(device, TD_F32, TD_SHAPE(6), 0);
+    for (int way = 0; way < 4; way++) {
+        int code = way == 0   ? td_fetch(x, out, 20)
+                   : way == 1 ? td_fetch_async(x, out, 20, fetched, NULL)
+                   : way == 2 ? td_fetch_fd(x, out, 20, &fd)
+                              : td_fetch_interruptible(x, out, 20, &interrupt);
+        cr_expect_eq(code, TD_E_INVALID_ARGUMENT, "way %d", way);
+        cr_expect_str_eq(td_last_error()->message, "fetch: the array has 20 bytes, the tensor 24");
+    }
+    cr_expect_eq(td_fetch(x, out, sizeof out), TD_E_INVALID_ARGUMENT);
+    cr_expect_str_eq(td_last_error()->message, "fetch: the array has 28 bytes, the tensor 24");
+    cr_expect_eq(td_fetch(x, NULL, 24), TD_E_INVALID_ARGUMENT);
+    cr_expect_str_eq(td_last_error()->message, "fetch: the array is NULL");
+    cr_assert_eq(td_sync(device), 0);
+    char *log = fake_daemon_log(&fake);
+    cr_expect_null(strstr(log, "fetch"), "%s", log);
+    free(log);
+}
+
 Test(client_transfer, test_asks_once_and_then_tells) {
     td_tensor *x = td_full(device, TD_F32, TD_SHAPE(4), 0), *y = td_exp(x);
     int ready = 0;

@@ -113,6 +113,19 @@ Test(poison, a_report_is_put_in_words) {
     poison_unref(poison);
 }
 
+/* one_hot and losses have no axis to name. */
+Test(poison, a_report_of_classes_names_no_axis) {
+    struct guard *guard = guard_create(&reports, "one_hot", NULL, 3, -1);
+    guard->report->value = 3;
+    guard->report->position = 17;
+    guard->report->limit = 3;
+    atomic_store(&guard->report->code, STATUS_OUT_OF_RANGE);
+    struct fault fault;
+    guard_fault(guard, &fault);
+    cr_assert_str_eq(fault.message, "index 3 at position 17 is none of 3 classes");
+    guard_unref(guard);
+}
+
 Test(poison, long_labels_are_cut) {
     char label[1000];
     memset(label, 'x', sizeof label - 1);
