@@ -425,6 +425,50 @@ Test(engine_stall, stream_waits_for_the_value_alone) {
     close_late();
 }
 
+/* As many marks as a stream has. Behind the value that is used, the stream is stuck. */
+Test(engine_stall, stream_waits_for_the_value_alone_behind_many_others) {
+    enum { VALUE = 40 };
+    open_late("exp");
+    open_stream(1);
+    open_stream(2);
+    cr_assert_eq(full(session, 1, 1000, 1), STATUS_OK);
+    cr_assert_eq(wait_for(1), STATUS_OK);
+    for (uint64_t id = 2; id < STREAM_MARKS; id++) {
+        labelled(id == 2 ? OP_EXP : id == VALUE + 1 ? OP_TANH : OP_NEGATIVE, id, 1, 1, "many");
+        engine_kick(engine);
+        marks_are(stall_stream(1), (unsigned)id - 1);
+    }
+    labelled(OP_ABS, STREAM_MARKS, VALUE, 2, "user");
+    engine_kick(engine);
+    marks_are(stall_stream(2), 1);
+    late_hang(late, "tanh");
+    cr_assert_eq(wait_for(STREAM_MARKS), STATUS_OK);
+    close_late();
+}
+
+/* What is enqueued behind the awaited value in the same moment does not keep the waiting program. It is tried often: a turn may also end there for
+ * the sake of a sample. */
+Test(engine_stall, value_is_told_while_what_came_with_it_is_stuck) {
+    enum { ROUNDS = 20, BEFORE = 5 };
+    uint64_t id = 1;
+    open_late("tanh");
+    cr_assert_eq(full(session, 1, 1000, 0), STATUS_OK);
+    cr_assert_eq(wait_for(1), STATUS_OK);
+    for (int round = 0; round < ROUNDS; round++) {
+        struct answer answer;
+        for (int i = 0; i < BEFORE; i++)
+            labelled(OP_NEGATIVE, ++id, 1, 0, "before");
+        uint64_t value = id;
+        labelled(OP_TANH, ++id, 1, 0, "behind it");
+        ask_wait(&answer, value);
+        cr_assert(settle(&answer.times), "round %d: it waits for what is behind it", round);
+        late_hang(late, NULL);
+        cr_assert_eq(wait_for(id), STATUS_OK);
+        late_hang(late, "tanh");
+    }
+    close_late();
+}
+
 Test(engine_stall, device_that_is_given_up_answers_everything) {
     struct engine_stall stall;
     struct answer fetch, wait;
