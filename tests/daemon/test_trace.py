@@ -197,6 +197,17 @@ class TraceTest(unittest.TestCase):
         self.assertLess(max(s[0] for s in spans), min(s[1] for s in spans), "the devices' times have nothing in common")
         del jobs
 
+    def test_file_that_is_called_minus_is_standard_output(self):
+        job = self.job("cpu:0")
+        with tempfile.TemporaryDirectory() as folder:
+            done = subprocess.run([TENSORCTL, "--url", self.url, "trace", "--seconds", "1", "-o", "-", "cpu:0"], capture_output=True, text=True,
+                                  stdin=subprocess.DEVNULL, timeout=WAIT_S, cwd=folder)
+            self.assertEqual(os.listdir(folder), [])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.check_tracks(json.loads(done.stdout)["traceEvents"])
+        self.assertRegex(done.stderr, r"\d+ events of 1 device")
+        self.assertIsNone(job.poll())
+
     def test_idle_device_has_an_empty_trace(self):
         events = self.trace("cpu:0", seconds="0.2")
         self.assertEqual(self.slices(events), [])

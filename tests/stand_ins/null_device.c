@@ -64,6 +64,10 @@ static uint64_t null_workspace(struct device *device, const struct launch *launc
     return ((const struct null_device *)device)->workspace;
 }
 
+static void null_workspaces(struct device *device, struct device_workspaces *workspaces) {
+    workspaces->bytes = ((const struct null_device *)device)->workspaces;
+}
+
 static const struct op_kernel null_kernel = {.dtypes = null_dtypes},
                               null_product = {.dtypes = null_dtypes,
                                               .accepts = null_accepts,
@@ -90,6 +94,7 @@ static const struct device_vtable null_vtable = {
     .reserve = null_reserve,
     .release = null_release,
     .launch = null_launch,
+    .workspaces = null_workspaces,
     .operations = null_operations,
 };
 

@@ -19,6 +19,7 @@ struct null_device {
     /* Of matrix products, asked when one is bound: whether it is taken (NULL: yes), and the workspace's bytes. */
     int (*accepts)(const struct launch *launch, struct fault *fault);
     uint64_t workspace;
+    uint64_t workspaces; /* bytes that all workspaces are said to take */
 };
 
 /* Owned by the caller; closing it does nothing. */

@@ -1,4 +1,5 @@
-/* What a kernel is asked when a launch is bound: whether it takes it, and what memory it needs besides. */
+/* What a kernel is asked when a launch is bound: whether it takes it, and what memory it needs besides; and what is told where there is no more
+ * memory. */
 #include <stdio.h>
 
 #include "tests/unit/engine_fixture.h"
@@ -125,5 +126,40 @@ Test(engine_workspace, it_is_charged_to_the_session) {
                      "for the workspace: the session's limit of 1.00 MiB is reached: 1.00 MiB asked, 64.0 KiB live");
     session_stats(session, &figures);
     cr_assert_eq(figures.live, 3 * N * N * 4, "a product that is refused holds nothing");
+    close_engine();
+}
+
+/* ---- when there is no more ---- */
+
+/* The session holds 8 MiB, another one 16, and between them 4 MiB are free again. The session asks for 50 more. */
+static void expect_no_memory(const char *words) {
+    enum { MIB = 1 << 20 };
+    struct session *other, *own = session;
+    struct fault fault;
+    cr_assert_eq(session_create(engine_sessions(engine), &limits, &other, &fault), STATUS_OK);
+    cr_assert_eq(full_of(own, DTYPE_U8, 1, 8 * MIB, 0), STATUS_OK);
+    cr_assert_eq(full_of(own, DTYPE_U8, 2, 4 * MIB, 0), STATUS_OK);
+    cr_assert_eq(full_of(other, DTYPE_U8, 1, 16 * MIB, 0), STATUS_OK);
+    cr_assert_eq(release(2), STATUS_OK);
+    cr_assert_eq(wait_for(0), STATUS_OK);
+    cr_assert_eq(full_of(own, DTYPE_U8, 3, 50 * MIB, 0), STATUS_OUT_OF_MEMORY);
+    cr_assert_str_eq(failure_of(3), words);
+    session_destroy(other);
+}
+
+Test(engine_workspace, no_memory_is_told_with_the_device_s_and_the_session_s_figures) {
+    open_engine(64 << 20);
+    expect_no_memory(
+        "out of device memory: 50.0 MiB asked, 40.0 MiB free of 64.0 MiB; you hold 8.00 MiB, others 16.0 MiB; the "
+        "largest free block has 32.0 MiB");
+    close_engine();
+}
+
+Test(engine_workspace, workspaces_are_told_where_there_is_no_memory) {
+    open_engine(64 << 20);
+    device.workspaces = 3 << 20;
+    expect_no_memory(
+        "out of device memory: 50.0 MiB asked, 40.0 MiB free of 64.0 MiB; you hold 8.00 MiB, others 16.0 MiB; the "
+        "largest free block has 32.0 MiB, workspaces take 3.00 MiB");
     close_engine();
 }
