@@ -3,6 +3,7 @@
 and a systemd unit that systemd accepts and finds well enclosed. What there is no tool for here is skipped, and said.
 
 usage: test_installed.py BUILD_FOLDER"""
+import fnmatch
 import os
 import re
 import shutil
@@ -166,6 +167,45 @@ class Installed(unittest.TestCase):
     def test_prometheus_and_grafana_find_their_files(self):
         for name in ("tensord.rules.yml", "tensord.rules.test.yml", "grafana-dashboard.json"):
             self.assertTrue(self.find(name, "/share/tensord/"))
+
+    def after_install(self, user_is_there, **environment):
+        with tempfile.TemporaryDirectory() as folder:
+            for name, line in (("getent", f"exit {0 if user_is_there else 2}"), ("id", "echo 1000")):
+                with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+                    file.write(f"#!/bin/sh\n{line}\n")
+                os.chmod(file.name, 0o755)
+            environment = {"PATH": folder + ":" + os.environ["PATH"], **environment}
+            return run(os.path.join(SOURCE, "server", "install", "after-install"), env=environment)
+
+    def test_what_is_left_to_do_after_the_install_is_told(self):
+        self.assertIn("systemd-sysusers", self.after_install(False))
+        self.assertIn("systemctl start tensord", self.after_install(False))
+        self.assertNotIn("systemd-sysusers", self.after_install(True))
+        self.assertIn("systemctl start tensord", self.after_install(True))
+        self.assertEqual(self.after_install(False, DESTDIR="/somewhere"), "")  # a package does all that itself
+
+    def test_every_file_is_in_one_debian_package(self):
+        """What scripts/package would stop at: a file that no list in scripts/debian names, or a list that names none."""
+        self.need("dpkg")
+        prefix = os.path.dirname(os.path.dirname(self.find("tensord", "/bin/")))
+        # As Debian has it: below /usr, and the configuration in /etc.
+        installed = {re.sub("^(usr/etc|.*/etc)/", "etc/", "usr/" + os.path.relpath(path, prefix))
+                     for paths in self.files.values() for path in paths}
+        left_out = {path for path in installed if "libtensord-cuda" in path or "/dist-packages/" in path or path.endswith(".a")}
+        named = []
+        lists = os.path.join(SOURCE, "scripts", "debian")
+        for name in sorted(os.listdir(lists)):
+            if not name.endswith(".install") and name != "not-installed":
+                continue
+            with open(os.path.join(lists, name), encoding="utf-8") as file:
+                patterns = [line.split()[0] for line in file]
+            for pattern in patterns:
+                found = {path for path in installed if fnmatch.fnmatchcase(path, pattern) or path.startswith(pattern + "/")}
+                if not found and ("/man/" in pattern and "tensord.8" not in self.files or "/dist-packages/" in pattern):
+                    continue  # scdoc was not there when this was built; the Python package is another build's
+                self.assertTrue(found, f"{name}: {pattern} is not installed")
+                named += found - left_out
+        self.assertEqual(sorted(named), sorted(installed - left_out))
 
     def test_the_configuration_is_one_that_the_daemon_takes(self):
         config = self.find("tensord.conf", "/etc/")
