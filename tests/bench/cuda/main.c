@@ -224,7 +224,8 @@ static int run_all(struct run *run, const char *json, char **groups) {
 
 static int usage(void) {
     fprintf(stderr, "usage: bench-cuda [OPTION…] [GROUP…]\n"
-                    "groups: start chain replay product bandwidth transfer allocate ten clients; without one, all of them;\n"
+                    "groups: start chain replay product convolution bandwidth transfer allocate ten clients;\n"
+                    "without one, all of them;\n"
                     "first: the three rows that tell most\n"
                     "  --device NAME    cuda:0\n"
                     "  --json FILE      the rows as JSON\n"
