@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/pidfd.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -55,7 +54,7 @@ static pid_t resume_daemon(int fd, uint32_t claimed) {
 static bool resume_orphaned(const struct resume *resume) {
     if (!resume->daemon)
         return false;
-    struct pollfd end = {.fd = pidfd_open(resume->daemon, 0), .events = POLLIN};
+    struct pollfd end = {.fd = socket_watch_process(resume->daemon), .events = POLLIN};
     if (end.fd < 0)
         return errno == ESRCH;
     bool ended = poll(&end, 1, 0) > 0;

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 /* ---- the socket ---- */
@@ -83,6 +84,11 @@ bool socket_is_local(int fd) {
         return false;
     size_t bytes = host_of(&here, &one);
     return bytes && host_of(&there, &other) == bytes && !memcmp(one, other, bytes);
+}
+
+int socket_watch_process(pid_t process) {
+    /* pidfd_open() is in the C library since 2.36 only, and hosts with GPUs often have 2.35. */
+    return (int)syscall(SYS_pidfd_open, process, 0);
 }
 
 /* ---- the connection ---- */

@@ -17,6 +17,9 @@ void socket_tune(int fd);
 bool socket_is_tcp(int fd);
 /* Whether the other end is on this host. False for sockets that are neither Unix nor TCP. */
 bool socket_is_local(int fd);
+/* A descriptor that becomes readable when the process, which is at the other end of a Unix socket, ends. Negative: none, and errno
+ * says why: ESRCH if the process has ended already. */
+int socket_watch_process(pid_t process);
 
 /* ---- the connection ---- */
 

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sys/pidfd.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -301,7 +300,7 @@ static void lease_detach(struct connection *connection, const char *reason) {
     lease_unplug(connection); /* and then the connection's place is given back */
     link_in_extend(connection);
     if (lease->process > 0) {
-        lease->pidfd = pidfd_open(lease->process, 0);
+        lease->pidfd = socket_watch_process(lease->process);
         if (lease->pidfd < 0 && errno == ESRCH)
             lease->until_ms = 1; /* the process has ended already: the next tick ends the lease */
     }

@@ -113,6 +113,15 @@ class GpuBench(unittest.TestCase):
         self.bench(seconds=110)
         self.assertEqual(self.called("torch_rows.py"), ["--json", self.path("out", "torch.json")])
 
+    def test_programs_that_do_not_start_are_told_at_once(self):
+        with open(self.path("bin", "tensord"), "w", encoding="utf-8") as file:
+            file.write("#!/bin/sh\necho \"libc.so.6: version 'GLIBC_2.99' not found\" >&2\nexit 1\n")
+        shutil.copy(os.path.join(SCRIPTS, "gpu-check"), self.folder)
+        for command in (["gpu-bench"], ["gpu-check", "first"], ["gpu-check", "checks"]):
+            done = subprocess.run([self.path(command[0]), *command[1:]], capture_output=True, text=True, timeout=100, check=False)
+            self.assertEqual((done.returncode, done.stdout), (1, ""))
+            self.assertIn("tensord does not start on this host: libc.so.6: version 'GLIBC_2.99' not found", done.stderr)
+
     def test_most_of_the_time_is_for_rows_to_begin(self):
         """Also of the 110 s that gpu-check first has, where three rows have to begin although PyTorch may take 44 of them."""
         for seconds in (110, 480):

@@ -168,6 +168,18 @@ class Installed(unittest.TestCase):
         for name in ("tensord.rules.yml", "tensord.rules.test.yml", "grafana-dashboard.json"):
             self.assertTrue(self.find(name, "/share/tensord/"))
 
+    def test_programs_start_with_the_c_library_of_ubuntu_22_04(self):
+        """Which is 2.35: many hosts with GPUs have it, and a bundle that is made here goes there."""
+        self.need("objdump")
+        here = os.confstr("CS_GNU_LIBC_VERSION") or ""
+        if here not in ("glibc 2.35", "glibc 2.36"):
+            self.skipTest(f"{here or 'this C library'} gives programs newer functions than they ask for")
+        for name, part in (("tensord", "/bin/"), ("tensorctl", "/bin/"), ("libtensord.so.0", "")):
+            symbols = run("objdump", "-T", self.find(name, part)).splitlines()
+            newer = [line for line in symbols for number in re.findall(r"\(GLIBC_2\.(\d+)", line) if int(number) > 35]
+            self.assertTrue(symbols)
+            self.assertEqual(newer, [], name)
+
     def after_install(self, user_is_there, **environment):
         with tempfile.TemporaryDirectory() as folder:
             for name, line in (("getent", f"exit {0 if user_is_there else 2}"), ("id", "echo 1000")):

@@ -1,9 +1,13 @@
-/* What is set on sockets of each kind. */
+/* What is set on sockets of each kind, and what is known of their other ends. */
 #include <criterion/criterion.h>
+#include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "proto/net/transport.h"
@@ -37,6 +41,28 @@ static struct sockaddr_in ipv4(uint32_t address) {
 static void connect_ipv4(uint32_t from, uint32_t to, int ends[2]) {
     struct sockaddr_in here = ipv4(from), there = ipv4(to);
     connect_pair(AF_INET, (struct sockaddr *)&here, (struct sockaddr *)&there, sizeof here, ends);
+}
+
+/* Also of one that has not been waited for. */
+Test(socket, end_of_a_process_is_seen) {
+    int pipes[2], status;
+    cr_assert(!pipe(pipes));
+    pid_t process = fork();
+    if (!process) {
+        char byte;
+        close(pipes[1]);
+        (void)!read(pipes[0], &byte, 1);
+        _exit(0);
+    }
+    struct pollfd end = {.fd = socket_watch_process(process), .events = POLLIN};
+    cr_assert_geq(end.fd, 0, "%s", strerror(errno));
+    cr_assert_eq(poll(&end, 1, 0), 0);
+    close(pipes[1]);
+    cr_assert_eq(poll(&end, 1, -1), 1);
+    cr_assert_eq(waitpid(process, &status, 0), process);
+    cr_assert_lt(socket_watch_process(process), 0);
+    cr_assert_eq(errno, ESRCH);
+    close(end.fd);
 }
 
 Test(socket, tcp_within_a_host_keeps_little_under_way) {
