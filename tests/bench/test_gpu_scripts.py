@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""scripts/gpu-bench in a folder like an unpacked bundle, with programs that only note how they were called; and which rows torch_rows.py
-would measure. Neither needs a GPU or PyTorch.
+"""scripts/gpu-check and gpu-bench in a folder like an unpacked bundle, with programs that only note how they were called; and which rows
+torch_rows.py would measure. Neither needs a GPU or PyTorch.
 
 usage: test_gpu_scripts.py"""
 import json
@@ -74,12 +74,14 @@ class Experiments(unittest.TestCase):
         self.assertEqual(set(re.findall(r"`\./gpu-check (\w+)", text)), {"first"})
 
 
-class GpuBench(unittest.TestCase):
+class Bundle(unittest.TestCase):
+    """A folder like an unpacked bundle, whose programs do nothing."""
+
     def setUp(self):
-        self.folder = tempfile.mkdtemp(prefix="tensord-gpu-bench.")
+        self.folder = tempfile.mkdtemp(prefix="tensord-gpu-scripts.")
         self.addCleanup(shutil.rmtree, self.folder)
         os.mkdir(self.path("bin"))
-        for name in ("gpu-bench", "gpu-host"):
+        for name in ("gpu-check", "gpu-bench", "gpu-host"):
             shutil.copy(os.path.join(SCRIPTS, name), self.folder)
         shutil.copy(os.path.join(HERE, "cuda_table.py"), self.folder)
         met = [{"row": row, "value": 1, "unit": "x", "limit": 1, "ratio": 1, "goal": 0.9, "better": "higher", "met": True} for row in FIRST]
@@ -100,10 +102,42 @@ class GpuBench(unittest.TestCase):
             return json.load(file)
 
     def bench(self, *groups, seconds):
+        """scripts/gpu-bench, which met every goal."""
         environment = {**os.environ, "GPU_BENCH_SECONDS": str(seconds), "OUT": self.path("out")}
         done = subprocess.run([self.path("gpu-bench"), *groups], env=environment, capture_output=True, text=True, timeout=100, check=False)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         return done.stdout
+
+    def checked(self, mode):
+        """The names of the tests that gpu-check runs."""
+        for name in os.listdir(os.path.join(HERE, "..", "device")):
+            if name.startswith("test_") and name.endswith(".c"):
+                self.write("", "bin", "test_device_" + name[5:-2])
+        for name in ("tensorctl", "kernel_check"):
+            self.write("", "bin", name)
+        with open(self.path("bin", "gpu-probe"), "w", encoding="utf-8") as file:
+            file.write("#!/bin/sh\necho to be set: TENSORD_CUDA_FUSED=none\n")
+        os.chmod(file.name, 0o755)
+        environment = {**os.environ, "GPU_BENCH_SECONDS": "110", "OUT": self.path("out")}
+        done = subprocess.run([self.path("gpu-check"), mode], env=environment, capture_output=True, text=True, timeout=100, check=False)
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)  # no daemon answers
+        self.assertIn("FAILED  the daemon is ready", done.stdout)
+        self.assertRegex(done.stdout.splitlines()[-1], r"^\d+ passed, \d+ failed, \d+ not run; \d+ s$")
+        with open(self.path("out", "checks.json"), encoding="utf-8") as file:
+            checks = {check["check"]: check["result"] for check in json.load(file)}
+        return {name.removeprefix("test_device_"): result for name, result in checks.items() if name.startswith("test_device_")}
+
+    def test_checks_are_of_the_gpu(self):
+        tests = self.checked("checks")
+        self.assertEqual(set(tests.values()), {"ok"})
+        self.assertLess({"operations", "gradients", "recorded", "engine_memory", "libraries"}, set(tests))
+        self.assertFalse({"levels", "threads", "reference"} & set(tests), "tests of processors, which take many minutes")
+
+    def test_first_runs_what_is_essential_and_three_rows(self):
+        self.assertEqual(set(self.checked("first")),
+                         {"engine_ids", "operations", "products", "products_f8", "indices", "engine_streams", "graphs"})
+        self.assertEqual(self.called("torch_rows.py")[2:], ["first"])
+        self.assertEqual(self.called("bin", "bench-cuda")[4:], ["first"])
 
     def test_groups_go_to_both_programs(self):
         said = self.bench("first", seconds=110)  # as gpu-check has it
@@ -116,7 +150,6 @@ class GpuBench(unittest.TestCase):
     def test_programs_that_do_not_start_are_told_at_once(self):
         with open(self.path("bin", "tensord"), "w", encoding="utf-8") as file:
             file.write("#!/bin/sh\necho \"libc.so.6: version 'GLIBC_2.99' not found\" >&2\nexit 1\n")
-        shutil.copy(os.path.join(SCRIPTS, "gpu-check"), self.folder)
         for command in (["gpu-bench"], ["gpu-check", "first"], ["gpu-check", "checks"]):
             done = subprocess.run([self.path(command[0]), *command[1:]], capture_output=True, text=True, timeout=100, check=False)
             self.assertEqual((done.returncode, done.stdout), (1, ""))
