@@ -74,6 +74,13 @@ class Experiments(unittest.TestCase):
         self.assertEqual(set(re.findall(r"`\./gpu-check (\w+)", text)), {"first"})
 
 
+class Archive(unittest.TestCase):
+    def test_programs_of_a_bundle_need_no_loader_that_packs_relocations(self):
+        """It came with glibc 2.36, one version after that of Ubuntu 22.04."""
+        with open(os.path.join(SCRIPTS, "bundle"), encoding="utf-8") as file:
+            self.assertIn(" -Dpacked-relocations=false", file.read())
+
+
 class Bundle(unittest.TestCase):
     """A folder like an unpacked bundle, whose programs do nothing."""
 

@@ -168,8 +168,8 @@ class Installed(unittest.TestCase):
         for name in ("tensord.rules.yml", "tensord.rules.test.yml", "grafana-dashboard.json"):
             self.assertTrue(self.find(name, "/share/tensord/"))
 
-    def test_programs_start_with_the_c_library_of_ubuntu_22_04(self):
-        """Which is 2.35: many hosts with GPUs have it, and a bundle that is made here goes there."""
+    def test_programs_call_no_function_that_ubuntu_22_04_lacks(self):
+        """Its C library is 2.35. Many hosts with GPUs have it, and a bundle that is made here goes there."""
         self.need("objdump")
         here = os.confstr("CS_GNU_LIBC_VERSION") or ""
         if here not in ("glibc 2.35", "glibc 2.36"):
