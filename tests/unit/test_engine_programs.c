@@ -123,7 +123,7 @@ Test(engine_programs, a_small_definition_of_many_launches_is_refused_as_it_grows
     open_with_tensors(LIMIT);
     define_joins(1, JOINS, PIECES);
     cr_expect_eq(run(1, FIRST), STATUS_LIMIT);
-    cr_expect_leq(session->ledger.host_peak, LIMIT + ONE_JOIN);
+    cr_expect_leq(engine_memory(engine)->host_most, LIMIT + ONE_JOIN);
     engine_poll(engine);
     let_go(1);
     cr_expect_leq(host_bytes(session), 2 * STREAM_CHUNK_BYTES, "%lu", host_bytes(session));
