@@ -3,84 +3,26 @@
  * gradient in the same way: which of y's places see a place of x. The gradient by the weight multiplies y's gradient by the transpose of
  * blocks.
  *
- * In f32, where there is oneDNN, it computes some images at a time instead. The gradient by the weight is then a sum of slices of the images.
+ * In f32, where there is oneDNN, it computes some images at a time instead (convolution_images.c), or pieces of them (convolution_cut.c).
  *
- * Blocks, images and slices depend on shapes alone, so the sums come out the same with any number of threads. */
-#include "engine/cpu/cpu.h"
-#include "engine/cpu/move.h"
+ * Blocks, images, slices and pieces depend on shapes alone, so the sums come out the same with any number of threads. */
+#include "engine/cpu/convolution.h"
 
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/cpu/dnnl.h"
-#include "proto/ops/convolution.h"
+#include "engine/cpu/move.h"
 
 enum {
     BLOCK = 1 << 18,      /* elements of a block: some 1 MiB */
     BLOCK_PLACES = 64,    /* at least so many places in it, */
     PLACES_MULTIPLE = 16, /* and a multiple of these */
+    BLOCK_ROWS = 1 << 16, /* at most; of a deeper sum there are several blocks */
     ROWS_LEAST = 16,      /* of a block of the gradient by the weight */
     ROWS_MOST = 128,
-    IMAGES_WORK = 1 << 23, /* multiplications of the images that oneDNN computes at a time */
-    IMAGES_LEAST = 4,      /* of a batch: fewer would keep few threads busy */
-    SLICES_MOST = 8,
-    SLICES_ELEMENTS = 1 << 24, /* of all slices */
+    CHANNELS_MULTIPLE = 48, /* of a strip: what BLAS takes at a time */
 };
-
-enum way {
-    WAY_FORWARD, /* from x to y */
-    WAY_BACK,    /* from y's gradient to x's */
-    WAY_WEIGHT,  /* from x and y's gradient to the weight's */
-};
-
-struct job {
-    struct cpu_job base;
-    const struct blas *blas;
-    enum way way;
-    struct convolution c;
-    int64_t size; /* of an element */
-    bool is_f64;
-    const char *source; /* what is gathered from: x, or y's gradient */
-    const char *left;   /* the weight, or y's gradient */
-    const char *bias;   /* NULL: there is none */
-    char *result;
-    int64_t source_channels, result_channels; /* of a group; of the weight: y's and x's */
-    int64_t places, kernel, source_places;    /* volumes of what the places are of, the kernel, what is gathered from */
-    int64_t depth;                            /* rows of all blocks: source channels times kernel */
-    int64_t rows, row_blocks;                 /* of a block, and how many of these there are; WAY_WEIGHT */
-    int64_t width, blocks;                    /* places in a block, blocks of one image */
-    bool plain;                               /* a kernel of one place: the source itself is the block */
-    int64_t units;
-    unsigned threads;
-    char *workspace;
-    double work;
-    /* By oneDNN: units are so many images each, and the last one may have fewer. In the workspace are the weight in oneDNN's order, the slices
-     * of its gradient, and scratch memory for each thread. */
-    const struct dnnl_convolution *some, *last; /* NULL: by blocks */
-    int64_t images, slices;
-    size_t weight_bytes, slice_bytes, scratch_bytes;
-};
-
-static int64_t least(int64_t a, int64_t b) {
-    return a < b ? a : b;
-}
-
-static int64_t most(int64_t a, int64_t b) {
-    return a > b ? a : b;
-}
-
-static int64_t divided_up(int64_t n, int64_t by) {
-    return n / by + (n % by != 0);
-}
-
-/* The extents of what the places are of, and of what is gathered from. */
-static const int64_t *places_extents(const struct job *job) {
-    return job->way == WAY_BACK ? job->c.x : job->c.y;
-}
-static const int64_t *source_extents(const struct job *job) {
-    return job->way == WAY_BACK ? job->c.y : job->c.x;
-}
 
 /* ---- gathering ---- */
 
@@ -104,7 +46,8 @@ static void copy_run(int64_t n, int64_t size, const char *from, int64_t from_str
 }
 
 /* Along the last axis: n places from `place` on, which see a row of the source through place `tap` of the kernel. */
-static void gather_run(const struct job *job, const char *row, int64_t place, int64_t n, int64_t tap, char *out) {
+static void gather_run(const struct convolution_job *job, const char *row, int64_t place, int64_t n, int64_t tap,
+                       char *out) {
     int64_t stride = job->c.stride[2], size = job->size, extent = source_extents(job)[2];
     int64_t shift = tap * job->c.dilation[2] - job->c.padding[2], first, count, from, step, by;
     if (job->way == WAY_BACK) { /* place = stride · seen + shift */
@@ -131,7 +74,7 @@ static void gather_run(const struct job *job, const char *row, int64_t place, in
 }
 
 /* The place of the source along an axis; false: it is in the padding, or between places. */
-static bool gather_at(const struct job *job, int axis, int64_t place, int64_t tap, int64_t *seen) {
+static bool gather_at(const struct convolution_job *job, int axis, int64_t place, int64_t tap, int64_t *seen) {
     int64_t stride = job->c.stride[axis], shift = tap * job->c.dilation[axis] - job->c.padding[axis];
     int64_t extent = source_extents(job)[axis];
     if (job->way == WAY_BACK) {
@@ -144,7 +87,8 @@ static bool gather_at(const struct job *job, int axis, int64_t place, int64_t ta
 }
 
 /* One row of a block: n places from `place` on, through place `tap` of the kernel, in one channel of the source. */
-static void gather_row(const struct job *job, const char *channel, int64_t tap, int64_t place, int64_t n, char *out) {
+static void gather_row(const struct convolution_job *job, const char *channel, int64_t tap, int64_t place, int64_t n,
+                       char *out) {
     const int64_t *extent = places_extents(job), *seen = source_extents(job), *kernel = job->c.kernel;
     int64_t tx = tap % kernel[2], ty = tap / kernel[2] % kernel[1], tz = tap / kernel[2] / kernel[1];
     int64_t x = place % extent[2], y = place / extent[2] % extent[1], z = place / extent[2] / extent[1];
@@ -166,8 +110,8 @@ static void gather_row(const struct job *job, const char *channel, int64_t tap, 
 }
 
 /* Rows of a block from `row` on; the row length is `width`. `source` is the group's first channel. */
-static void gather(const struct job *job, const char *source, int64_t row, int64_t rows, int64_t place, int64_t n,
-                   char *block) {
+static void gather(const struct convolution_job *job, const char *source, int64_t row, int64_t rows, int64_t place,
+                   int64_t n, char *block) {
     for (int64_t i = 0; i < rows; i++) {
         int64_t channel = (row + i) / job->kernel, tap = (row + i) % job->kernel;
         gather_row(job, source + channel * job->source_places * job->size, tap, place, n, block + i * n * job->size);
@@ -177,7 +121,7 @@ static void gather(const struct job *job, const char *source, int64_t row, int64
 /* ---- products ---- */
 
 /* c (m, n) = a (m, k) · b, which is (k, n), or (n, k) and transposed; or it is added to c. */
-static void multiply(const struct job *job, int64_t m, int64_t n, int64_t k, const char *a, int64_t a_row,
+static void multiply(const struct convolution_job *job, int64_t m, int64_t n, int64_t k, const char *a, int64_t a_row,
                      const char *b, int64_t b_row, bool transposed, char *c, int64_t c_row, bool add) {
     CBLAS_TRANSPOSE way = transposed ? CblasTrans : CblasNoTrans;
     if (job->is_f64) {
@@ -189,7 +133,7 @@ static void multiply(const struct job *job, int64_t m, int64_t n, int64_t k, con
     }
 }
 
-static void fill_bias(const struct job *job, int64_t channel, char *result, int64_t n) {
+static void fill_bias(const struct convolution_job *job, int64_t channel, char *result, int64_t n) {
     for (int64_t i = 0; i < job->result_channels; i++, result += job->places * job->size) {
         if (job->is_f64) {
             const double bias = ((const double *)(const void *)job->bias)[channel + i];
@@ -207,158 +151,92 @@ static void fill_bias(const struct job *job, int64_t channel, char *result, int6
     }
 }
 
-/* Some places of one group of an image. */
-static void unit_places(const struct job *job, int64_t unit, char *block) {
+/* One step of a unit, which is some places of one group of an image: a block, and for a strip of the result's channels its product. The block stays
+ * in the thread's workspace for the strips that follow. */
+static void unit_places(const struct convolution_job *job, int64_t unit, int64_t step, char *block) {
     int64_t place = unit % job->blocks * job->width, image = unit / job->blocks, size = job->size;
     int64_t group = image % job->c.groups, n = least(job->width, job->places - place); /* image: of each group one */
+    int64_t row = step / job->strips * job->rows, rows = least(job->rows, job->depth - row);
+    int64_t channel = step % job->strips * job->strip, channels = least(job->strip, job->result_channels - channel);
     const char *source = job->source + image * job->source_channels * job->source_places * size;
     char *result = job->result + (image * job->result_channels * job->places + place) * size;
-    const char *weight = job->left + group * job->result_channels * job->depth * size;
-    int64_t row = n;
-    if (job->bias) {
+    const char *weight = job->left + (group * job->result_channels * job->depth + channel * job->depth + row) * size;
+    int64_t stride = n;
+    if (job->bias && step == 0) {
         fill_bias(job, group * job->result_channels, result, n);
     }
     if (job->plain) {
-        block = (char *)(uintptr_t)source + place * size;
-        row = job->places;
-    } else {
-        gather(job, source, 0, job->depth, place, n, block);
+        block = (char *)(uintptr_t)source + (row * job->places + place) * size;
+        stride = job->places;
+    } else if (channel == 0) {
+        gather(job, source, row, rows, place, n, block);
     }
-    multiply(job, job->result_channels, n, job->depth, weight, job->depth, block, row, false, result, job->places,
-             job->bias != NULL);
+    multiply(job, channels, n, rows, weight, job->depth, block, stride, false, result + channel * job->places * size,
+             job->places, job->bias || row > 0);
 }
 
 static bool places_part(struct cpu_job *base, struct cpu_lane *lane) {
-    struct job *job = (struct job *)base;
-    char *block = job->workspace + (int64_t)lane->number * job->depth * job->width * job->size;
-    int64_t begin = cpu_part_begin(job->units, lane->part, base->parts);
-    int64_t end = cpu_part_begin(job->units, lane->part + 1, base->parts);
-    for (int64_t unit = begin + lane->position; unit < end; unit++) {
-        unit_places(job, unit, block);
-        if (unit + 1 < end && cpu_job_stops(base)) {
-            lane->position = unit + 1 - begin;
+    struct convolution_job *job = (struct convolution_job *)base;
+    char *block = job->workspace + (int64_t)lane->number * job->rows * job->width * job->size;
+    int64_t steps = job->row_blocks * job->strips;
+    int64_t begin = cpu_part_begin(job->units, lane->part, base->parts) * steps;
+    int64_t end = cpu_part_begin(job->units, lane->part + 1, base->parts) * steps;
+    for (int64_t at = begin + lane->position; at < end; at++) {
+        unit_places(job, at / steps, at % steps, block);
+        if (at + 1 < end && cpu_job_stops(base)) {
+            lane->position = at + 1 - begin;
             return false;
         }
     }
     return true;
 }
 
-/* Rows of the depth, for one group of the weight's gradient: a sum over the places of all images. The sum so far is in the result. */
-static bool unit_weight(struct job *job, int64_t unit, char *block, int64_t *position) {
+/* One step of a unit of the weight's gradient, which is rows of the depth for one group, summed up over the places of all images: a block of
+ * these, and for a strip of y's channels its product. The sum so far is in the result. */
+static void unit_weight(const struct convolution_job *job, int64_t unit, int64_t step, char *block) {
     int64_t group = unit / job->row_blocks, row = unit % job->row_blocks * job->rows, size = job->size;
-    int64_t rows = least(job->rows, job->depth - row), channels = job->c.y_channels / job->c.groups;
-    char *result = job->result + (group * channels * job->depth + row) * size;
-    int64_t steps = job->c.batch * job->blocks;
-    for (; *position < steps; ++*position) {
-        int64_t image = *position / job->blocks * job->c.groups + group;
-        int64_t place = *position % job->blocks * job->width, n = least(job->width, job->places - place);
-        const char *gradient = job->left + (image * channels * job->places + place) * size;
+    int64_t rows = least(job->rows, job->depth - row), number = step / job->strips;
+    int64_t channel = step % job->strips * job->strip, channels = least(job->strip, job->result_channels - channel);
+    int64_t image = number / job->blocks * job->c.groups + group;
+    int64_t place = number % job->blocks * job->width, n = least(job->width, job->places - place);
+    char *result = job->result + ((group * job->result_channels + channel) * job->depth + row) * size;
+    const char *gradient = job->left + ((image * job->result_channels + channel) * job->places + place) * size;
+    if (channel == 0) {
         const char *source = job->source + image * job->source_channels * job->source_places * size;
-        if (*position > 0 && cpu_job_stops(&job->base)) {
-            return false;
-        }
         gather(job, source, row, rows, place, n, block);
-        multiply(job, channels, rows, n, gradient, job->places, block, n, true, result, job->depth, *position > 0);
     }
-    if (steps == 0) {
-        for (int64_t i = 0; i < channels; i++) {
-            memset(result + i * job->depth * size, 0, (size_t)(rows * size));
-        }
-    }
-    *position = 0;
-    return true;
+    multiply(job, channels, rows, n, gradient, job->places, block, n, true, result, job->depth, number > 0);
 }
 
 static bool weight_part(struct cpu_job *base, struct cpu_lane *lane) {
-    struct job *job = (struct job *)base;
+    struct convolution_job *job = (struct convolution_job *)base;
     char *block = job->workspace + (int64_t)lane->number * job->rows * job->width * job->size;
-    int64_t begin = cpu_part_begin(job->units, lane->part, base->parts);
-    int64_t end = cpu_part_begin(job->units, lane->part + 1, base->parts);
-    int64_t steps = most(job->c.batch * job->blocks, 1);
-    int64_t position = lane->position % steps;
-    for (int64_t unit = begin + lane->position / steps; unit < end; unit++) {
-        if (!unit_weight(job, unit, block, &position)) {
-            lane->position = (unit - begin) * steps + position;
+    int64_t steps = job->c.batch * job->blocks * job->strips;
+    int64_t begin = cpu_part_begin(job->units, lane->part, base->parts) * steps;
+    int64_t end = cpu_part_begin(job->units, lane->part + 1, base->parts) * steps;
+    for (int64_t at = begin + lane->position; at < end; at++) {
+        unit_weight(job, at / steps, at % steps, block);
+        if (at + 1 < end && cpu_job_stops(base)) {
+            lane->position = at + 1 - begin;
             return false;
         }
     }
     return true;
 }
 
-/* ---- by oneDNN ---- */
-
-static char *images_scratch(const struct job *job, unsigned lane) {
-    return job->workspace + job->weight_bytes + (size_t)job->slices * job->slice_bytes + lane * job->scratch_bytes;
-}
-
-/* Runs one unit. */
-static void unit_images(struct job *job, int64_t unit, const void *weight, bool add, char *scratch) {
-    int64_t image = unit * job->images, source = image * job->c.groups * job->source_channels * job->source_places;
-    int64_t result = image * job->c.groups * job->result_channels * job->places;
-    const struct dnnl_convolution *convolution =
-        unit + 1 < divided_up(job->c.batch, job->images) ? job->some : job->last;
-    char *from = (char *)(uintptr_t)job->source + source * job->size;
-    char *other = (job->way == WAY_WEIGHT ? (char *)(uintptr_t)job->left : job->result) + result * job->size;
-    bool back = job->way == WAY_BACK;
-    if (!dnnl_convolution_run(convolution, back ? other : from, (void *)(uintptr_t)weight, job->bias,
-                              back ? from : other, add, scratch)) {
-        cpu_job_fail(&job->base);
-    }
-}
-
-static bool images_part(struct cpu_job *base, struct cpu_lane *lane) {
-    struct job *job = (struct job *)base;
-    const char *weight = job->weight_bytes ? job->workspace : job->left;
-    int64_t begin = cpu_part_begin(job->units, lane->part, base->parts);
-    int64_t end = cpu_part_begin(job->units, lane->part + 1, base->parts);
-    for (int64_t unit = begin + lane->position; unit < end; unit++) {
-        unit_images(job, unit, weight, false, images_scratch(job, lane->number));
-        if (unit + 1 < end && cpu_job_stops(base)) {
-            lane->position = unit + 1 - begin;
-            return false;
-        }
-    }
-    return true;
-}
-
-/* A slice of the images, whose sum so far is in the workspace. */
-static bool slices_part(struct cpu_job *base, struct cpu_lane *lane) {
-    struct job *job = (struct job *)base;
-    int64_t units = divided_up(job->c.batch, job->images), all = units + 1;
-    int64_t begin = cpu_part_begin(job->units, lane->part, base->parts);
-    int64_t end = cpu_part_begin(job->units, lane->part + 1, base->parts), position = lane->position % all;
-    for (int64_t slice = begin + lane->position / all; slice < end; slice++) {
-        int64_t first = cpu_part_begin(units, slice, (unsigned)job->slices);
-        int64_t after = cpu_part_begin(units, slice + 1, (unsigned)job->slices);
-        for (; first + position < after; position++) {
-            if (position > 0 && cpu_job_stops(base)) {
-                lane->position = (slice - begin) * all + position;
-                return false;
-            }
-            unit_images(job, first + position, job->workspace + (size_t)slice * job->slice_bytes, position > 0,
-                        images_scratch(job, lane->number));
-        }
-        position = 0;
-    }
-    return true;
-}
-
-static void slices_end(struct cpu_job *base) {
-    struct job *job = (struct job *)base;
+/* The weight's gradient of no images. */
+static bool zero_part(struct cpu_job *base, struct cpu_lane *lane) {
+    struct convolution_job *job = (struct convolution_job *)base;
     int64_t elements = job->c.y_channels * job->depth;
-    float *result = (void *)job->result;
-    memcpy(result, job->workspace, (size_t)elements * sizeof *result);
-    for (int64_t slice = 1; slice < job->slices; slice++) {
-        const float *part = (const void *)(job->workspace + (size_t)slice * job->slice_bytes);
-        for (int64_t i = 0; i < elements; i++) {
-            result[i] += part[i];
-        }
-    }
+    int64_t begin = cpu_part_begin(elements, lane->part, base->parts);
+    memset(job->result + begin * job->size, 0,
+           (size_t)((cpu_part_begin(elements, lane->part + 1, base->parts) - begin) * job->size));
+    return true;
 }
 
 /* ---- the job ---- */
 
-static void job_operands(struct job *job, const struct launch *launch) {
+static void job_operands(struct convolution_job *job, const struct launch *launch) {
     const struct operand *in = launch->inputs, *out = &launch->output;
     const struct operand *x = &in[0], *weight = &in[1], *y = out;
     job->way = WAY_FORWARD;
@@ -380,7 +258,7 @@ static void job_operands(struct job *job, const struct launch *launch) {
     job->size = job->is_f64 ? 8 : 4;
 }
 
-static void job_blocks(struct job *job) {
+static void job_blocks(struct convolution_job *job) {
     const struct convolution *c = &job->c;
     bool back = job->way == WAY_BACK;
     job->places = convolution_volume(places_extents(job));
@@ -389,12 +267,9 @@ static void job_blocks(struct job *job) {
     job->source_channels = (back ? c->y_channels : c->x_channels) / c->groups;
     job->result_channels = (back ? c->x_channels : c->y_channels) / c->groups;
     job->depth = job->source_channels * job->kernel;
-    job->rows = job->depth;
-    job->row_blocks = 1;
-    if (job->way == WAY_WEIGHT) {
-        job->rows = least(most(divided_up(job->depth, 8), ROWS_LEAST), ROWS_MOST);
-        job->row_blocks = divided_up(job->depth, job->rows);
-    }
+    job->rows = job->way == WAY_WEIGHT ? least(most(divided_up(job->depth, 8), ROWS_LEAST), ROWS_MOST)
+                                       : least(job->depth, BLOCK_ROWS);
+    job->row_blocks = divided_up(job->depth, job->rows);
     job->plain = job->way != WAY_WEIGHT && job->kernel == 1;
     for (int i = 0; i < CONVOLUTION_AXES; i++) {
         job->plain &= c->stride[i] == 1 && c->padding[i] == 0;
@@ -402,11 +277,17 @@ static void job_blocks(struct job *job) {
     int64_t width = most(BLOCK / job->rows / PLACES_MULTIPLE * PLACES_MULTIPLE, BLOCK_PLACES);
     job->width = least(width, job->places);
     job->blocks = divided_up(job->places, job->width);
+    double strip = convolution_call_work / ((double)(job->size / 4) * (double)job->rows * (double)job->width);
+    job->strip = job->result_channels;
+    if (strip < (double)job->strip) {
+        job->strip = least(most((int64_t)strip / CHANNELS_MULTIPLE, 1) * CHANNELS_MULTIPLE, job->strip);
+    }
+    job->strips = divided_up(job->result_channels, job->strip);
     job->units = job->way == WAY_WEIGHT ? c->groups * job->row_blocks : c->batch * c->groups * job->blocks;
 }
 
 /* As bytes of memory traffic: some 4 multiplications take as long as moving a byte. */
-static void job_work(struct job *job) {
+static void job_work(struct convolution_job *job) {
     double images = (double)job->c.batch * (double)job->c.groups, places = (double)job->places;
     double gathered = images * (double)job->depth * places;
     double channels = (double)(job->way == WAY_WEIGHT ? job->c.y_channels / job->c.groups : job->result_channels);
@@ -417,89 +298,54 @@ static void job_work(struct job *job) {
     job->base.lanes_most = job->threads;
 }
 
-/* Whether oneDNN computes the launch: then units are images, or slices of them. */
-static bool job_images(struct job *job, struct dnnl *dnnl) {
-    static const enum dnnl_way ways[] = {
-        [WAY_FORWARD] = DNNL_FORWARD, [WAY_BACK] = DNNL_BACK, [WAY_WEIGHT] = DNNL_WEIGHT};
-    const struct convolution *c = &job->c;
-    if (!dnnl || job->is_f64 || c->batch < IMAGES_LEAST || (job->bias && job->way != WAY_FORWARD)) {
-        return false;
-    }
-    double work = (double)c->y_channels * (double)(c->x_channels / c->groups) * (double)job->kernel *
-                  (double)convolution_volume(c->y);
-    job->images = work < IMAGES_WORK ? least((int64_t)(IMAGES_WORK / work), c->batch) : 1;
-    int64_t units = divided_up(c->batch, job->images);
-    job->some = dnnl_convolution_find(dnnl, ways[job->way], c, job->images, job->bias != NULL);
-    job->last = dnnl_convolution_find(dnnl, ways[job->way], c, c->batch - (units - 1) * job->images, job->bias != NULL);
-    if (!job->some || !job->last) {
-        return false;
-    }
-    size_t a = dnnl_convolution_scratch_bytes(job->some), b = dnnl_convolution_scratch_bytes(job->last);
-    job->scratch_bytes = a > b ? a : b;
-    job->weight_bytes = dnnl_convolution_weight_bytes(job->some);
-    job->units = units;
-    if (job->way == WAY_WEIGHT) {
-        int64_t elements = c->y_channels * job->depth;
-        job->slices = least(least(units, SLICES_MOST), most(SLICES_ELEMENTS / elements, 1));
-        job->slice_bytes = ((size_t)elements * sizeof(float) + 63) & ~(size_t)63;
-        job->units = job->slices;
-    }
-    return dnnl_convolution_weight_bytes(job->last) == job->weight_bytes;
-}
-
-static void images_done(struct cpu_job *base) {
-    struct job *job = (struct job *)base;
-    dnnl_convolution_release(job->some);
-    dnnl_convolution_release(job->last);
-    job->some = job->last = NULL;
-}
-
-static void job_init(struct job *job, struct cpu *cpu, const struct launch *launch) {
-    *job = (struct job){.base.cpu = cpu, .blas = &cpu->blas};
+static void job_init(struct convolution_job *job, struct cpu *cpu, const struct launch *launch) {
+    *job = (struct convolution_job){.base.cpu = cpu, .blas = &cpu->blas};
     job_operands(job, launch);
     job_blocks(job);
-    job->base.run = job->way == WAY_WEIGHT ? weight_part : places_part;
     int64_t units = job->units;
-    if (job_images(job, cpu->dnnl)) {
-        job->base.run = job->way == WAY_WEIGHT ? slices_part : images_part;
-        job->base.end = job->way == WAY_WEIGHT ? slices_end : NULL;
-        job->base.done = images_done;
-    } else {
-        images_done(&job->base);
+    if (!convolution_images_init(job, cpu->dnnl)) {
+        convolution_images_release(job);
         job->units = units;
+        job->base.run = job->way == WAY_WEIGHT ? weight_part : places_part;
+    }
+    if (job->way == WAY_WEIGHT && job->c.batch == 0) {
+        job->base.run = zero_part;
     }
     job_work(job);
 }
 
-static int64_t job_block_bytes(const struct job *job) {
+static int64_t job_block_bytes(const struct convolution_job *job) {
     return job->plain ? 0 : job->rows * job->width * job->size;
 }
 
+static bool by_dnnl(const struct convolution_job *job) {
+    return job->base.done;
+}
+
 static uint64_t convolution_workspace(struct device *device, const struct launch *launch) {
-    struct job job;
+    struct convolution_job job;
     job_init(&job, (struct cpu *)device, launch);
     /* When the launch runs, oneDNN may have no memory any more. */
     uint64_t blocks = (uint64_t)job_block_bytes(&job) * job.threads, images = 0;
-    if (job.some) {
+    if (by_dnnl(&job)) {
         blocks = (uint64_t)job_block_bytes(&job) * job.base.cpu->team.threads;
-        images = job.weight_bytes + (uint64_t)job.slices * job.slice_bytes + (uint64_t)job.scratch_bytes * job.threads;
+        images = convolution_images_workspace(&job);
     }
-    images_done(&job.base);
+    convolution_images_release(&job);
     return images > blocks ? images : blocks;
 }
 
 static int convolution_run(struct cpu *cpu, const struct launch *launch, struct cpu_job **begun, struct fault *fault) {
-    struct job job;
+    struct convolution_job job;
     job_init(&job, cpu, launch);
     job.workspace = launch->workspace;
-    if (job.some && job.weight_bytes &&
-        !dnnl_convolution_prepare(job.some, job.left, job.workspace, images_scratch(&job, 0))) {
-        images_done(&job.base);
+    if (by_dnnl(&job) && !convolution_images_begin(&job)) {
+        convolution_images_release(&job);
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "oneDNN has no memory");
     }
     if (cpu_job_keep(&job.base, sizeof job, job.work, begun)) {
         if (*begun == &cpu->waiting) {
-            images_done(&job.base);
+            convolution_images_release(&job);
         }
         return STATUS_OK;
     }

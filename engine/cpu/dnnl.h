@@ -29,16 +29,26 @@ enum dnnl_way { DNNL_FORWARD, DNNL_BACK, DNNL_WEIGHT };
 /* Some images of a convolution in f32, as oneDNN computes them. Nothing of it changes, so several threads may run it at once. */
 struct dnnl_convolution;
 
-/* Of `images` images; operands as in a launch's normal form. The ones that were used last are kept. The caller releases it. NULL: oneDNN has
- * no fast implementation; or there was no memory for one once, then always. Any thread. */
+/* In what the operands of a piece of an image lie: the extents of x or y, of which its places are some (of x where that is the result,
+ * else of y), and, for the weight's gradient, how many of x's channels a group of it has. */
+struct dnnl_around {
+    int64_t places[CONVOLUTION_AXES], channels;
+};
+
+/* Of `images` images; operands as in a launch's normal form. Of a piece of one image, which `around` says (NULL: it is whole), the operand with
+ * its places and the weight's gradient have the strides of what they lie in; the other operands are without gaps. The ones that were used
+ * last are kept. The caller releases it. NULL: oneDNN has no fast implementation; or there was no memory for one once, then always. Any thread. */
 const struct dnnl_convolution *dnnl_convolution_find(struct dnnl *dnnl, enum dnnl_way way,
-                                                     const struct convolution *convolution, int64_t images, bool bias);
+                                                     const struct convolution *convolution, int64_t images, bool bias,
+                                                     const struct dnnl_around *around);
 /* Takes NULL. */
 void dnnl_convolution_release(const struct dnnl_convolution *convolution);
 /* Bytes of the weight in oneDNN's own order, which dnnl_convolution_prepare() makes (0: as it is), and of the scratch memory of either call;
  * both multiples of 64. The weight's gradient needs no preparation. */
 size_t dnnl_convolution_weight_bytes(const struct dnnl_convolution *convolution);
 size_t dnnl_convolution_scratch_bytes(const struct dnnl_convolution *convolution);
+/* Whether the weight as it was prepared for one is so for the other, too, which differs from it in places alone. */
+bool dnnl_convolution_same_weight(const struct dnnl_convolution *a, const struct dnnl_convolution *b);
 bool dnnl_convolution_prepare(const struct dnnl_convolution *convolution, const void *weight, void *prepared,
                               void *scratch);
 /* x and y are the first images' elements. One of x, weight and y is the result; `prepared` is the weight as it was prepared, or its

@@ -21,6 +21,7 @@ struct dnnl_kept {
     bool bias;
     int64_t images;
     struct convolution convolution;
+    struct dnnl_around around;
     struct dnnl_convolution *made; /* NULL: there is none */
     unsigned users;
     uint64_t last_use; /* dnnl->uses, then */
@@ -52,26 +53,29 @@ static unsigned result_of(enum dnnl_way way) {
     return way == DNNL_FORWARD ? ROLE_Y : way == DNNL_BACK ? ROLE_X : ROLE_WEIGHT;
 }
 
+/* `around`: the extents of what the places lie among. */
 static bool plain_image(const struct dnnl *dnnl, const struct convolution *c, int64_t images, int64_t channels,
-                        const int64_t *extents, dnnl_memory_desc_t *out) {
+                        const int64_t *extents, const int64_t *around, dnnl_memory_desc_t *out) {
     dnnl_dims_t dims = {images, channels}, strides;
     int n = 2 + c->axes;
-    for (int i = 0; i < c->axes; i++) {
-        dims[2 + i] = extents[CONVOLUTION_AXES - c->axes + i];
+    int64_t stride = 1;
+    for (int i = c->axes - 1; i >= 0; i--) {
+        int axis = CONVOLUTION_AXES - c->axes + i;
+        dims[2 + i] = extents[axis];
+        strides[2 + i] = stride;
+        stride *= around[axis];
     }
-    strides[n - 1] = 1;
-    for (int i = n - 1; i > 0; i--) {
-        strides[i - 1] = strides[i] * dims[i];
-    }
+    strides[1] = stride;
+    strides[0] = stride * channels;
     return dnnl->memory_desc_init_by_strides(out, n, dims, dnnl_f32, strides) == dnnl_success;
 }
 
-/* Of the way back the launch has the weight of each group transposed. */
-static bool plain_weight(const struct dnnl *dnnl, const struct convolution *c, bool transposed,
+/* Of the way back the launch has the weight of each group transposed. `channels`: x's of a group in memory. */
+static bool plain_weight(const struct dnnl *dnnl, const struct convolution *c, bool transposed, int64_t channels,
                          dnnl_memory_desc_t *out) {
     int64_t y = c->y_channels / c->groups, x = c->x_channels / c->groups, kernel = convolution_volume(c->kernel);
-    dnnl_dims_t dims = {c->groups, y, x},
-                strides = {y * x * kernel, transposed ? kernel : x * kernel, transposed ? y * kernel : kernel};
+    dnnl_dims_t dims = {c->groups, y, x}, strides = {y * channels * kernel, transposed ? kernel : channels * kernel,
+                                                     transposed ? y * kernel : kernel};
     int n = 3 + c->axes;
     int64_t stride = 1;
     for (int i = c->axes - 1; i >= 0; i--) {
@@ -83,12 +87,14 @@ static bool plain_weight(const struct dnnl *dnnl, const struct convolution *c, b
     return dnnl->memory_desc_init_by_strides(out, n - skip, dims + skip, dnnl_f32, strides + skip) == dnnl_success;
 }
 
-static bool describe(struct dnnl_convolution *this, const struct convolution *c, int64_t images) {
+static bool describe(struct dnnl_convolution *this, const struct convolution *c, int64_t images,
+                     const struct dnnl_around *around) {
     const struct dnnl *dnnl = this->dnnl;
+    bool back = this->way == DNNL_BACK;
     dnnl_dims_t channels = {c->y_channels}, one = {1};
-    return plain_image(dnnl, c, images, c->x_channels, c->x, &this->plain[ROLE_X]) &&
-           plain_image(dnnl, c, images, c->y_channels, c->y, &this->plain[ROLE_Y]) &&
-           plain_weight(dnnl, c, this->way == DNNL_BACK, &this->plain[ROLE_WEIGHT]) &&
+    return plain_image(dnnl, c, images, c->x_channels, c->x, back ? around->places : c->x, &this->plain[ROLE_X]) &&
+           plain_image(dnnl, c, images, c->y_channels, c->y, back ? c->y : around->places, &this->plain[ROLE_Y]) &&
+           plain_weight(dnnl, c, back, around->channels, &this->plain[ROLE_WEIGHT]) &&
            dnnl->memory_desc_init_by_strides(&this->bias_memory, 1, channels, dnnl_f32, one) == dnnl_success;
 }
 
@@ -266,7 +272,8 @@ static void convolution_destroy(struct dnnl_convolution *this) {
 }
 
 static struct dnnl_convolution *convolution_create(struct dnnl *dnnl, enum dnnl_way way,
-                                                   const struct convolution *convolution, int64_t images, bool bias) {
+                                                   const struct convolution *convolution, int64_t images, bool bias,
+                                                   const struct dnnl_around *around) {
     struct dnnl_convolution *this = calloc(1, sizeof *this);
     dnnl_primitive_attr_t attributes = NULL;
     if (!this) {
@@ -279,7 +286,7 @@ static struct dnnl_convolution *convolution_create(struct dnnl *dnnl, enum dnnl_
     dnnl->set_threads(1); /* of the calling thread, which need not be the one that has loaded the library */
     dnnl_status_t status = dnnl_out_of_memory;
     if (dnnl->primitive_attr_create(&attributes) == dnnl_success && dnnl_attributes_fill(dnnl, false, attributes) &&
-        describe(this, convolution, images)) {
+        describe(this, convolution, images, around)) {
         status = primitive_describe(this, convolution, attributes);
     }
     if (status == dnnl_success && !is_fast(this)) {
@@ -301,14 +308,15 @@ static struct dnnl_convolution *convolution_create(struct dnnl *dnnl, enum dnnl_
 }
 
 static bool same(const struct dnnl_kept *kept, enum dnnl_way way, const struct convolution *c, int64_t images,
-                 bool bias) {
+                 bool bias, const struct dnnl_around *around) {
     const struct convolution *other = &kept->convolution;
     size_t bytes = sizeof c->x;
     return kept->way == way && kept->images == images && kept->bias == bias && other->axes == c->axes &&
            other->groups == c->groups && other->x_channels == c->x_channels && other->y_channels == c->y_channels &&
            !memcmp(other->x, c->x, bytes) && !memcmp(other->y, c->y, bytes) &&
            !memcmp(other->kernel, c->kernel, bytes) && !memcmp(other->stride, c->stride, bytes) &&
-           !memcmp(other->padding, c->padding, bytes) && !memcmp(other->dilation, c->dilation, bytes);
+           !memcmp(other->padding, c->padding, bytes) && !memcmp(other->dilation, c->dilation, bytes) &&
+           kept->around.channels == around->channels && !memcmp(kept->around.places, around->places, bytes);
 }
 
 /* The one whose last use is longest ago; NULL: all are in use. */
@@ -343,17 +351,22 @@ static struct dnnl_kept *kept_place(struct dnnl *dnnl) {
 }
 
 const struct dnnl_convolution *dnnl_convolution_find(struct dnnl *dnnl, enum dnnl_way way,
-                                                     const struct convolution *convolution, int64_t images, bool bias) {
+                                                     const struct convolution *convolution, int64_t images, bool bias,
+                                                     const struct dnnl_around *around) {
     struct dnnl_kept *kept = NULL;
+    struct dnnl_around whole = {.channels = convolution->x_channels / convolution->groups};
+    memcpy(whole.places, way == DNNL_BACK ? convolution->x : convolution->y, sizeof whole.places);
+    around = around ? around : &whole;
     pthread_mutex_lock(&dnnl->lock);
     for (unsigned i = 0; i < dnnl->n_kept && !kept; i++) {
-        kept = same(&dnnl->kept[i], way, convolution, images, bias) ? &dnnl->kept[i] : NULL;
+        kept = same(&dnnl->kept[i], way, convolution, images, bias, around) ? &dnnl->kept[i] : NULL;
     }
     if (dnnl->failed) {
         kept = NULL;
     } else if (!kept && (kept = kept_place(dnnl))) {
-        *kept = (struct dnnl_kept){.way = way, .bias = bias, .images = images, .convolution = *convolution};
-        kept->made = convolution_create(dnnl, way, convolution, images, bias);
+        *kept = (struct dnnl_kept){
+            .way = way, .bias = bias, .images = images, .convolution = *convolution, .around = *around};
+        kept->made = convolution_create(dnnl, way, convolution, images, bias, around);
     }
     const struct dnnl_convolution *found = kept ? kept->made : NULL;
     if (kept) {
@@ -402,6 +415,10 @@ size_t dnnl_convolution_weight_bytes(const struct dnnl_convolution *this) {
 
 size_t dnnl_convolution_scratch_bytes(const struct dnnl_convolution *this) {
     return this->scratch;
+}
+
+bool dnnl_convolution_same_weight(const struct dnnl_convolution *a, const struct dnnl_convolution *b) {
+    return a->dnnl->memory_desc_equal(&a->wanted[ROLE_WEIGHT], &b->wanted[ROLE_WEIGHT]);
 }
 
 /* ---- execution, by the calling thread ---- */

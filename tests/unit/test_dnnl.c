@@ -107,7 +107,7 @@ enum { SHAPES = sizeof shapes / sizeof *shapes };
 /* What oneDNN allocated while it computed has room behind what it has written of the scratch memory. */
 static void check_room(struct dnnl *dnnl, enum dnnl_way way, size_t number) {
     struct convolution c = convolution_of(&shapes[number]);
-    const struct dnnl_convolution *of = dnnl_convolution_find(dnnl, way, &c, IMAGES, false);
+    const struct dnnl_convolution *of = dnnl_convolution_find(dnnl, way, &c, IMAGES, false, NULL);
     struct operands operands;
     if (!of)
         return;
@@ -187,7 +187,7 @@ Test(dnnl, scratchpads_of_reorders_are_in_the_scratch_memory) {
     enum { BYTES = 1 << 24 };
     struct dnnl *dnnl = load();
     struct convolution c = convolution_of(&(struct shape){1, 64, 64, 28, 3, 1, 1, 1});
-    const struct dnnl_convolution *plain = dnnl_convolution_find(dnnl, DNNL_FORWARD, &c, IMAGES, false);
+    const struct dnnl_convolution *plain = dnnl_convolution_find(dnnl, DNNL_FORWARD, &c, IMAGES, false, NULL);
     if (!plain || !dnnl_convolution_weight_bytes(plain))
         cr_skip("this processor's convolutions need no reorders");
     real_execute = dnnl->primitive_execute;
@@ -201,7 +201,7 @@ Test(dnnl, scratchpads_of_reorders_are_in_the_scratch_memory) {
         dnnl_success);
     for (int way = DNNL_FORWARD; way <= DNNL_WEIGHT; way++) {
         struct operands operands;
-        const struct dnnl_convolution *of = dnnl_convolution_find(dnnl, (enum dnnl_way)way, &c, 1, false);
+        const struct dnnl_convolution *of = dnnl_convolution_find(dnnl, (enum dnnl_way)way, &c, 1, false, NULL);
         cr_assert_not_null(of);
         cr_expect_geq(dnnl_convolution_scratch_bytes(of), BYTES);
         operands_make(&c, of, &operands);
@@ -223,7 +223,7 @@ Test(dnnl, those_that_were_too_many_are_forgotten_after_use) {
     struct dnnl *dnnl = load();
     for (int i = 0; i < MANY; i++) {
         struct convolution c = convolution_of(&(struct shape){1, 8, 8, 6 + i, 1, 1, 0, 1});
-        found[i] = dnnl_convolution_find(dnnl, DNNL_FORWARD, &c, 1, false);
+        found[i] = dnnl_convolution_find(dnnl, DNNL_FORWARD, &c, 1, false, NULL);
         cr_assert_not_null(found[i]);
     }
     cr_expect_eq(dnnl->n_kept, MANY, "all are in use");
@@ -231,6 +231,6 @@ Test(dnnl, those_that_were_too_many_are_forgotten_after_use) {
         dnnl_convolution_release(found[i]);
     cr_expect_eq(dnnl->n_kept, KEPT);
     struct convolution last = convolution_of(&(struct shape){1, 8, 8, 6 + MANY - 1, 1, 1, 0, 1});
-    cr_expect_eq(dnnl_convolution_find(dnnl, DNNL_FORWARD, &last, 1, false), found[MANY - 1], "it was used last");
+    cr_expect_eq(dnnl_convolution_find(dnnl, DNNL_FORWARD, &last, 1, false, NULL), found[MANY - 1], "it was used last");
     dnnl_unload(dnnl);
 }
