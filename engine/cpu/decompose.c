@@ -116,11 +116,13 @@ bool decompose_scatter(const struct place *place, int64_t index) {
 
 /* c less op(a) · op(b) */
 static void multiply_subtract(const struct job *job, bool a_transposed, bool b_transposed, int64_t m, int64_t n,
-                              int64_t k, const char *a, const char *b, char *c, int64_t lead) {
+                              int64_t k, const char *a, int64_t a_stride, const char *b, int64_t b_stride, char *c,
+                              int64_t c_stride) {
     const struct lapack *lapack = job->lapack;
-    const int rows = (int)m, columns = (int)n, depth = (int)k, stride = (int)lead;
+    const int rows = (int)m, columns = (int)n, depth = (int)k;
+    const int a_lead = (int)a_stride, b_lead = (int)b_stride, c_lead = (int)c_stride;
     lapack->gemm(a_transposed ? lapack->transposed : "N", b_transposed ? lapack->transposed : "N", &rows, &columns,
-                 &depth, lapack->less, a, &stride, b, &stride, lapack->one, c, &stride, 1, 1);
+                 &depth, lapack->less, a, &a_lead, b, &b_lead, lapack->one, c, &c_lead, 1, 1);
 }
 
 /* b, m by n, becomes op(a)⁻¹ · b for a triangular matrix, or with side "R" b · op(a)⁻¹. */
@@ -132,26 +134,54 @@ static void triangular(const struct job *job, const char *side, bool upper, bool
                  lapack->one, a, &a_lead, b, &b_lead, 1, 1, 1, 1);
 }
 
-/* One block of columns of the elimination: the block itself, its row exchanges in the other columns, and the rest of the matrix. */
+/* One step of the same for b's columns, with op(a) n by n: some rows of b, and what they contribute to the others. Steps go from where the
+ * triangle op(a) begins. */
+static void triangular_step(const struct job *job, bool upper, bool transposed, bool unit, int64_t n, int64_t columns,
+                            const char *a, int64_t a_stride, char *b, int64_t b_stride, int64_t index) {
+    bool down = upper == transposed;
+    int64_t begin = index * job->solved, end = least(begin + job->solved, n), rows = end - begin, rest = n - end;
+    int64_t row = down ? begin : rest, to = down ? end : 0;
+    char *solved = b + row * job->size;
+    triangular(job, "L", upper, transposed, unit, rows, columns, a + (row * a_stride + row) * job->size, a_stride,
+               solved, b_stride);
+    if (rest > 0) {
+        const char *side = a + (transposed ? to * a_stride + row : row * a_stride + to) * job->size;
+        multiply_subtract(job, transposed, false, rest, columns, rows, side, a_stride, solved, b_stride,
+                          b + to * job->size, b_stride);
+    }
+}
+
+/* Step `index` of blocks, of which each has some steps for all columns: the block, and from which column to which one the step goes. */
+static int64_t update_columns(const struct job *job, int64_t index, int64_t columns, int64_t *begin, int64_t *end) {
+    int64_t steps = update_steps(job, columns);
+    *begin = index % steps * job->update;
+    *end = least(*begin + job->update, columns);
+    return index / steps;
+}
+
+/* One block of columns of the elimination, or some other columns: their row exchanges, and the rest of the matrix. */
 static bool lu_block(const struct place *place, int64_t index) {
     const struct job *job = place->job;
-    int64_t j = index * job->block, b = least(job->block, job->k - j), right = job->n - j - b;
+    int64_t begin, end, j = update_columns(job, index, job->n, &begin, &end) * job->block;
+    int64_t b = least(job->block, job->k - j), right = begin > j + b ? begin : j + b;
     int rows = (int)(job->m - j), columns = (int)b, lead = (int)job->m, info, *pivots = place->pivots + j;
-    job->lapack->getrf(&rows, &columns, at(job, place->a, job->m, j, j), &lead, pivots, &info);
-    const int one = 1, left = (int)j, n_right = (int)right;
-    if (left > 0) {
-        job->lapack->laswp(&left, at(job, place->a, job->m, j, 0), &lead, &one, &columns, pivots, &one);
+    if (begin == 0) {
+        job->lapack->getrf(&rows, &columns, at(job, place->a, job->m, j, j), &lead, pivots, &info);
     }
-    if (right > 0) {
-        char *top = at(job, place->a, job->m, j, j + b);
+    const int one = 1, n_left = (int)(least(end, j) - begin), n_right = (int)(end - right);
+    if (n_left > 0) {
+        job->lapack->laswp(&n_left, at(job, place->a, job->m, j, begin), &lead, &one, &columns, pivots, &one);
+    }
+    if (n_right > 0) {
+        char *top = at(job, place->a, job->m, j, right);
         job->lapack->laswp(&n_right, top, &lead, &one, &columns, pivots, &one);
-        triangular(job, "L", false, false, true, b, right, at(job, place->a, job->m, j, j), job->m, top, job->m);
+        triangular(job, "L", false, false, true, b, n_right, at(job, place->a, job->m, j, j), job->m, top, job->m);
         if (job->m > j + b) {
-            multiply_subtract(job, false, false, job->m - j - b, right, b, at(job, place->a, job->m, j + b, j), top,
-                              at(job, place->a, job->m, j + b, j + b), job->m);
+            multiply_subtract(job, false, false, job->m - j - b, n_right, b, at(job, place->a, job->m, j + b, j),
+                              job->m, top, job->m, at(job, place->a, job->m, j + b, right), job->m);
         }
     }
-    for (int64_t i = 0; i < b; i++) {
+    for (int64_t i = 0; i < b && end == job->n; i++) {
         pivots[i] += (int)j; /* from 1 on, as LAPACK counts */
     }
     return true;
@@ -169,15 +199,19 @@ static bool pivots_check(const struct place *place, int64_t index) {
     return true;
 }
 
-/* A strip of b's columns: b becomes U⁻¹ · L⁻¹ · P⁻¹ · b. */
+/* Strips of b's columns, and for each of them steps: b becomes U⁻¹ · L⁻¹ · P⁻¹ · b. */
 static bool lu_solve(const struct place *place, int64_t index) {
     const struct job *job = place->job;
-    int64_t j = index * job->strip, columns = least(job->strip, job->r - j);
+    int64_t j = index / (2 * job->solves) * job->strip, step = index % (2 * job->solves);
+    int64_t columns = least(job->strip, job->r - j);
     char *b = at(job, place->b, job->b_rows, 0, j);
-    const int width = (int)columns, lead = (int)job->b_rows, one = 1, last = (int)job->n;
-    job->lapack->laswp(&width, b, &lead, &one, &last, place->pivots, &one);
-    triangular(job, "L", false, false, true, job->n, columns, place->a, job->m, b, job->b_rows);
-    triangular(job, "L", true, false, false, job->n, columns, place->a, job->m, b, job->b_rows);
+    bool upper = step >= job->solves;
+    if (step == 0) {
+        const int width = (int)columns, lead = (int)job->b_rows, one = 1, last = (int)job->n;
+        job->lapack->laswp(&width, b, &lead, &one, &last, place->pivots, &one);
+    }
+    triangular_step(job, upper, false, !upper, job->n, columns, place->a, job->m, b, job->b_rows,
+                    upper ? step - job->solves : step);
     return true;
 }
 
@@ -195,13 +229,16 @@ void decompose_reflect(const struct place *place, bool transposed, int64_t block
 
 bool decompose_qr_block(const struct place *place, int64_t index) {
     const struct job *job = place->job;
-    int64_t j = index * job->block, b = least(job->block, job->k - j), right = job->n - j - b;
+    int64_t begin, end, block = update_columns(job, index, job->n, &begin, &end);
+    int64_t j = block * job->block, b = least(job->block, job->k - j), right = begin > j + b ? begin : j + b;
     const int rows = (int)(job->m - j), columns = (int)b, lead = (int)job->m, work = BLOCK_MOST * (int)job->n;
     int info;
-    job->lapack->geqrf(&rows, &columns, at(job, place->a, job->m, j, j), &lead, place->tau + j * job->size, place->work,
-                       &work, &info);
-    if (right > 0) {
-        decompose_reflect(place, true, index, at(job, place->a, job->m, j, j + b), job->m, right);
+    if (begin == 0) {
+        job->lapack->geqrf(&rows, &columns, at(job, place->a, job->m, j, j), &lead, place->tau + j * job->size,
+                           place->work, &work, &info);
+    }
+    if (end > right) {
+        decompose_reflect(place, true, block, at(job, place->a, job->m, j, right), job->m, end - right);
     }
     return true;
 }
@@ -209,8 +246,11 @@ bool decompose_qr_block(const struct place *place, int64_t index) {
 /* The last reflections come first; they change neither the rows nor, of the identity, the columns before their own. */
 static bool qr_make_q(const struct place *place, int64_t index) {
     const struct job *job = place->job;
-    int64_t block = job->blocks - 1 - index, j = block * job->block;
-    decompose_reflect(place, false, block, at(job, place->b, job->b_rows, j, j), job->b_rows, job->r - j);
+    int64_t begin, end, block = job->blocks - 1 - update_columns(job, index, job->r, &begin, &end);
+    int64_t j = block * job->block, column = begin > j ? begin : j;
+    if (end > column) {
+        decompose_reflect(place, false, block, at(job, place->b, job->b_rows, j, column), job->b_rows, end - column);
+    }
     return true;
 }
 
@@ -229,9 +269,9 @@ static bool qr_apply(const struct place *place, int64_t index) {
 /* b becomes R⁻¹ · b, or of a matrix with more columns than rows the inverse of the conjugate transpose of R, times b. */
 static bool qr_solve(const struct place *place, int64_t index) {
     const struct job *job = place->job;
-    int64_t column = index * job->strip;
-    triangular(job, "L", true, job->across, false, job->n, least(job->strip, job->r - column), place->a, job->m,
-               at(job, place->b, job->b_rows, 0, column), job->b_rows);
+    int64_t column = index / job->solves * job->strip;
+    triangular_step(job, true, job->across, false, job->n, least(job->strip, job->r - column), place->a, job->m,
+                    at(job, place->b, job->b_rows, 0, column), job->b_rows, index % job->solves);
     return true;
 }
 
@@ -350,37 +390,40 @@ static bool cholesky_copy(const struct place *place, int64_t index) {
 }
 
 /* A lower triangle row by row is an upper one column by column, and its conjugate transpose there is what it is multiplied by. Of block j:
- * what the blocks before contribute, its own factor, and the rest of its rows or columns. */
+ * what the blocks before contribute, its own factor, and the rest of its rows or columns, of which each step has some. */
 static bool cholesky_block(const struct place *place, int64_t index) {
     const struct job *job = place->job;
     const struct lapack *lapack = job->lapack;
     struct cholesky_attributes attributes;
     cholesky_attributes_read(&job->launch->attributes, &attributes);
     char *out = operand_matrix(&job->launch->output, place->number);
-    int64_t n = job->n, j = index * job->block, b = least(job->block, n - j), rest = n - j - b;
+    int64_t begin, end, n = job->n, j = update_columns(job, index, n, &begin, &end) * job->block;
+    int64_t b = least(job->block, n - j), right = begin > j + b ? begin : j + b, rest = end - right;
     bool upper = !attributes.upper; /* column by column */
-    char *diagonal = at(job, out, n, j, j), *side = upper ? at(job, out, n, j, j + b) : at(job, out, n, j + b, j);
+    char *diagonal = at(job, out, n, j, j), *side = upper ? at(job, out, n, j, right) : at(job, out, n, right, j);
     const char *before = upper ? at(job, out, n, 0, j) : at(job, out, n, j, 0);
-    const char *far = upper ? at(job, out, n, 0, j + b) : at(job, out, n, j + b, 0);
+    const char *far = upper ? at(job, out, n, 0, right) : at(job, out, n, right, 0);
     const char *part = upper ? "U" : "L";
     const int order = (int)b, lead = (int)n, depth = (int)j;
-    int info;
-    lapack->syrk(part, upper ? lapack->transposed : "N", &order, &depth, lapack->less, before, &lead, lapack->one,
-                 diagonal, &lead, 1, 1);
-    lapack->potrf(part, &order, diagonal, &lead, &info, 1);
+    int info = 0;
+    if (begin == 0) {
+        lapack->syrk(part, upper ? lapack->transposed : "N", &order, &depth, lapack->less, before, &lead, lapack->one,
+                     diagonal, &lead, 1, 1);
+        lapack->potrf(part, &order, diagonal, &lead, &info, 1);
+    }
     if (info > 0) {
         return singular(place, j + info - 1);
     }
-    if (rest == 0) {
+    if (rest <= 0) {
         return true;
     }
     int64_t m = upper ? b : rest, columns = upper ? rest : b;
-    multiply_subtract(job, upper, !upper, m, columns, j, upper ? before : far, upper ? far : before, side, n);
+    multiply_subtract(job, upper, !upper, m, columns, j, upper ? before : far, n, upper ? far : before, n, side, n);
     triangular(job, upper ? "L" : "R", upper, true, false, m, columns, diagonal, n, side, n);
     return true;
 }
 
-/* A strip of columns; the first step looks at the diagonal. */
+/* Strips of columns, and for each of them steps of rows; the first one looks at the diagonal. */
 static bool triangular_strip(const struct place *place, int64_t index) {
     const struct job *job = place->job;
     struct triangular_solve_attributes attributes;
@@ -388,18 +431,26 @@ static bool triangular_strip(const struct place *place, int64_t index) {
     const char *a = operand_matrix(&job->launch->inputs[0], place->number);
     const char *b = operand_matrix(&job->launch->inputs[1], place->number);
     char *out = operand_matrix(&job->launch->output, place->number);
-    int64_t n = job->n, j = index * job->strip, columns = least(job->strip, job->r - j);
+    int64_t n = job->n, r = job->r, step = index % job->solves, j = index / job->solves * job->strip;
+    int64_t columns = least(job->strip, r - j), begin = step * job->solved, end = least(begin + job->solved, n);
     for (int64_t i = 0; i < n && index == 0 && !attributes.unit_diagonal; i++) {
         if (is_zero(job, a + i * (n + 1) * job->size)) {
             return singular(place, i);
         }
     }
-    for (int64_t i = 0; i < n; i++) {
-        memcpy(out + (i * job->r + j) * job->size, b + (i * job->r + j) * job->size, (size_t)(columns * job->size));
+    for (int64_t i = 0; i < n && step == 0; i++) {
+        memcpy(out + (i * r + j) * job->size, b + (i * r + j) * job->size, (size_t)(columns * job->size));
     }
     /* Column by column all three are transposed. */
-    triangular(job, "R", !attributes.upper, false, attributes.unit_diagonal, columns, n, a, n, out + j * job->size,
-               job->r);
+    bool down = !attributes.upper;
+    int64_t rows = end - begin, rest = n - end, row = down ? begin : rest, to = down ? end : 0;
+    char *solved = out + (row * r + j) * job->size;
+    triangular(job, "R", down, false, attributes.unit_diagonal, columns, rows, a + row * (n + 1) * job->size, n, solved,
+               r);
+    if (rest > 0) {
+        multiply_subtract(job, false, false, columns, rest, rows, solved, r, a + (to * n + row) * job->size, n,
+                          out + (to * r + j) * job->size, r);
+    }
     return true;
 }
 
@@ -409,6 +460,7 @@ static void job_phases(struct job *job) {
     const struct launch *launch = job->launch;
     int64_t a = copy_steps(job->m, job->n), b = copy_steps(job->b_rows, job->r);
     int64_t out = copy_steps(launch->output.shape[2], launch->output.shape[1]);
+    int64_t blocks = job->blocks * update_steps(job, job->n), solves = job->strips * job->solves;
     switch (launch->opcode) {
     case OP_EIGH:
     case OP_EIGVALSH:
@@ -418,45 +470,45 @@ static void job_phases(struct job *job) {
         return;
     case OP_CHOLESKY:
         job_phase(job, cholesky_copy, a);
-        job_phase(job, cholesky_block, job->blocks);
+        job_phase(job, cholesky_block, blocks);
         return;
     case OP_TRIANGULAR_SOLVE:
-        job_phase(job, triangular_strip, job->strips);
+        job_phase(job, triangular_strip, solves);
         return;
     default:
         job_phase(job, decompose_gather, a);
     }
     switch (launch->opcode) {
     case OP_LU:
-        job_phase(job, lu_block, job->blocks);
+        job_phase(job, lu_block, blocks);
         job_phase(job, lu_write, copy_steps(job->m + job->n, job->m));
         return;
     case OP_DET:
     case OP_SLOGDET:
-        job_phase(job, lu_block, job->blocks);
+        job_phase(job, lu_block, blocks);
         job_phase(job, det_write, 1);
         return;
     case OP_SOLVE:
     case OP_INV:
-        job_phase(job, lu_block, job->blocks);
+        job_phase(job, lu_block, blocks);
         job_phase(job, pivots_check, 1);
         job_phase(job, launch->opcode == OP_INV ? decompose_identity : gather_b, b);
-        job_phase(job, lu_solve, job->strips);
+        job_phase(job, lu_solve, 2 * solves);
         job_phase(job, decompose_scatter, out);
         return;
     case OP_QR:
-        job_phase(job, decompose_qr_block, job->blocks);
+        job_phase(job, decompose_qr_block, blocks);
         job_phase(job, decompose_identity, b);
-        job_phase(job, qr_make_q, job->blocks);
+        job_phase(job, qr_make_q, job->blocks * update_steps(job, job->r));
         job_phase(job, decompose_scatter, out);
         job_phase(job, qr_write_r, copy_steps(job->n, launch_further(launch, 1)->shape[1]));
         return;
     case OP_LSTSQ:
-        job_phase(job, decompose_qr_block, job->blocks);
+        job_phase(job, decompose_qr_block, blocks);
         job_phase(job, pivots_check, 1);
         job_phase(job, gather_b, b);
-        job_phase(job, job->across ? qr_solve : qr_apply, job->across ? job->strips : job->strips * job->blocks);
-        job_phase(job, job->across ? qr_apply : qr_solve, job->across ? job->strips * job->blocks : job->strips);
+        job_phase(job, job->across ? qr_solve : qr_apply, job->across ? solves : job->strips * job->blocks);
+        job_phase(job, job->across ? qr_apply : qr_solve, job->across ? job->strips * job->blocks : solves);
         job_phase(job, decompose_scatter, out);
         return;
     default:
@@ -468,6 +520,29 @@ int64_t step_extent(double each, int64_t extent, int64_t most) {
     double wanted = each > 0 ? STEP_WORK / each : (double)most;
     int64_t rounded = wanted < BLOCK_LEAST ? BLOCK_LEAST : wanted < (double)most ? (int64_t)wanted / 8 * 8 : most;
     return extent < rounded ? extent : rounded;
+}
+
+/* Blocks, strips and steps: of some 10 ms each. A block is so wide that it alone, or with the whole matrix, takes no longer; the rest of a large
+ * matrix is brought up to date some columns at a time. */
+static void job_steps(struct job *job) {
+    int opcode = job->launch->opcode;
+    bool reflects = opcode == OP_QR || opcode == OP_LSTSQ || opcode == OP_SVD || opcode == OP_SVDVALS;
+    double each = job->is_complex ? 4 : 1, m = each * (double)job->m, n = (double)job->n;
+    double panel = (reflects ? 4 : 1) * m, update = reflects ? 2 * m : m;
+    int64_t alone = step_extent(sqrt(STEP_WORK * panel), job->k, BLOCK_MOST);
+    job->block = step_extent(m * n, job->k, BLOCK_MOST);
+    job->block = job->block > alone ? job->block : alone;
+    job->blocks = job->block ? divided_up(job->k, job->block) : 0;
+    job->update = step_extent(update * (double)job->block, INT_MAX / 8 * 8, INT_MAX / 8 * 8);
+    double column = opcode == OP_LSTSQ || opcode == OP_SVD ? 2 * m * (double)job->block : each * n * n;
+    job->strip = step_extent(column, job->r, INT_MAX / 8 * 8);
+    if (column * BLOCK_LEAST > STEP_WORK) { /* then its steps are short, so it may be wide */
+        job->strip = least(job->r, BLOCK_MOST);
+    }
+    job->strips = job->strip ? divided_up(job->r, job->strip) : 0;
+    double row = each * n * (double)job->strip;
+    job->solved = row * n <= STEP_WORK ? job->n : step_extent(row, job->n, INT_MAX / 8 * 8);
+    job->solves = job->solved ? divided_up(job->n, job->solved) : 0;
 }
 
 static void job_init(struct job *job, struct cpu *cpu, const struct launch *launch) {
@@ -492,13 +567,7 @@ static void job_init(struct job *job, struct cpu *cpu, const struct launch *laun
         job->b_rows = job->m;
     }
     spectral_init(job);
-    double each = job->is_complex ? 4 : 1, m = (double)job->m, n = each * (double)job->n;
-    job->block = step_extent(m * n, job->k, BLOCK_MOST);
-    job->blocks = job->block ? divided_up(job->k, job->block) : 0;
-    job->strip = step_extent(launch->opcode == OP_LSTSQ || launch->opcode == OP_SVD ? 2 * each * m * (double)job->block
-                                                                                    : n * n / each,
-                             job->r, INT_MAX / 8 * 8);
-    job->strips = job->strip ? divided_up(job->r, job->strip) : 0;
+    job_steps(job);
     job_phases(job);
 }
 

@@ -56,7 +56,9 @@ struct job {
     int64_t r;              /* columns of b */
     int64_t b_rows;         /* rows of b in the workspace */
     int64_t block, blocks;  /* of the factored columns */
+    int64_t update;         /* columns beside a block that one step brings up to date */
     int64_t strip, strips;  /* of b's columns */
+    int64_t solved, solves; /* rows that one step solves for, and the steps of a strip */
     bool across;            /* lstsq: the conjugate transpose is factored; svd: the transpose */
     int64_t b_at, tau_at, work_at, pivots_at, place_bytes;
     struct spectral_plan spectral;
@@ -128,6 +130,11 @@ static inline void job_phase(struct job *job, bool (*step)(const struct place *p
         job->phases[job->n_phases++] = (struct phase){.step = step, .count = count};
         job->steps += count;
     }
+}
+
+/* The steps of each block if these bring so many columns up to date. */
+static inline int64_t update_steps(const struct job *job, int64_t columns) {
+    return divided_up(columns, job->update);
 }
 
 /* So many rows or columns, of multiplications by `each`, as make a step. */

@@ -63,7 +63,7 @@ void spectral_phases(struct job *job) {
     job_phase(job, spectral_measure, all);
     job_phase(job, spectral_scale, all);
     if (tall) {
-        job_phase(job, decompose_qr_block, job->blocks);
+        job_phase(job, decompose_qr_block, job->blocks * update_steps(job, job->n));
         job_phase(job, spectral_take_triangle, copies);
     }
     job_phase(job, svd ? spectral_reduce_general : spectral_reduce_symmetric, plan->panels);
