@@ -93,7 +93,7 @@ static inline const int64_t *source_extents(const struct convolution_job *job) {
 
 /* ---- pieces of an image (convolution_cut.c) ---- */
 
-/* Into so many pieces that each takes one call's work at most. False: it cannot be cut so. */
+/* Into so many pieces that each takes one call's work at most. False: it cannot be cut so, or that would be slow. */
 bool convolution_cut_make(const struct convolution_job *job, struct convolution_cut *cut);
 struct convolution_piece convolution_piece_at(const struct convolution_cut *cut, int64_t number);
 /* The piece as a convolution of its own, and what its operands lie in. Along the axes that are cut it has no padding but zeros that are copied

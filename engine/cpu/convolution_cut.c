@@ -11,7 +11,9 @@
 enum {
     CHANNELS_LEAST = 16, /* of a piece, and a multiple of these: oneDNN computes so many at once */
     RUN_LEAST = 16,      /* places along the last axis */
-    ELEMENT_WORK = 32,   /* multiplications in the time in which an element is copied or put into another order */
+    WEIGHT_KERNEL =
+        64, /* places of a kernel; with more, pieces of the weight's gradient are slower than blocks by BLAS */
+    ELEMENT_WORK = 32, /* multiplications in the time in which an element is copied or put into another order */
 };
 
 /* ---- geometry along an axis ---- */
@@ -148,8 +150,10 @@ bool convolution_cut_make(const struct convolution_job *job, struct convolution_
         .whole = {job->c.groups, job->result_channels, job->source_channels}, .pieces = 1, .weights = 1};
     memcpy(&cut->whole[SIDE_PLACES], places_extents(job), CONVOLUTION_AXES * sizeof *cut->whole);
     memcpy(cut->each, cut->whole, sizeof cut->each);
+    bool blocks = job->way == WAY_WEIGHT && job->kernel > WEIGHT_KERNEL &&
+                  least(job->source_channels, job->result_channels) >= CHANNELS_LEAST;
     while (piece_work(job, cut->each, cut->whole) > convolution_call_work) {
-        if (!cut_once(job, cut->each, cut->whole)) {
+        if (blocks || !cut_once(job, cut->each, cut->whole)) {
             return false;
         }
     }
