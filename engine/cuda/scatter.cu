@@ -196,6 +196,7 @@ static int scatter_run(struct cuda *cuda, struct cuda_stream *stream, const stru
                        space_blocks(cuda, arguments.elements / SPACE_THREADS + 1), &arguments, fault, stream->stream);
 }
 
-#define SCATTER {{.accepts = scatter_accepts, .workspace = scatter_workspace}, scatter_run, scatter_walk}
+#define SCATTER                                                                                                        \
+    { {.accepts = scatter_accepts, .workspace = scatter_workspace}, scatter_run, scatter_walk }
 const struct cuda_kernel cuda_kernel_scatter = SCATTER;
 const struct cuda_kernel cuda_kernel_scatter_add = SCATTER;
