@@ -135,6 +135,29 @@ static td_tensor *make_copy(td_device *device, td_tensor *const x[3]) {
     return td_copy(x[0]);
 }
 
+/* Images of which each takes a core half a second. */
+static void open_convolution(td_device *device, td_tensor *x[3]) {
+    x[0] = bench_made(td_full(device, TD_F32, TD_SHAPE(4, 512, 64, 64), 1), "full");
+    x[1] = bench_made(td_full(device, TD_F32, TD_SHAPE(512, 512, 5, 5), 1), "full");
+}
+
+static td_tensor *make_convolution(td_device *device, td_tensor *const x[3]) {
+    (void)device;
+    return td_conv(x[0], x[1], NULL, 0, NULL, TD_SHAPE(2, 2), 0, NULL, 1, TD_LAYOUT_CHANNELS_FIRST);
+}
+
+static void open_decomposition(td_device *device, td_tensor *x[3]) {
+    x[0] = view(device, TD_F32, TD_SHAPE(3000, 3000));
+}
+
+static td_tensor *make_decomposition(td_device *device, td_tensor *const x[3]) {
+    td_tensor *q = NULL, *r = NULL;
+    (void)device;
+    td_qr(x[0], TD_QR_MODE_REDUCED, &q, &r);
+    td_release(q);
+    return r;
+}
+
 /* The longest take minutes: an operation of more than four hours is refused, and a sanitizer makes minutes into hours. */
 const struct bench_long bench_longs[] = {
     {"a sum of 1e12 elements of a view", open_sum, make_sum},
@@ -153,6 +176,8 @@ const struct bench_long bench_longs[] = {
     {"2^23 random numbers, f64", open_nothing, make_normal},
     {"2^23 powers, f64", open_pow, make_pow},
     {"a transposed copy of 64 MiB", open_transposed, make_copy},
+    {"convolutions of 512 channels", open_convolution, make_convolution},
+    {"QR decompositions of 3000, f32", open_decomposition, make_decomposition},
 };
 const size_t bench_longs_count = sizeof bench_longs / sizeof *bench_longs;
 
