@@ -24,7 +24,7 @@ static const struct limits_key limits_keys[] = {
     {"session-bytes", LIMITS_BYTES, LIMITS_FIELD(session_bytes), "0", 0, INT64_MAX,
      "live bytes of a session; 0: the device's"},
     {"session-host-bytes", LIMITS_BYTES, LIMITS_FIELD(session_host_bytes), "512M", 0, INT64_MAX,
-     "host memory of a session: tensors, causes, queues, replies; 0: any"},
+     "host memory of a session: tensors, queues, programs, replies; 0: any"},
     {"session-tensors", LIMITS_COUNT, LIMITS_FIELD(session_tensors), "1048576", 1, 1u << 30,
      "live tensors of a session"},
     {"session-streams", LIMITS_COUNT, LIMITS_FIELD(session_streams), "64", 1, 65536, "open streams of a session"},
