@@ -6,6 +6,8 @@
 #include "engine/program/program_impl.h"
 #include "engine/program/recorded_impl.h"
 
+enum { TILE_ELEMENTS = 4 << 20 }; /* so that what a tile is converted to stays in the cache of a GPU */
+
 /* ---- operands ---- */
 
 static void output_layout(struct tensor *out) {
@@ -108,24 +110,103 @@ int bind_create(struct step *step) {
     return plan_push(step->stream, &plan, step->fault);
 }
 
+/* An elementwise launch whose inputs have the output's shape. */
+static int elementwise_push(struct step *step, struct view *out, struct view *views) {
+    struct plan plan = bind_plan(step, out, views, step->request->n_inputs);
+    plan.weight = plan_weight(&step->session->order->cost, out, NULL) * step->info->passes;
+    plan.attributes.floats = step->request->floats; /* the parameters of its formula */
+    plan.attributes.n_floats = step->request->n_floats;
+    return plan_push(step->stream, &plan, step->fault);
+}
+
+/* A part of a view: so many places along an axis, and of the axes before it one place alone. */
+static struct view view_tile(const struct view *view, int axis, const int64_t *place, int64_t count) {
+    struct view tile = *view;
+    int64_t offset = 0;
+    for (int i = 0; i <= axis; i++) {
+        offset += place[i] * view->strides[i];
+        tile.shape[i] = i == axis ? count : 1;
+    }
+    tile.data = (uint8_t *)view->data + offset * (int64_t)dtype_size(view->dtype);
+    tile.temporary = false;
+    return tile;
+}
+
+/* Converts the inputs of a tile, and pushes its launch. */
+static int tile_push(struct step *step, struct view *out, struct view *tiles, const enum dtype *dtypes) {
+    unsigned made = 0;
+    int code = STATUS_OK;
+    for (; made < step->request->n_inputs && code == STATUS_OK; made++)
+        if (dtypes[made] != DTYPE_INVALID)
+            code = view_cast(&step->session->ledger, step->stream, &tiles[made], dtypes[made], step->fault);
+    if (code == STATUS_OK) {
+        struct view *all[LAYOUT_OPERANDS_MAX] = {out};
+        for (unsigned i = 0; i < made; i++)
+            all[i + 1] = &tiles[i];
+        view_merge(all, (int)made + 1);
+        code = elementwise_push(step, out, tiles);
+    }
+    bind_finish_views(tiles, made);
+    return code;
+}
+
+/* Large inputs that the device's kernels do not convert as they read them are converted tile by tile. dtypes[i]: to what input i is converted;
+ * DTYPE_INVALID: it is not. */
+static int elementwise_tiles(struct step *step, struct view *out, struct view *views, const enum dtype *dtypes) {
+    int64_t place[SHAPE_RANK_MAX] = {0}, below = view_elements(out);
+    int axis = 0, code = STATUS_OK;
+    while (below /= out->shape[axis], below > TILE_ELEMENTS)
+        axis++;
+    int64_t most = below < TILE_ELEMENTS ? TILE_ELEMENTS / below : 1;
+    while (code == STATUS_OK) {
+        int64_t left = out->shape[axis] - place[axis], count = left < most ? left : most;
+        struct view tiles[3], to = view_tile(out, axis, place, count);
+        for (unsigned i = 0; i < step->request->n_inputs; i++)
+            tiles[i] = view_tile(&views[i], axis, place, count);
+        code = tile_push(step, &to, tiles, dtypes);
+        int next = axis;
+        for (place[next] += count; place[next] == out->shape[next] && next > 0; place[next]++)
+            place[next--] = 0;
+        if (place[0] == out->shape[0])
+            break;
+    }
+    return code;
+}
+
+/* Whether some input has to be converted by a pass of its own, and what that makes would be large. */
+static bool elementwise_is_large(const struct step *step, const struct view *out, struct view *views,
+                                 enum dtype *dtypes) {
+    bool large = false;
+    for (unsigned i = 0; i < step->request->n_inputs; i++) {
+        enum dtype dtype = op_operand_dtype(step->request->opcode, step->types, i, &step->output->type);
+        bool same = views[i].dtype == dtype || step->request->opcode == OP_CAST;
+        bool converts = !same && bind_converts(step, views[i].dtype, dtype);
+        views[i].as = converts ? dtype : views[i].as;
+        dtypes[i] = same || converts ? DTYPE_INVALID : dtype;
+        large |= dtypes[i] != DTYPE_INVALID && view_elements(&views[i]) > TILE_ELEMENTS;
+    }
+    return large && view_elements(out) > TILE_ELEMENTS;
+}
+
 int bind_elementwise(struct step *step) {
     struct view out, views[3];
     struct view *all[LAYOUT_OPERANDS_MAX] = {&out};
+    enum dtype dtypes[3];
     unsigned n_inputs = step->request->n_inputs, made = 0;
     int code = STATUS_OK;
     view_init(&out, step->output);
+    for (unsigned i = 0; i < n_inputs; i++)
+        view_init(&views[i], step->inputs[i]);
+    bool large = elementwise_is_large(step, &out, views, dtypes);
     for (; made < n_inputs && code == STATUS_OK; made++) {
-        code = bind_input(step, made, &views[made]);
+        if (!large)
+            code = bind_input(step, made, &views[made]);
         view_broadcast(&views[made], out.rank, out.shape);
         all[made + 1] = &views[made];
     }
     if (code == STATUS_OK) {
-        struct plan plan = bind_plan(step, &out, views, n_inputs);
-        plan.weight = plan_weight(&step->session->order->cost, &out, NULL) * step->info->passes;
-        plan.attributes.floats = step->request->floats; /* the parameters of its formula */
-        plan.attributes.n_floats = step->request->n_floats;
         view_merge(all, (int)n_inputs + 1);
-        code = plan_push(step->stream, &plan, step->fault);
+        code = large ? elementwise_tiles(step, &out, views, dtypes) : elementwise_push(step, &out, views);
     }
     bind_finish_views(views, made);
     return code;

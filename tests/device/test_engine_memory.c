@@ -179,6 +179,62 @@ Test(memory, an_input_of_another_dtype_takes_no_memory_where_kernels_convert) {
     }
 }
 
+/* On other devices what kernels want is made tile by tile. The same comes out as of the converted tensor, also where one input repeats itself and another is
+ * read backwards. */
+Test(memory, a_large_input_of_another_dtype_takes_the_memory_of_a_tile, .timeout = 300) {
+    enum { ROWS = 9, COLUMNS = 1 << 20, TILE_BYTES = 16 << 20 };
+    struct suite suite;
+    uint64_t x, flipped, row, floats, results[2], equal, all;
+    suite_open_limited(&suite, 3, 0, 0);
+    struct op_request arange = {.opcode = OP_ARANGE,
+                                .ints = (const int64_t[]){DTYPE_I32, 0, (int64_t)ROWS * COLUMNS, 1},
+                                .n_ints = 4,
+                                .floats = (const double[]){0, ROWS * COLUMNS, 1},
+                                .n_floats = 3};
+    cr_assert_eq(suite_submit(&suite, &arange, &x), STATUS_OK);
+    struct op_request reshape = {
+        .opcode = OP_RESHAPE, .n_inputs = 1, .inputs = &x, .n_ints = 2, .ints = (const int64_t[]){ROWS, COLUMNS}};
+    cr_assert_eq(suite_submit(&suite, &reshape, &flipped), STATUS_OK);
+    struct op_request flip = {.opcode = OP_SLICE,
+                              .n_inputs = 1,
+                              .inputs = &flipped,
+                              .n_ints = 6,
+                              .ints =
+                                  (const int64_t[]){OP_SLICE_NONE, OP_SLICE_NONE, 1, OP_SLICE_NONE, OP_SLICE_NONE, -1}};
+    uint64_t whole = flipped;
+    flip.inputs = &whole;
+    cr_assert_eq(suite_submit(&suite, &flip, &flipped), STATUS_OK);
+    struct op_request line = {.opcode = OP_ARANGE,
+                              .ints = (const int64_t[]){DTYPE_F32, 0, COLUMNS, 1},
+                              .n_ints = 4,
+                              .floats = (const double[]){0, COLUMNS, 1},
+                              .n_floats = 3};
+    cr_assert_eq(suite_submit(&suite, &line, &row), STATUS_OK);
+    suite_sync(&suite);
+    uint64_t before = account(&suite).live, output = (uint64_t)ROWS * COLUMNS * sizeof(float);
+    struct op_request subtract = {.opcode = OP_SUBTRACT, .n_inputs = 2, .inputs = (const uint64_t[]){flipped, row}};
+    cr_assert_eq(suite_submit(&suite, &subtract, &results[0]), STATUS_OK);
+    cr_assert_eq(suite_outcome(&suite, results[0], NULL), STATUS_OK);
+    cr_assert_leq(account(&suite).peak - before, output + 2 * TILE_BYTES);
+    struct op_request cast = {
+        .opcode = OP_CAST, .n_inputs = 1, .inputs = &flipped, .n_ints = 1, .ints = (const int64_t[]){DTYPE_F32}};
+    cr_assert_eq(suite_submit(&suite, &cast, &floats), STATUS_OK);
+    subtract.inputs = (const uint64_t[]){floats, row};
+    cr_assert_eq(suite_submit(&suite, &subtract, &results[1]), STATUS_OK);
+    struct op_request compare = {.opcode = OP_EQUAL, .n_inputs = 2, .inputs = results};
+    cr_assert_eq(suite_submit(&suite, &compare, &equal), STATUS_OK);
+    struct op_request every = {
+        .opcode = OP_ALL, .n_inputs = 1, .inputs = &equal, .n_ints = 3, .ints = (const int64_t[]){0, 0, 1}};
+    cr_assert_eq(suite_submit(&suite, &every, &all), STATUS_OK);
+    struct suite_fetch fetch;
+    suite_fetch_start(&suite, all, &fetch);
+    suite_fetch_wait(&suite, &fetch);
+    cr_assert_not(fetch.failed, "%s", fetch.failure.message);
+    cr_assert_eq(*(const uint8_t *)fetch.fetch.data, 1);
+    fetch_release(&fetch.fetch);
+    suite_close(&suite);
+}
+
 Test(memory, a_quota_holds_its_session_alone) {
     struct suite suite;
     suite_open_limited(&suite, 3, 0, 8 * MIB);
