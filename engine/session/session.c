@@ -334,7 +334,7 @@ uint64_t session_queued(const struct session *session) {
 
 bool session_host_is_full(struct session *session) {
     host_measure(session);
-    return !session->uploads && !ledger_has_host(&session->ledger, sizeof(struct stream_chunk));
+    return !ledger_has_host(&session->ledger, stream_chunk_bytes(1));
 }
 
 bool session_is_crowded(struct session *session, uint64_t operations, uint64_t *low) {

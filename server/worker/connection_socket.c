@@ -163,9 +163,9 @@ static bool throttle_holds(struct connection *connection) {
     if (!connection->session)
         return false;
     throttle_crowded(connection);
-    if (!connection->hold.output &&
-        (connection->out.cost > limits->session_out_bytes ||
-         (connection->out.cost > CONNECTION_OUT_LEAST && session_host_is_full(connection->session)))) {
+    if (!connection->hold.output && (connection->out.cost > limits->session_out_bytes ||
+                                     (connection->out.cost - connection->out.values > CONNECTION_OUT_LEAST &&
+                                      session_host_is_full(connection->session)))) {
         connection->hold.output = true;
         refusals[REFUSAL_SESSION_OUT_BYTES]++;
     }

@@ -79,7 +79,7 @@ static void pending_reply_drop_compile(struct pending_reply *pending) {
 }
 
 static void pending_reply_destroy(struct pending_reply *pending) {
-    pending->connection->out.values -= pending->kind == PENDING_FETCH ? pending->cost - sizeof *pending : 0;
+    pending->connection->out.values -= pending->values;
     if (pending->kind == PENDING_FETCH)
         feed_finish(&pending->feed);
     else if (pending->kind == PENDING_WAIT && pending->previous)
@@ -114,7 +114,8 @@ static void pending_reply_init(struct pending_reply *pending, struct connection 
     pending->kind = kind;
     pending->sequence = sequence;
     pending->cost = sizeof *pending + bytes;
-    connection->out.values += kind == PENDING_FETCH ? bytes : 0;
+    pending->values = kind == PENDING_FETCH ? bytes : 0;
+    connection->out.values += pending->values;
     pending_reply_charge(connection, pending->cost);
 }
 

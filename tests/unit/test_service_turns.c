@@ -260,6 +260,32 @@ Test(service_turns, replies_that_wait_are_in_the_account_of_host_memory) {
     close_service();
 }
 
+/* The value of a tensor is no host memory, also where its fetch fails before it comes. */
+Test(service_turns, a_fetch_that_fails_leaves_no_value_in_the_account) {
+    Tensord__Fetch fetch = TENSORD__FETCH__INIT;
+    struct limits limits = {0};
+    struct fault fault;
+    limits_init(&limits);
+    open_service(&limits);
+    sem_init(&gate, 0, 0);
+    device.hook = wait_for_gate;
+    open_client();
+    send_joins(10, 100);
+    fetch.id = 5;
+    send_message(FRAME_FETCH, 1, &fetch.base);
+    for (unsigned turns = 0; !connection->out.pending && turns < TURNS_MAX; turns++)
+        turn();
+    cr_assert(connection->out.pending && connection->out.values);
+    fault_set(&fault, STATUS_CANCELLED, "the session was ended");
+    pending_reply_fail(connection, &fault);
+    cr_assert_leq(connection->out.values, connection->out.cost);
+    for (unsigned turns = 0; connection->out.cost && turns < TURNS_MAX; turns++)
+        turn();
+    cr_assert_eq(connection->out.values, 0);
+    sem_post(&gate);
+    close_service();
+}
+
 /* What was parsed does not stay where another client's message has been parsed since. */
 Test(service_turns, a_batch_is_read_again_after_messages_of_others) {
     enum { MANY = 2000 };
