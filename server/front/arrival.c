@@ -70,7 +70,7 @@ static void arrival_closed(uv_handle_t *handle) {
  * that nobody watches it here while it is in use elsewhere. */
 static int arrival_release(struct arrival *arrival) {
     int fd = arrival->fd;
-    LIST_REMOVE(arrival, link);
+    TAILQ_REMOVE(&arrival->front->arrivals.head, arrival, link);
     lobby_leave(&arrival->front->roster.lobby, &arrival->waiting);
     if (!arrival->slot)
         arrival->front->arrivals.places[arrival->place]--;
@@ -193,6 +193,22 @@ static void arrival_connect(struct arrival *arrival, struct worker_slot *slot) {
         arrival_refuse_with(arrival, (enum status)error, "too many connections wait for %s", slot->device.name);
 }
 
+/* Whether its worker runs, and takes nobody now. */
+static bool arrival_must_wait(const struct arrival *arrival) {
+    const struct worker_slot *slot = arrival->target == PREAMBLE_TARGET_CONTROL
+                                         ? NULL
+                                         : supervisor_find(&arrival->front->supervisor, arrival->target);
+    return slot && slot->state == WORKER_READY && !worker_slot_takes(slot);
+}
+
+/* Whether another one waits for the same worker, and came before. */
+static bool arrival_is_behind(const struct arrival *arrival) {
+    const struct arrival *other = TAILQ_FIRST(&arrival->front->arrivals.head);
+    while (other != arrival && !(other->parked && !other->slot && other->target == arrival->target))
+        other = TAILQ_NEXT(other, link);
+    return other != arrival;
+}
+
 static void arrival_place(struct arrival *arrival) {
     struct front *front = arrival->front;
     char names[160];
@@ -217,7 +233,7 @@ static void arrival_place(struct arrival *arrival) {
         supervisor_names(&front->supervisor, names, sizeof names);
         arrival_refuse_with(arrival, STATUS_NO_DEVICE, "no device has number %u; from 0 on there are: %s",
                             arrival->target, names);
-    } else if (slot->state == WORKER_READY && worker_slot_takes(slot)) {
+    } else if (slot->state == WORKER_READY && worker_slot_takes(slot) && !arrival_is_behind(arrival)) {
         arrival_connect(arrival, slot);
     } else if (slot->state == WORKER_QUARANTINED || slot->state == WORKER_STOPPED) {
         arrival_refuse_with(arrival, STATUS_DEVICE_LOST, "%s is %s: %s", slot->device.name,
@@ -330,7 +346,7 @@ static struct arrival *arrival_create(struct front *front, int fd, enum place pl
     arrival->front = front;
     arrival->fd = fd;
     arrival->place = place;
-    LIST_INSERT_HEAD(&front->arrivals.head, arrival, link);
+    TAILQ_INSERT_TAIL(&front->arrivals.head, arrival, link);
     front->arrivals.places[place]++;
     return arrival;
 }
@@ -395,11 +411,11 @@ static void arrival_settle(struct arrival *arrival) {
 
 void arrival_retry(struct front *front) {
     struct arrival *next;
-    for (struct arrival *arrival = LIST_FIRST(&front->arrivals.head); arrival; arrival = next) {
-        next = LIST_NEXT(arrival, link);
+    for (struct arrival *arrival = TAILQ_FIRST(&front->arrivals.head); arrival; arrival = next) {
+        next = TAILQ_NEXT(arrival, link);
         if (arrival->slot)
             arrival_settle(arrival);
-        else if (arrival->parked)
+        else if (arrival->parked && !arrival_must_wait(arrival))
             arrival_place(arrival);
     }
 }
@@ -407,7 +423,7 @@ void arrival_retry(struct front *front) {
 void arrival_refused(void *owner, const struct worker_slot *slot, uint64_t session) {
     struct front *front = owner;
     struct arrival *arrival;
-    LIST_FOREACH(arrival, &front->arrivals.head, link) {
+    TAILQ_FOREACH(arrival, &front->arrivals.head, link) {
         if (arrival->slot != slot || arrival->session != session)
             continue;
         arrival_refuse_with(arrival, STATUS_LIMIT, "%s has no descriptor or no memory left for another connection",
@@ -418,14 +434,14 @@ void arrival_refused(void *owner, const struct worker_slot *slot, uint64_t sessi
 
 void arrival_refuse_all(struct front *front, const struct fault *fault) {
     struct arrival *next;
-    for (struct arrival *arrival = LIST_FIRST(&front->arrivals.head); arrival; arrival = next) {
-        next = LIST_NEXT(arrival, link);
+    for (struct arrival *arrival = TAILQ_FIRST(&front->arrivals.head); arrival; arrival = next) {
+        next = TAILQ_NEXT(arrival, link);
         if (!arrival->slot)
             arrival_refuse(arrival, fault);
     }
 }
 
 void arrival_list_finish(struct front *front) {
-    while (!LIST_EMPTY(&front->arrivals.head))
-        close(arrival_release(LIST_FIRST(&front->arrivals.head)));
+    while (!TAILQ_EMPTY(&front->arrivals.head))
+        close(arrival_release(TAILQ_FIRST(&front->arrivals.head)));
 }

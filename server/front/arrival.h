@@ -35,11 +35,11 @@ struct arrival {
     struct peer peer;
     struct lobby_entry waiting; /* until its preamble is here */
     struct roster_entry *entry; /* where the roster counts it; NULL: as a worker's guest, or not yet */
-    LIST_ENTRY(arrival) link;
+    TAILQ_ENTRY(arrival) link;
 };
 
 struct arrival_list {
-    LIST_HEAD(, arrival) head;
+    TAILQ_HEAD(, arrival) head; /* the oldest first */
     /* Arrivals by kind of place, without arrivals on their way to a worker: its slot counts these. */
     unsigned places[PLACE_KINDS];
     uint64_t last_session; /* the last session number that was given out */

@@ -152,6 +152,7 @@ static void control_wait_for_worker(struct control *control) {
 /* There is something to read: a request, or the end. The reader may have it already. */
 static void control_wait_for_turn(struct control *control) {
     control->reading = false;
+    uv_timer_stop(&control->timer); /* all replies have left */
     uv_poll_stop(&control->poll);
     turns_wait(&control->front->turns, &control->entry->turns, &control->turn);
 }
@@ -292,7 +293,8 @@ static void control_polled(uv_poll_t *poll, int status, int events) {
 /* ---- places ---- */
 
 static bool control_is_idle(const struct control *control) {
-    return control->welcomed && !control->draining && !control->killing && control->out_sent == control->out_size;
+    return control->welcomed && !control->draining && !control->killing && !control->turn.queue &&
+           control->out_sent == control->out_size;
 }
 
 /* The connection whose last request is longest ago: of this principal (NULL: of all), and of admins only if

@@ -461,7 +461,7 @@ static int front_init(struct front *front, struct config *config, struct fault *
     front->users = -1;
     front->started_ns = uv_hrtime();
     notify_init(&front->notify);
-    LIST_INIT(&front->arrivals.head);
+    TAILQ_INIT(&front->arrivals.head);
     LIST_INIT(&front->controls.head);
     turns_init(&front->turns, &front->loop);
     handshakes_init(&front->handshakes, &front->loop);

@@ -339,6 +339,7 @@ void login_tick(struct login *login, users_ended *ended, void *owner) {
     users_expire(login->users, login->expired, now, ended, owner);
     login->expired = now;
     token_use_save(&login->use, login->users, now, false);
+    identities_save(&login->identities);
 }
 
 struct users *login_replace_users(struct login *login, struct users *users) {

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "server/process/log.h"
@@ -91,17 +92,17 @@ static int identities_write(const struct identities *identities, const char *tem
     return fclose(file) || wrong || rename(temporary, identities->path) ? errno ? errno : EIO : 0;
 }
 
-static void identities_save(struct identities *identities) {
+void identities_save(struct identities *identities) {
     char temporary[sizeof identities->path + 8];
     if (!identities->changed || !*identities->path)
         return;
     snprintf(temporary, sizeof temporary, "%s.new", identities->path);
     int error = identities_write(identities, temporary);
-    if (error) {
+    if (error)
         unlink(temporary);
+    if (error && !identities->failing) /* it is tried again and again */
         log_event(LOG_LEVEL_ERROR, "identities_not_written", "file", identities->path, "cause", strerror(error), NULL);
-    }
-    identities->changed = error;
+    identities->changed = identities->failing = error;
 }
 
 /* ---- a table of users ---- */
@@ -109,9 +110,10 @@ static void identities_save(struct identities *identities) {
 /* A user of this name is there again. */
 static void identities_renew(struct identity *entry) {
     uint64_t random;
-    if (getrandom(&random, sizeof random, 0) != sizeof random) {
-        log_event(LOG_LEVEL_ERROR, "user_without_id", "principal", entry->name, "cause", strerror(errno), NULL);
-        return;
+    struct timespec now;
+    if (getrandom(&random, sizeof random, 0) != sizeof random) { /* that nobody has it yet is enough */
+        clock_gettime(CLOCK_REALTIME, &now);
+        random = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
     }
     snprintf(entry->id, sizeof entry->id, "%016" PRIx64, random);
     entry->gone = false;

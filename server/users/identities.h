@@ -22,6 +22,7 @@ struct identities {
     struct identity *entries;
     unsigned count, capacity;
     bool changed; /* since they were written */
+    bool failing; /* the last try to write them failed */
 };
 
 /* Reads the file. `directory` "": there is none. STATUS_INVALID_ARGUMENT: it cannot be read. */
@@ -29,3 +30,5 @@ int identities_init(struct identities *identities, const char *directory, struct
 void identities_finish(struct identities *identities);
 /* Gives ids to the users of a table that now comes into force. What goes wrong is logged. */
 void identities_apply(struct identities *identities, struct users *users);
+/* Writes them if they have changed, which a full disk may have prevented before. */
+void identities_save(struct identities *identities);
