@@ -268,6 +268,8 @@ static void state_reply(struct state *state, struct state_owner *disk) {
 /* Has turns reply with the fault to all who wait for this revision or an earlier one now. */
 static void state_reply_fault(struct state *state, struct state_owner *disk, uint64_t revision,
                               const struct fault *fault) {
+    if (revision < disk->failed_revision) /* an older save, of which less is said than is known */
+        return;
     disk->failed_wait = disk->waited;
     disk->failed_revision = revision;
     disk->verdict = *fault;

@@ -239,14 +239,15 @@ int trace_feed_start(struct connection *connection, uint64_t sequence, uint32_t 
     if (milliseconds == 0 || milliseconds > most)
         return fault_set(fault, STATUS_INVALID_ARGUMENT, "a trace takes 1 to %u ms%s, not %u", most,
                          all ? "" : " with the role run", milliseconds);
-    if (trace_feed_make_room(service, connection, fault))
-        return fault->code;
     int error = host_take(connection->session, trace_feed_host_bytes(), fault);
     if (error)
         return error;
     struct trace_feed_room *room = malloc(sizeof *room);
-    error = room ? engine_trace_start(service->engine, all ? NULL : connection->principal->tenant, session, fault)
+    /* Last, because it ends another's trace: who cannot have one leaves others theirs. */
+    error = room ? trace_feed_make_room(service, connection, fault)
                  : fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a trace");
+    if (!error)
+        error = engine_trace_start(service->engine, all ? NULL : connection->principal->tenant, session, fault);
     if (error) {
         host_give(connection->session, trace_feed_host_bytes());
         free(room);

@@ -34,8 +34,9 @@ struct worker {
     uv_poll_t poll;          /* of the channel */
     struct tls_context *tls; /* for connections over TLS; NULL: the front has sent nothing */
     uint64_t deadline_ms;    /* after a failure of the device; 0: none */
-    uint64_t *left;          /* sessions whose end the front has not been told yet */
-    size_t n_left;
+    uint64_t *left;          /* sessions whose end the front has not been told yet, */
+    size_t n_left, left_room;
+    size_t n_open; /* and those that have not ended */
     bool done;
     int status; /* the exit status */
 };
@@ -63,19 +64,37 @@ static void worker_take(struct worker *worker) {
     channel_send(worker->channel, &message, -1);
 }
 
-/* The front counts a connection until it is told of its end, so no end may be forgotten while the channel is full. */
+/* The front counts a connection until it is told of its end, so no end may be forgotten while the channel is full, or the system has no
+ * memory for a message. False: not now. */
+static bool worker_tell_end(const struct worker *worker, uint64_t session) {
+    const struct channel_message ended = {.type = CHANNEL_ENDED, .connection.session = session};
+    int error = channel_send(worker->channel, &ended, -1);
+    return error != -EAGAIN && error != -ENOBUFS && error != -ENOMEM;
+}
+
+/* Room for the ends of all connections. False: no memory. */
+static bool worker_reserve_left(struct worker *worker) {
+    size_t wanted = worker->n_left + worker->n_open;
+    if (wanted <= worker->left_room)
+        return true;
+    size_t room = 2 * wanted;
+    uint64_t *grown = realloc(worker->left, room * sizeof *grown);
+    if (!grown)
+        return false;
+    worker->left = grown;
+    worker->left_room = room;
+    return true;
+}
+
 static void worker_on_left(void *owner, uint64_t session) {
     struct worker *worker = owner;
-    const struct channel_message ended = {.type = CHANNEL_ENDED, .connection.session = session};
-    if (!worker->n_left && channel_send(worker->channel, &ended, -1) != -EAGAIN)
+    worker->n_open--;
+    if (!worker->n_left && worker_tell_end(worker, session))
         return;
-    uint64_t *grown = realloc(worker->left, (worker->n_left + 1) * sizeof *grown);
-    if (!grown) {
+    if (worker->n_left < worker->left_room)
+        worker->left[worker->n_left++] = session;
+    else /* a connection that was refused because there was no memory for this */
         log_event_from(LOG_LEVEL_ERROR, "ends", "out_of_memory", "what", "the end of a connection", NULL);
-        return;
-    }
-    worker->left = grown;
-    worker->left[worker->n_left++] = session;
 }
 
 /* If this message is lost, the front may tell the connection to end; then worker_evict() sends it again. */
@@ -88,8 +107,7 @@ static void worker_on_greeted(void *owner, uint64_t session) {
 static void worker_tell_left(struct worker *worker) {
     size_t told = 0;
     while (told < worker->n_left) {
-        const struct channel_message ended = {.type = CHANNEL_ENDED, .connection.session = worker->left[told]};
-        if (channel_send(worker->channel, &ended, -1) == -EAGAIN)
+        if (!worker_tell_end(worker, worker->left[told]))
             break;
         told++;
     }
@@ -111,10 +129,13 @@ static void worker_connection(struct worker *worker, const struct channel_messag
     struct connection *connection;
     struct fault fault = {0};
     int error;
+    worker->n_open++;
     if (fd < 0)
         error = fault_set(&fault, STATUS_LIMIT, "no descriptor left");
-    else
+    else if (worker_reserve_left(worker))
         error = connection_create(&options, fd, &connection, &fault);
+    else
+        error = close(fd), fault_set(&fault, STATUS_NO_HOST_MEMORY, "no memory for a connection");
     if (error) {
         log_event_from(LOG_LEVEL_ERROR, PEER_SOURCE(options.peer), "connection_failed", "peer", options.peer->address,
                        "cause", fault.message, NULL);
