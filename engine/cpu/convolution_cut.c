@@ -12,7 +12,8 @@ enum {
     CHANNELS_LEAST = 16, /* of a piece, and a multiple of these: oneDNN computes so many at once */
     RUN_LEAST = 16,      /* places along the last axis */
     WEIGHT_KERNEL =
-        64, /* places of a kernel; with more, pieces of the weight's gradient are slower than blocks by BLAS */
+        64,          /* places of a kernel; with more, pieces of the weight's gradient are slower than blocks by BLAS */
+    EVEN_TRIES = 64, /* of the extents of pieces, for one of which all have it */
     ELEMENT_WORK = 32, /* multiplications in the time in which an element is copied or put into another order */
 };
 
@@ -134,7 +135,8 @@ static bool cut_once(const struct convolution_job *job, int64_t *each, const int
 /* Pieces of one size along a side, if they are not much smaller for that. */
 static void side_even(const struct convolution_job *job, struct convolution_cut *cut, int side) {
     int64_t step = side_step(job, side), each = cut->each[side];
-    for (int64_t even = each; even >= side_least(job, side) && even > each / 4 * 3; even -= step) {
+    int tries = EVEN_TRIES;
+    for (int64_t even = each; even >= side_least(job, side) && even > each / 4 * 3 && tries--; even -= step) {
         if (cut->whole[side] % even == 0) {
             cut->each[side] = even;
             break;

@@ -6,7 +6,8 @@
 
 enum {
     IMAGES_WORK = 1 << 23, /* multiplications of the images that oneDNN computes at a time */
-    IMAGES_LEAST = 4,      /* of a batch: fewer would keep few threads busy */
+    KINDS_MOST = 8,   /* of pieces: oneDNN takes some milliseconds for each, by the thread that serves all sessions */
+    IMAGES_LEAST = 4, /* of a batch: fewer would keep few threads busy */
     SLICES_MOST = 8,
     SLICES_ELEMENTS = 1 << 24, /* of all slices */
 };
@@ -232,7 +233,14 @@ static bool kind_first(const struct convolution_cut *cut, unsigned kind, struct 
 static bool find_pieces(struct convolution_job *job, struct dnnl *dnnl) {
     const unsigned weights = (1 << SIDE_PLACES) - 1;
     struct convolution_piece piece;
+    unsigned kinds = 0;
     job->images = 1;
+    for (unsigned kind = 0; kind < CONVOLUTION_KINDS; kind++) {
+        kinds += kind_first(&job->cut, kind, &piece);
+    }
+    if (kinds > KINDS_MOST) {
+        return false;
+    }
     for (unsigned kind = 0; kind < CONVOLUTION_KINDS; kind++) {
         struct convolution c;
         struct dnnl_around around;

@@ -536,7 +536,8 @@ static void job_steps(struct job *job) {
     job->update = step_extent(update * (double)job->block, INT_MAX / 8 * 8, INT_MAX / 8 * 8);
     double column = opcode == OP_LSTSQ || opcode == OP_SVD ? 2 * m * (double)job->block : each * n * n;
     job->strip = step_extent(column, job->r, INT_MAX / 8 * 8);
-    if (column * BLOCK_LEAST > STEP_WORK) { /* then its steps are short, so it may be wide */
+    if (opcode != OP_LSTSQ && opcode != OP_SVD &&
+        column * BLOCK_LEAST > STEP_WORK) { /* cut into rows, so it may be wide */
         job->strip = least(job->r, BLOCK_MOST);
     }
     job->strips = job->strip ? divided_up(job->r, job->strip) : 0;

@@ -472,7 +472,9 @@ static uint64_t compute(const struct left_row *row, uint64_t id) {
 
 static void value(struct answer *answer, uint64_t id) {
     ask_fetch(answer, id);
-    cr_assert(settle(&answer->times));
+    for (int tries = 0; !answer->times && tries < 50; tries++) /* a busy machine takes its time */
+        settle(&answer->times);
+    cr_assert_eq(answer->times, 1);
     cr_assert_eq(answer->code, STATUS_OK);
 }
 
