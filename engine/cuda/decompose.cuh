@@ -228,8 +228,10 @@ static inline uint64_t decompose_weight(struct device *device, const struct laun
     const int64_t *shape = launch->inputs[0].shape;
     const double block_flop = 1.5; /* of f32 or f64 in a nanosecond: an element is read and written for two */
     const double m = (double)shape[1], n = (double)shape[2], rounds = ceil((double)shape[0] / cuda->processors);
-    const double flop = op_info(launch->opcode)->flop * m * n * (m < n ? m : n) *
-                        (decompose_dtype(launch->inputs[0].dtype) < 2 ? 1 : 4);
+    const double columns = launch->n_inputs == 2 ? (double)launch->inputs[1].shape[2] : 0; /* right-hand sides */
+    const double factors =
+        launch->opcode == OP_TRIANGULAR_SOLVE ? 0 : op_info(launch->opcode)->flop * m * n * (m < n ? m : n);
+    const double flop = (factors + 2 * m * n * columns) * (decompose_dtype(launch->inputs[0].dtype) < 2 ? 1 : 4);
     const double own = rounds * flop / block_flop;
     if (solver_workspace(cuda, launch) || own <= (double)ns) {
         return ns;

@@ -472,7 +472,7 @@ static void ask_of(struct asked *asked, struct suite *suite, unsigned opcode, en
                             .shape = {1, n, n},
                             .strides = {n * n, n, 1},
                             .form.launch = {.opcode = (uint16_t)opcode,
-                                            .n_inputs = 1,
+                                            .n_inputs = opcode == OP_TRIANGULAR_SOLVE ? 2 : 1,
                                             .further = 2,
                                             .attributes = {.n_ints = 2, .ints = (const int64_t[2]){0}}}};
     struct operand operand = {.shape = asked->shape, .strides = asked->strides, .rank = 3, .dtype = (uint8_t)dtype};
@@ -515,6 +515,11 @@ Test(libraries, estimates_know_who_computes, .timeout = 300) {
         cr_expect_gt(weighed(&suite, opcode, DTYPE_F32, N), least_ns, "%s", op_info(opcode)->name);
     }
     cr_expect_lt(weighed(&suite, OP_LU, DTYPE_F32, 8), 10000, "small ones");
+    const int64_t one_column[3] = {1, N, 1};
+    struct asked asked;
+    ask_of(&asked, &suite, OP_TRIANGULAR_SOLVE, DTYPE_F32, N);
+    asked.form.operands[1].shape = one_column;
+    cr_expect_lt((double)asked.kernel->weight(asked.device, &asked.form.launch, 1000), least_ns, "of one column");
     unsetenv("TENSORD_CUDA_LIBRARIES");
     suite_close(&suite);
 }
