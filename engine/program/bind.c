@@ -6,7 +6,11 @@
 #include "engine/program/program_impl.h"
 #include "engine/program/recorded_impl.h"
 
-enum { TILE_ELEMENTS = 4 << 20 }; /* so that what a tile is converted to stays in the cache of a GPU */
+enum {
+    TILE_ELEMENTS = 4 << 20, /* so that what a tile is converted to stays in the cache of a GPU; */
+    TILES_MOST = 1024,       /* of larger tensors tiles are larger */
+    TILE_STEPS = 8,          /* of the turn's budget */
+};
 
 /* ---- operands ---- */
 
@@ -155,15 +159,17 @@ static int tile_push(struct step *step, struct view *out, struct view *tiles, co
 static int elementwise_tiles(struct step *step, struct view *out, struct view *views, const enum dtype *dtypes) {
     int64_t place[SHAPE_RANK_MAX] = {0}, below = view_elements(out);
     int axis = 0, code = STATUS_OK;
-    while (below /= out->shape[axis], below > TILE_ELEMENTS)
+    int64_t tile = below / TILES_MOST < TILE_ELEMENTS ? TILE_ELEMENTS : below / TILES_MOST;
+    while (below /= out->shape[axis], below > tile)
         axis++;
-    int64_t most = below < TILE_ELEMENTS ? TILE_ELEMENTS / below : 1;
+    int64_t most = below < tile ? tile / below : 1;
     while (code == STATUS_OK) {
         int64_t left = out->shape[axis] - place[axis], count = left < most ? left : most;
         struct view tiles[3], to = view_tile(out, axis, place, count);
         for (unsigned i = 0; i < step->request->n_inputs; i++)
             tiles[i] = view_tile(&views[i], axis, place, count);
         code = tile_push(step, &to, tiles, dtypes);
+        step->session->order->budget.steps -= TILE_STEPS;
         int next = axis;
         for (place[next] += count; place[next] == out->shape[next] && next > 0; place[next]++)
             place[next--] = 0;
@@ -199,8 +205,10 @@ int bind_elementwise(struct step *step) {
         view_init(&views[i], step->inputs[i]);
     bool large = elementwise_is_large(step, &out, views, dtypes);
     for (; made < n_inputs && code == STATUS_OK; made++) {
-        if (!large)
+        if (!large || (dtypes[made] != DTYPE_INVALID && view_elements(&views[made]) <= TILE_ELEMENTS)) {
             code = bind_input(step, made, &views[made]);
+            dtypes[made] = DTYPE_INVALID;
+        }
         view_broadcast(&views[made], out.rank, out.shape);
         all[made + 1] = &views[made];
     }

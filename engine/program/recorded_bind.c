@@ -125,8 +125,7 @@ static int planner_operation(struct planner *planner, unsigned k) {
     int code = bind_step(&step);
     stream_begin_operation(planner->stream, NULL, 0);
     for (unsigned i = 0; i < n_outputs; i++) { /* a report fails the whole run */
-        poison_unref(planner->outputs[i]->poison);
-        planner->outputs[i]->poison = NULL;
+        tensor_poison(planner->session, planner->outputs[i], NULL);
         if (!body->values[operation->first_output + i].last_use)
             planner_value_drop(planner->outputs[i]);
     }

@@ -12,8 +12,8 @@
 enum {
     PLAN_SMALL = 256,            /* operations: each stage then is a matter of microseconds */
     PLAN_AHEAD_BYTES = 64 << 10, /* are paid for ahead */
-    /* Of a base: where its patches begin, its address in the last run and in the next one, and two storages. */
-    PLAN_BASE_BYTES = sizeof(uint32_t) + 4 * sizeof(void *),
+    /* Of a base: where its patches begin, its address in the last run and in the next one, and two storages and two that are kept. */
+    PLAN_BASE_BYTES = sizeof(uint32_t) + 6 * sizeof(void *),
 };
 
 /* ---- what planning needs ---- */
@@ -84,7 +84,8 @@ static int planner_init(struct planner *planner, struct session *session) {
 static uint64_t plan_bytes(const struct planner *planner) {
     const struct replay *replay = planner->plan->replay;
     const struct recorded_body *body = planner->body;
-    uint64_t bytes = body->n_results * sizeof(uint32_t) + body->n_parameters * (sizeof(uint32_t) + sizeof(bool));
+    uint64_t bytes = body->n_results * sizeof(uint32_t) + body->n_parameters * (sizeof(uint32_t) + sizeof(bool)) +
+                     planner->recorded->n_carries * sizeof(uint8_t *);
     if (!replay)
         return bytes;
     return bytes + sizeof *replay + planner->replay_room + planner->steps_room * sizeof *replay->steps +
