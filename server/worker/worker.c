@@ -118,6 +118,18 @@ static void worker_tell_left(struct worker *worker) {
 
 /* ---- messages of the front ---- */
 
+/* Takes over `fd`, also on failure. */
+static int worker_accept(struct worker *worker, const struct connection_options *options, int fd,
+                         struct connection **connection, struct fault *fault) {
+    worker->n_open++;
+    if (fd < 0)
+        return fault_set(fault, STATUS_LIMIT, "no descriptor left");
+    if (worker_reserve_left(worker))
+        return connection_create(options, fd, connection, fault);
+    close(fd);
+    return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a connection");
+}
+
 static void worker_connection(struct worker *worker, const struct channel_message *message, int fd) {
     struct connection_options options = {
         .service = &worker->service,
@@ -128,14 +140,7 @@ static void worker_connection(struct worker *worker, const struct channel_messag
     };
     struct connection *connection;
     struct fault fault = {0};
-    int error;
-    worker->n_open++;
-    if (fd < 0)
-        error = fault_set(&fault, STATUS_LIMIT, "no descriptor left");
-    else if (worker_reserve_left(worker))
-        error = connection_create(&options, fd, &connection, &fault);
-    else
-        error = close(fd), fault_set(&fault, STATUS_NO_HOST_MEMORY, "no memory for a connection");
+    int error = worker_accept(worker, &options, fd, &connection, &fault);
     if (error) {
         log_event_from(LOG_LEVEL_ERROR, PEER_SOURCE(options.peer), "connection_failed", "peer", options.peer->address,
                        "cause", fault.message, NULL);

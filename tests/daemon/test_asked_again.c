@@ -119,14 +119,17 @@ static uint64_t reconnects(void) {
     return link.reconnects;
 }
 
-/* So many messages of this kind have reached the worker, which has answered all that the client has sent. */
+/* So many messages of this kind have reached the worker since the client's last Hello, and it has answered all that the client has sent. */
 static int received(const char *message) {
     char line[64];
     int n = 0;
     cr_assert(!td_sync(client.device), "%s", td_last_error()->message);
     snprintf(line, sizeof line, "<- %s", message);
-    char *log = daemon_log(&tensord);
-    for (const char *at = log; (at = strstr(at, line)); at++)
+    char *log = daemon_log(&tensord), *hello = log;
+    for (char *at = log; (at = strstr(at, "<- HELLO")); at++)
+        hello = at;
+    cr_assert_neq(hello, log);
+    for (const char *at = hello; (at = strstr(at, line)); at++)
         n++;
     free(log);
     return n;
