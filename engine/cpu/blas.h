@@ -35,6 +35,14 @@ typedef void lapack_geqrf(const int *m, const int *n, void *a, const int *lda, v
 typedef void lapack_ormqr(const char *side, const char *transposed, const int *m, const int *n, const int *k,
                           const void *a, const int *lda, const void *tau, void *c, const int *ldc, void *work,
                           const int *lwork, int *info, size_t side_length, size_t transposed_length);
+typedef void lapack_gemv(const char *transposed, const int *m, const int *n, const void *alpha, const void *a,
+                         const int *lda, const void *x, const int *x_step, const void *beta, void *y, const int *y_step,
+                         size_t transposed_length);
+typedef void lapack_symv(const char *part, const int *n, const void *alpha, const void *a, const int *lda,
+                         const void *x, const int *x_step, const void *beta, void *y, const int *y_step,
+                         size_t part_length);
+typedef void lapack_scal(const int *n, const void *alpha, void *x, const int *x_step);
+typedef void lapack_larfg(const int *n, void *first, void *rest, const int *step, void *tau);
 typedef void lapack_latrd(const char *part, const int *n, const int *columns, void *a, const int *lda, void *e,
                           void *tau, void *w, const int *ldw, size_t part_length);
 typedef void lapack_labrd(const int *m, const int *n, const int *columns, void *a, const int *lda, void *d, void *e,
@@ -51,6 +59,10 @@ typedef void lapack_labrd(const int *m, const int *n, const int *columns, void *
     X(potrf, "potrf_", "potrf_")                                                                                       \
     X(geqrf, "geqrf_", "geqrf_")                                                                                       \
     X(ormqr, "ormqr_", "unmqr_")                                                                                       \
+    X(gemv, "gemv_", "gemv_")                                                                                          \
+    X(symv, "symv_", "hemv_")                                                                                          \
+    X(scal, "scal_", "scal_")                                                                                          \
+    X(larfg, "larfg_", "larfg_")                                                                                       \
     X(latrd, "latrd_", "latrd_")                                                                                       \
     X(labrd, "labrd_", "labrd_")
 /* Those whose type is another function's. */

@@ -13,7 +13,7 @@ enum {
     BLOCK_LEAST = 8,
     COPY_ELEMENTS = 1 << 22, /* elements that are copied between two looks whether to stop */
     TILE = 16,               /* of a copy across */
-    PHASES_MOST = 20,
+    PHASES_MOST = 24,
 };
 /* Multiplications of a step: some 10 ms. */
 #define STEP_WORK 5e8
@@ -39,7 +39,11 @@ struct phase {
 struct spectral_plan {
     bool vectors;
     int64_t panel, panels; /* columns of a step of the reduction */
-    int64_t reflected;     /* reflections that are applied in a step */
+    bool large;            /* a panel takes many steps */
+    int64_t piece;         /* then elements of the matrix that a step multiplies by a vector, */
+    int64_t updated;       /* and those that a step brings up to date */
+    int64_t reflected;     /* reflections that are applied in a step, */
+    int64_t made;          /* and columns to which they are */
     int64_t rows;          /* of a block of vectors */
     int64_t square_at, state_at, scratch_at, values_at, beside_at, order_at, tau_at[2], panel_at[2], packed_at[2],
         rotations_at[2], sweeps_at[2];

@@ -11,9 +11,17 @@
  * what runs downwards: for a bidiagonal matrix that is the mirror image of the transpose, so left and right are exchanged. */
 #include "engine/cpu/spectral.h"
 
+enum {
+    LARGE_BYTES = 64 << 20, /* of a larger matrix LAPACK's panel of two columns may take 50 ms and more */
+    PIECE_BYTES = 32 << 20, /* of it are multiplied by a vector in a step, at memory's rate */
+};
+
 /* Columns of a panel. For each column LAPACK multiplies the whole rest of the matrix by a vector, at memory's rate, and for a general matrix its
  * transpose, too; so a multiplication counts for 16, or for 64. */
 static int64_t panel_extent(const struct job *job) {
+    if (job->spectral.large) {
+        return PANEL_MOST;
+    }
     double n = (double)job->n, wanted = STEP_WORK / ((is_svd(job) ? 64 : 16) * n * n);
     int64_t panel = wanted < 2 ? 2 : wanted < PANEL_MOST ? (int64_t)wanted : PANEL_MOST;
     return least(panel, job->n);
@@ -25,11 +33,15 @@ void spectral_init(struct job *job) {
     if (opcode != OP_EIGH && opcode != OP_EIGVALSH && !is_svd(job)) {
         return;
     }
-    double n = (double)job->n;
+    double n = (double)job->n, each = job->is_complex ? 4 : 1;
+    plan->large = n * n * (double)job->size > LARGE_BYTES;
+    plan->piece = PIECE_BYTES / job->size;
+    plan->updated = (int64_t)(STEP_WORK / (each * 2 * PANEL_MOST));
     plan->vectors = opcode == OP_EIGH || opcode == OP_SVD;
     plan->panel = panel_extent(job);
     plan->panels = plan->panel ? divided_up(job->n, plan->panel) : 0;
-    plan->reflected = step_extent(4 * n * n, job->n, PANEL_MOST);
+    plan->reflected = plan->large ? PANEL_MOST : step_extent(4 * n * n, job->n, PANEL_MOST);
+    plan->made = plan->large ? step_extent(each * 4 * n * PANEL_MOST, job->n, INT_MAX / 8 * 8) : job->n;
     plan->rows = CPU_ROTATE_BYTES / job->size;
     if (plan->vectors) {
         const struct operand *left =
@@ -39,17 +51,32 @@ void spectral_init(struct job *job) {
     }
 }
 
+/* The products of reflections. */
+static int64_t make_steps(const struct job *job) {
+    const struct spectral_plan *plan = &job->spectral;
+    return divided_up(job->n, plan->reflected) * divided_up(job->n, plan->made);
+}
+
 static void phases_right(struct job *job, int64_t copies) {
     job_phase(job, spectral_identity, copies);
-    job_phase(job, spectral_make_right, divided_up(job->n, job->spectral.reflected));
+    job_phase(job, spectral_make_right, make_steps(job));
     job_phase(job, spectral_pack_right, copies);
 }
 
 static void phases_left(struct job *job, int64_t copies) {
     job_phase(job, spectral_identity, copies);
-    job_phase(job, is_svd(job) ? spectral_make_left : spectral_make_symmetric,
-              divided_up(job->n, job->spectral.reflected));
+    job_phase(job, is_svd(job) ? spectral_make_left : spectral_make_symmetric, make_steps(job));
     job_phase(job, spectral_pack_left, copies);
+}
+
+static void phase_reduce(struct job *job) {
+    const struct spectral_plan *plan = &job->spectral;
+    spectral_step *symmetric = plan->large ? spectral_reduce_symmetric_large : spectral_reduce_symmetric;
+    spectral_step *general = plan->large ? spectral_reduce_general_large : spectral_reduce_general;
+    if (plan->panels > 0) {
+        job_phase(job, is_svd(job) ? general : symmetric, plan->panels);
+        job->phases[job->n_phases - 1].again = plan->large ? spectral_reduce_again : NULL;
+    }
 }
 
 void spectral_phases(struct job *job) {
@@ -60,13 +87,17 @@ void spectral_phases(struct job *job) {
         return;
     }
     job_phase(job, svd ? decompose_gather : spectral_gather_symmetric, all);
-    job_phase(job, spectral_measure, all);
-    job_phase(job, spectral_scale, all);
+    if (all > 0) {
+        job_phase(job, spectral_begin, 1);
+        job_phase(job, spectral_measure, all);
+        job->phases[job->n_phases - 1].again = spectral_measure_again;
+        job_phase(job, spectral_scale, all);
+    }
     if (tall) {
         job_phase(job, decompose_qr_block, job->blocks * update_steps(job, job->n));
         job_phase(job, spectral_take_triangle, copies);
     }
-    job_phase(job, svd ? spectral_reduce_general : spectral_reduce_symmetric, plan->panels);
+    phase_reduce(job);
     if (plan->vectors && job->n > 0) {
         phases_left(job, copies);
         if (svd) {

@@ -12,11 +12,14 @@ enum { LEFT, RIGHT }; /* sides of a singular value decomposition; an eigenvalue'
 
 /* What is kept of a matrix between steps. */
 struct spectral_state {
-    double most;    /* the greatest magnitude; NaN if there is something not finite */
-    double norm;    /* the greatest element of the diagonals */
-    int exponent;   /* the matrix was scaled by 2^-exponent */
-    bool upwards;   /* the direction of sweeps along the part from `low` to `high` */
-    bool iterating; /* values are not found yet, or collected sweeps not applied */
+    double most;          /* the greatest magnitude; NaN if there is something not finite */
+    double norm;          /* the greatest element of the diagonals */
+    int exponent;         /* the matrix was scaled by 2^-exponent */
+    bool upwards;         /* the direction of sweeps along the part from `low` to `high` */
+    bool iterating;       /* values are not found yet, or collected sweeps not applied */
+    int64_t column, done; /* of a large matrix's panel, and columns of the rest that its stage has dealt with */
+    int stage;
+    int64_t written; /* elements of the results that have become NaN */
     int64_t low, high;
     int64_t sweeps;               /* so far */
     int64_t collected, rotations; /* of the sweeps that are to be applied */
@@ -45,14 +48,20 @@ typedef bool spectral_step(const struct place *place, int64_t index);
 
 /* ---- to a tridiagonal or bidiagonal matrix, and the first vectors (spectral_reduce.c) ---- */
 
-spectral_step spectral_gather_symmetric, spectral_measure, spectral_scale, spectral_take_triangle;
+spectral_step spectral_gather_symmetric, spectral_begin, spectral_measure, spectral_scale, spectral_take_triangle;
 spectral_step spectral_reduce_symmetric, spectral_reduce_general;
 spectral_step spectral_identity, spectral_make_symmetric, spectral_make_left, spectral_make_right, spectral_pack_left,
     spectral_pack_right;
 /* A block of packed vectors: some rows, column by column. */
 char *spectral_block(const struct place *place, int side, int64_t block);
-/* All results of a matrix that has no values become NaN; and its further steps are left out. */
+/* Some more of the results of a matrix that has no values become NaN. False: all are, and its further steps are left out. */
 bool spectral_write_nan(const struct place *place);
+bool spectral_measure_again(const struct place *place);
+
+/* ---- the same reduction of a large matrix (spectral_large.c) ---- */
+
+spectral_step spectral_reduce_symmetric_large, spectral_reduce_general_large;
+bool spectral_reduce_again(const struct place *place);
 
 /* ---- to a diagonal one (spectral_iterate.c) ---- */
 

@@ -63,7 +63,8 @@ static bool collect_sweeps(const struct place *place) {
             return true;
         }
         if (++state->sweeps > SWEEPS_EACH * job->n) {
-            return spectral_write_nan(place);
+            state->most = (double)NAN; /* it has no values */
+            return true;
         }
         struct diagonals b = active_part(place);
         char *rotations[2] = {NULL, NULL};
@@ -108,6 +109,9 @@ bool spectral_iterate(const struct place *place, int64_t index) {
     const struct job *job = place->job;
     struct spectral_state *state = state_of(place);
     (void)index;
+    if (isnan(state->most)) {
+        return spectral_write_nan(place);
+    }
     if (state->norm == 0) { /* the first time */
         const double *values = part(place, job->spectral.values_at), *beside = part(place, job->spectral.beside_at);
         for (int64_t i = 0; i < job->n; i++) {

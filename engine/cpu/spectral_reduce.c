@@ -59,36 +59,47 @@ SCALE(scale_f64, double)
 
 bool spectral_write_nan(const struct place *place) {
     const struct job *job = place->job;
-    for (unsigned i = 0; i <= job->launch->further; i++) {
+    struct spectral_state *state = state_of(place);
+    int64_t first = 0, begin = state->written, end = begin + COPY_ELEMENTS;
+    for (unsigned i = 0; i <= job->launch->further; i++) { /* the numbers of all results, one after another */
         const struct operand *out = i == 0 ? &job->launch->output : launch_further(job->launch, i);
         char *to = operand_matrix(out, place->number);
-        int64_t parts = dtype_is_complex((enum dtype)out->dtype) ? 2 : 1;
-        for (int64_t k = 0; k < out->shape[1] * out->shape[2] * parts; k++) {
+        int64_t n = out->shape[1] * out->shape[2] * (dtype_is_complex((enum dtype)out->dtype) ? 2 : 1);
+        for (int64_t k = begin > first ? begin - first : 0; k < least(n, end - first); k++) {
             number_set(job, to + k * job->part, (double)NAN);
         }
+        first += n;
     }
-    return false;
+    state->written = end;
+    return end < first;
+}
+
+bool spectral_begin(const struct place *place, int64_t index) {
+    (void)index;
+    *state_of(place) = (struct spectral_state){.iterating = true, .low = place->job->n, .high = place->job->n - 1};
+    return true;
 }
 
 bool spectral_measure(const struct place *place, int64_t index) {
     const struct job *job = place->job;
     struct spectral_state *state = state_of(place);
     int64_t begin, end;
-    copy_columns(job->m, job->n, index, &begin, &end);
-    if (index == 0) {
-        *state = (struct spectral_state){.iterating = true, .low = job->n, .high = job->n - 1};
+    if (isnan(state->most)) {
+        return spectral_write_nan(place);
     }
-    for (int64_t j = begin; j < end; j++) {
+    copy_columns(job->m, job->n, index, &begin, &end);
+    for (int64_t j = begin; j < end && !isnan(state->most); j++) {
         int64_t from = is_svd(job) ? 0 : j;
         const char *column = at(job, place->a, job->m, from, j);
         int64_t parts = (job->m - from) * (job->is_complex ? 2 : 1);
         state->most = job->wide ? greatest_f64((const void *)column, parts, state->most)
                                 : greatest_f32((const void *)column, parts, state->most);
-        if (isnan(state->most)) {
-            return spectral_write_nan(place);
-        }
     }
     return true;
+}
+
+bool spectral_measure_again(const struct place *place) {
+    return isnan(state_of(place)->most);
 }
 
 bool spectral_scale(const struct place *place, int64_t index) {
@@ -203,24 +214,28 @@ bool spectral_identity(const struct place *place, int64_t index) {
     return true;
 }
 
-/* Applies some reflections, the last ones first, whose vectors begin `below` rows under the diagonal, or for RIGHT behind it. */
+/* Applies some reflections, the last ones first, to some columns; their vectors begin `below` rows under the diagonal, or for RIGHT behind
+ * it. */
 static bool make_vectors(const struct place *place, int64_t index, int side, int64_t below) {
     const struct job *job = place->job;
     const struct spectral_plan *plan = &job->spectral;
-    int64_t steps = divided_up(job->n, plan->reflected), j = (steps - 1 - index) * plan->reflected;
+    int64_t blocks = divided_up(job->n, plan->reflected), strips = divided_up(job->n, plan->made);
+    int64_t j = (blocks - 1 - index / strips) * plan->reflected, begin = index % strips * plan->made;
     int64_t first = j + below, left = job->n - first, b = least(plan->reflected, left);
-    if (b <= 0) {
+    int64_t end = least(begin + plan->made, job->n), column = begin > first ? begin : first;
+    if (b <= 0 || end <= column) {
         return true;
     }
-    const int n = (int)left, k = (int)b, lead = (int)job->n, work = (int)decompose_reflect_work(job->n);
+    const int m = (int)left, n = (int)(end - column), k = (int)b, lead = (int)job->n,
+              work = (int)decompose_reflect_work(job->n);
     int info;
     const char *tau = panel_values(place, plan->tau_at[side], j);
-    char *c = at(job, place->b, job->n, first, first);
+    char *c = at(job, place->b, job->n, first, column);
     if (side == RIGHT) {
-        job->lapack->ormlq("L", job->lapack->transposed, &n, &n, &k, square(place, j, first), &lead, tau, c, &lead,
+        job->lapack->ormlq("L", job->lapack->transposed, &m, &n, &k, square(place, j, first), &lead, tau, c, &lead,
                            place->work, &work, &info, 1, 1);
     } else {
-        job->lapack->ormqr("L", "N", &n, &n, &k, square(place, first, j), &lead, tau, c, &lead, place->work, &work,
+        job->lapack->ormqr("L", "N", &m, &n, &k, square(place, first, j), &lead, tau, c, &lead, place->work, &work,
                            &info, 1, 1);
     }
     return true;
