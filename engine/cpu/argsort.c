@@ -15,7 +15,8 @@ enum {
     ROW_MOST = 1 << 15,  /* a row of more elements is sorted by all threads, unless there are many rows */
     ROWS_MOST = 1 << 17, /* a row of more elements is sorted by all threads */
     CHUNK = 1 << 14,     /* elements of a chunk, at least */
-    CHUNKS = 64,         /* of a row, at most */
+    CHUNKS = 64,         /* of a row, at most, unless they would have more elements than */
+    CHUNK_MOST = 1 << 20,
     INSERTION_MOST = 48, /* a row of so many elements is sorted by insertion */
     LINE = 64,
 };
@@ -239,6 +240,11 @@ static bool rows_part(struct cpu_job *base, struct cpu_lane *lane) {
 
 /* ---- long rows: rounds of all threads ---- */
 
+static int64_t chunks_of(int64_t n) {
+    int64_t chunks = n / CHUNK < CHUNKS ? n / CHUNK : CHUNKS, least = n / CHUNK_MOST + (n % CHUNK_MOST != 0);
+    return chunks > least ? chunks : least;
+}
+
 static int64_t chunk_begin(const struct job *job, int64_t chunk) {
     return cpu_part_begin(job->n, chunk, (unsigned)job->chunks);
 }
@@ -318,7 +324,8 @@ static uint64_t sort_workspace(struct device *device, const struct launch *launc
     const struct cpu *cpu = (const struct cpu *)device;
     const struct operand *x = &launch->inputs[0];
     size_t room = room_of(x->shape[1], (int64_t)dtype_size((enum dtype)x->dtype), launch->opcode == OP_ARGSORT);
-    return is_long(cpu, x) ? room + CHUNKS * DIGITS * sizeof(uint32_t) : room * row_parts(cpu, x);
+    return is_long(cpu, x) ? room + (size_t)chunks_of(x->shape[1]) * DIGITS * sizeof(uint32_t)
+                           : room * row_parts(cpu, x);
 }
 
 static int sort_accepts(struct device *device, const struct launch *launch, struct fault *fault) {
@@ -350,7 +357,7 @@ static int sort_run(struct cpu *cpu, const struct launch *launch, struct cpu_job
     job.room = room_of(job.n, job.size, positions);
     job.base.parts = row_parts(cpu, x);
     if (is_long(cpu, x)) {
-        job.chunks = job.n / CHUNK < CHUNKS ? job.n / CHUNK : CHUNKS;
+        job.chunks = chunks_of(job.n);
         job.counts = (uint32_t *)(void *)(job.workspace + job.room);
         job.base.run = load_part;
         job.base.again = long_again;
