@@ -14,12 +14,23 @@ enum {
     BLOCKS = 8,           /* of units, at most */
     BLOCK_UNITS = 32,     /* at least, and a multiple of these */
     STRIP_ROWS = 32,      /* at least, and a multiple of these */
-    STRIP_WORK = 1 << 27, /* multiplications of a strip, some ms */
+    STRIP_WORK = 1 << 27, /* multiplications of a strip, some ms; of a wide layer's strip, in one product */
+    BLOCK_WORK = 1 << 29, /* of a block's products in a step */
     SLICE = 32,           /* rows of the weights' gradients in a part */
-    DEPTH = 1024,         /* steps and images in one product of these */
+    DEPTH = 1024,         /* steps and images in one product of these, at most */
+    SUMMED = 1 << 15,     /* steps and images whose slopes are added up between two looks whether to stop */
+    COPIED = 1 << 20,     /* bytes that are copied between two looks */
+    COPIES = 6,
 };
 
-enum round { ROUND_INPUT, ROUND_STEP, ROUND_GRAD_X, ROUND_GRAD_WEIGHTS };
+enum round { ROUND_INPUT, ROUND_STEP, ROUND_GRAD_X, ROUND_GRAD_WEIGHTS, ROUND_COPIES };
+
+/* What becomes a copy, or zeros if `from` is NULL. */
+struct copy {
+    void *to;
+    const void *from;
+    int64_t bytes;
+};
 
 struct job {
     struct cpu_job base;
@@ -32,8 +43,13 @@ struct job {
     int64_t step;                           /* in the order of computation; backward it falls */
     int64_t units, row_blocks, unit_blocks; /* units of a block */
     int64_t strip, strips;
-    int64_t things; /* that the round's parts share out */
-    char *slopes;   /* workspace: [n][batch][4h] */
+    int64_t gates, in; /* columns that one product of a strip computes: of the gates, or of x's gradient */
+    int64_t depth;     /* steps and images in one product of a slice */
+    int64_t things;    /* that the round's parts share out */
+    int64_t pieces;    /* of a thing, one after another */
+    int n_copies;
+    struct copy copies[COPIES];
+    char *slopes; /* workspace: [n][batch][4h] */
 };
 
 static int64_t least(int64_t a, int64_t b) {
@@ -117,13 +133,15 @@ static void fill_biases(const struct job *job, int64_t row, int64_t rows) {
     }
 }
 
-static void input_strip(const struct job *job, int64_t number) {
+static void input_strip(const struct job *job, int64_t number, int64_t piece) {
     const struct recurrent *r = &job->r;
     int64_t row = number * job->strip, rows = least(job->strip, r->n * r->batch - row);
-    int64_t width = RECURRENT_KEPT * r->hidden;
-    fill_biases(job, row, rows);
-    multiply(job, rows, r->gates * r->hidden, r->in, at(job, r->x, row * r->in), r->in, false, r->w_ih, r->in, true,
-             at(job, r->kept, row * width), width, true);
+    int64_t width = RECURRENT_KEPT * r->hidden, gate = piece * job->gates;
+    if (piece == 0) {
+        fill_biases(job, row, rows);
+    }
+    multiply(job, rows, least(job->gates, r->gates * r->hidden - gate), r->in, at(job, r->x, row * r->in), r->in, false,
+             at(job, r->w_ih, gate * r->in), r->in, true, at(job, r->kept, row * width + gate), width, true);
 }
 
 static void step_block(const struct job *job, int64_t number) {
@@ -152,13 +170,38 @@ static void step_block(const struct job *job, int64_t number) {
     }
 }
 
-static void forward_end(struct cpu_job *base) {
-    const struct job *job = (const struct job *)base;
+static void copy_add(struct job *job, void *to, const void *from, int64_t elements) {
+    job->copies[job->n_copies++] = (struct copy){to, from, elements * job->size};
+}
+
+static int64_t copies_pieces(const struct job *job) {
+    int64_t pieces = 0;
+    for (int i = 0; i < job->n_copies; i++) {
+        pieces += divided_up(job->copies[i].bytes, COPIED);
+    }
+    return pieces;
+}
+
+static void copies_piece(const struct job *job, int64_t piece) {
+    const struct copy *copy = job->copies;
+    for (; piece >= divided_up(copy->bytes, COPIED); copy++) {
+        piece -= divided_up(copy->bytes, COPIED);
+    }
+    int64_t from = piece * COPIED;
+    size_t bytes = (size_t)least(COPIED, copy->bytes - from);
+    if (copy->from) {
+        memcpy((char *)copy->to + from, (const char *)copy->from + from, bytes);
+    } else {
+        memset((char *)copy->to + from, 0, bytes);
+    }
+}
+
+/* The last states are results by themselves, too. */
+static void forward_copies(struct job *job) {
     const struct recurrent *r = &job->r;
-    size_t bytes = (size_t)(r->batch * r->hidden * job->size);
-    memcpy(r->h_n, h_before(job, r->n), bytes);
+    copy_add(job, r->h_n, h_before(job, r->n), r->batch * r->hidden);
     if (!r->gru) {
-        memcpy(r->c_n, c_before(job, r->n), bytes);
+        copy_add(job, r->c_n, c_before(job, r->n), r->batch * r->hidden);
     }
 }
 
@@ -214,12 +257,13 @@ static void step_back_block(const struct job *job, int64_t number) {
     }
 }
 
-static void grad_x_strip(const struct job *job, int64_t number) {
+static void grad_x_strip(const struct job *job, int64_t number, int64_t piece) {
     const struct recurrent *r = &job->r;
+    int64_t column = piece * job->in;
     int64_t row = number * job->strip, rows = least(job->strip, r->n * r->batch - row);
     int64_t width = RECURRENT_KEPT * r->hidden;
-    multiply(job, rows, r->in, r->gates * r->hidden, at(job, job->slopes, row * width), width, false, r->w_ih, r->in,
-             false, at(job, r->grad_x, row * r->in), r->in, false);
+    multiply(job, rows, least(job->in, r->in - column), r->gates * r->hidden, at(job, job->slopes, row * width), width,
+             false, at(job, r->w_ih, column), r->in, false, at(job, r->grad_x, row * r->in + column), r->in, false);
 }
 
 /* Rows `row` on of the gradients by the weights; the sums so far are in the results. `slopes` is the column of the first of them. */
@@ -236,13 +280,18 @@ static struct slice slice_of(const struct job *job, int64_t number) {
                           .slopes_hh = (job->r.gru && gate == 2 ? 3 : gate) * hidden + unit};
 }
 
-static void bias_sums(const struct job *job, int64_t rows, int64_t column, void *to, int64_t at_row) {
-    int64_t width = RECURRENT_KEPT * job->r.hidden;
-    double sums[SLICE] = {0};
-    for (int64_t i = 0; i < job->r.n * job->r.batch; i++) {
+/* The slopes of some steps and images more; `sums` keeps what has been added up. */
+static void bias_sums(const struct job *job, int64_t piece, double *sums, int64_t rows, int64_t column, void *to,
+                      int64_t at_row) {
+    int64_t width = RECURRENT_KEPT * job->r.hidden, all = job->r.n * job->r.batch;
+    int64_t begin = piece * SUMMED, end = least(begin + SUMMED, all);
+    for (int64_t i = 0; i < rows && piece == 0; i++) {
+        sums[i] = 0;
+    }
+    for (int64_t i = begin; i < end; i++) {
         job->functions->collect(rows, sums, at(job, job->slopes, i * width + column));
     }
-    for (int64_t i = 0; i < rows; i++) {
+    for (int64_t i = 0; i < rows && end == all; i++) {
         if (job->is_f64) {
             *(double *)(void *)at(job, to, at_row + i) = sums[i];
         } else {
@@ -251,87 +300,87 @@ static void bias_sums(const struct job *job, int64_t rows, int64_t column, void 
     }
 }
 
-/* Products of slopes with x, or with the states before, DEPTH of them; false: there is none with this number. The first states before are h0, with
+/* Pieces of a slice: products of slopes with x, with h0, with the states behind it, and sums. */
+static int64_t weights_pieces(const struct job *job) {
+    int64_t all = job->r.n * job->r.batch, depth = job->depth;
+    return divided_up(all, depth) + divided_up(job->r.batch, depth) + divided_up(all - job->r.batch, depth) +
+           divided_up(all, SUMMED);
+}
+
+/* Products of slopes with x, or with the states before, job->depth of them, or sums of slopes. The first states before are h0, with
  * which the first step's slopes are multiplied; all others are results. */
-static bool weights_piece(const struct job *job, const struct slice *slice, int64_t piece) {
+static void weights_piece(const struct job *job, const struct slice *slice, int64_t piece, double *sums) {
     const struct recurrent *r = &job->r;
-    int64_t all = r->n * r->batch, pieces = divided_up(all, DEPTH), rest = all - r->batch,
+    int64_t all = r->n * r->batch, pieces = divided_up(all, job->depth), rest = all - r->batch,
             width = RECURRENT_KEPT * r->hidden;
     if (piece < pieces) {
-        int64_t first = piece * DEPTH, depth = least(DEPTH, all - first);
+        int64_t first = piece * job->depth, depth = least(job->depth, all - first);
         multiply(job, slice->rows, r->in, depth, at(job, job->slopes, first * width + slice->slopes), width, true,
                  at(job, r->x, first * r->in), r->in, false, at(job, r->grad_w_ih, slice->row * r->in), r->in,
                  piece > 0);
-        return true;
+        return;
     }
     piece -= pieces;
     char *to = at(job, r->grad_w_hh, slice->row * r->hidden);
-    if (piece == 0) {
-        int64_t first = recurrent_at(r, 0) * r->batch;
-        multiply(job, slice->rows, r->hidden, r->batch, at(job, job->slopes, first * width + slice->slopes_hh), width,
-                 true, r->h0, r->hidden, false, to, r->hidden, false);
-        return true;
+    pieces = divided_up(r->batch, job->depth);
+    if (piece < pieces) {
+        int64_t image = piece * job->depth, first = recurrent_at(r, 0) * r->batch + image;
+        multiply(job, slice->rows, r->hidden, least(job->depth, r->batch - image),
+                 at(job, job->slopes, first * width + slice->slopes_hh), width, true, at(job, r->h0, image * r->hidden),
+                 r->hidden, false, to, r->hidden, piece > 0);
+        return;
     }
-    int64_t first = (piece - 1) * DEPTH, depth = least(DEPTH, rest - first);
-    if (first >= rest) {
-        return false;
+    piece -= pieces;
+    pieces = divided_up(rest, job->depth);
+    if (piece >= pieces) {
+        bias_sums(job, piece - pieces, sums, slice->rows, slice->slopes, r->grad_b_ih, slice->row);
+        if (r->gru) {
+            bias_sums(job, piece - pieces, sums + SLICE, slice->rows, slice->slopes_hh, r->grad_b_hh, slice->row);
+        }
+        return;
     }
+    int64_t first = piece * job->depth, depth = least(job->depth, rest - first);
     int64_t slopes = r->reverse ? first : first + r->batch, states = r->reverse ? first + r->batch : first;
     multiply(job, slice->rows, r->hidden, depth, at(job, job->slopes, slopes * width + slice->slopes_hh), width, true,
              at(job, r->result, states * r->hidden), r->hidden, false, to, r->hidden, true);
-    return true;
 }
 
 /* ---- rounds ---- */
 
-static bool things_part(struct cpu_job *base, struct cpu_lane *lane) {
-    struct job *job = (struct job *)base;
-    int64_t begin = cpu_part_begin(job->things, lane->part, base->parts);
-    int64_t end = cpu_part_begin(job->things, lane->part + 1, base->parts);
-    for (int64_t i = begin + lane->position; i < end; i++) {
-        switch (job->round) {
-        case ROUND_INPUT:
-            input_strip(job, i);
-            break;
-        case ROUND_GRAD_X:
-            grad_x_strip(job, i);
-            break;
-        default:
-            if (job->r.back) {
-                step_back_block(job, i);
-            } else {
-                step_block(job, i);
-            }
-            break;
-        }
-        if (i + 1 < end && cpu_job_stops(base)) {
-            lane->position = i + 1 - begin;
-            return false;
-        }
+static void thing_piece(const struct job *job, int64_t number, int64_t piece, double *sums) {
+    switch (job->round) {
+    case ROUND_INPUT:
+        input_strip(job, number, piece);
+        break;
+    case ROUND_GRAD_X:
+        grad_x_strip(job, number, piece);
+        break;
+    case ROUND_GRAD_WEIGHTS: {
+        const struct slice slice = slice_of(job, number);
+        weights_piece(job, &slice, piece, sums);
+        break;
     }
-    return true;
+    case ROUND_COPIES:
+        copies_piece(job, number);
+        break;
+    default:
+        (job->r.back ? step_back_block : step_block)(job, number);
+        break;
+    }
 }
 
-/* lane->position counts the pieces of all slices of the part. */
-static bool weights_part(struct cpu_job *base, struct cpu_lane *lane) {
+/* lane->position counts the pieces of all things of the part. */
+static bool things_part(struct cpu_job *base, struct cpu_lane *lane) {
     struct job *job = (struct job *)base;
-    const struct recurrent *r = &job->r;
-    int64_t pieces = 2 + 2 * divided_up(r->n * r->batch, DEPTH);
-    int64_t begin = cpu_part_begin(job->things, lane->part, base->parts);
-    int64_t end = cpu_part_begin(job->things, lane->part + 1, base->parts), piece = lane->position % pieces;
-    for (int64_t i = begin + lane->position / pieces; i < end; i++) {
-        const struct slice slice = slice_of(job, i);
-        for (; weights_piece(job, &slice, piece); piece++) {
-            if (cpu_job_stops(base)) {
-                lane->position = (i - begin) * pieces + piece + 1;
-                return false;
-            }
+    double own[2 * SLICE], *sums = lane->state ? lane->state : own;
+    int64_t first = cpu_part_begin(job->things, lane->part, base->parts);
+    int64_t end = (cpu_part_begin(job->things, lane->part + 1, base->parts) - first) * job->pieces;
+    for (int64_t i = lane->position; i < end; i++) {
+        thing_piece(job, first + i / job->pieces, i % job->pieces, sums);
+        if (i + 1 < end && cpu_job_stops(base)) {
+            lane->position = i + 1;
+            return false;
         }
-        bias_sums(job, slice.rows, slice.slopes, r->grad_b_ih, slice.row);
-        if (r->gru) {
-            bias_sums(job, slice.rows, slice.slopes_hh, r->grad_b_hh, slice.row);
-        }
-        piece = 0;
     }
     return true;
 }
@@ -340,12 +389,18 @@ static void round_begin(struct job *job, enum round round) {
     const struct recurrent *r = &job->r;
     double gates = (double)(r->gates * r->hidden), steps = (double)r->n * (double)r->batch, work;
     job->round = round;
-    job->base.run = round == ROUND_GRAD_WEIGHTS ? weights_part : things_part;
-    if (round == ROUND_INPUT || round == ROUND_GRAD_X) {
+    job->pieces = 1;
+    if (round == ROUND_COPIES) {
+        job->things = copies_pieces(job);
+        work = (double)job->things * COPIED * 16 / (double)job->size;
+    } else if (round == ROUND_INPUT || round == ROUND_GRAD_X) {
         job->things = job->strips;
+        job->pieces = round == ROUND_INPUT ? divided_up(r->gates * r->hidden, job->gates) : divided_up(r->in, job->in);
+        job->pieces = job->pieces > 0 ? job->pieces : 1;
         work = steps * gates * (double)r->in;
     } else if (round == ROUND_GRAD_WEIGHTS) {
         job->things = r->gates * divided_up(r->hidden, SLICE);
+        job->pieces = weights_pieces(job);
         work = steps * gates * (double)(r->in + r->hidden);
     } else {
         job->things = job->row_blocks * job->unit_blocks;
@@ -361,10 +416,13 @@ static bool rounds_again(struct cpu_job *base) {
     const struct recurrent *r = &job->r;
     if (!r->back) {
         job->step += job->round == ROUND_STEP;
+        bool copied = job->round == ROUND_COPIES;
         if (job->step < r->n) {
             round_begin(job, ROUND_STEP);
+        } else if (!copied) {
+            round_begin(job, ROUND_COPIES);
         }
-        return job->step < r->n;
+        return !copied;
     }
     if (job->round == ROUND_STEP) { /* step -1 is the state before the first one */
         job->step--;
@@ -378,27 +436,40 @@ static bool rounds_again(struct cpu_job *base) {
     return false;
 }
 
-static void fill_zero(const struct job *job) {
+/* Backward through no steps, or of no images: the gradients by the states are those that are given, and all others 0. */
+static int empty_run(struct job *job, struct cpu_job **begun) {
     const struct recurrent *r = &job->r;
-    size_t gates = (size_t)(r->gates * r->hidden), size = (size_t)job->size;
-    size_t state = (size_t)(r->batch * r->hidden) * size;
-    memset(r->grad_w_ih, 0, gates * (size_t)r->in * size);
-    memset(r->grad_w_hh, 0, gates * (size_t)r->hidden * size);
-    memset(r->grad_b_ih, 0, gates * size);
+    int64_t gates = r->gates * r->hidden, state = r->batch * r->hidden;
+    copy_add(job, r->grad_w_ih, NULL, gates * r->in);
+    copy_add(job, r->grad_w_hh, NULL, gates * r->hidden);
+    copy_add(job, r->grad_b_ih, NULL, gates);
     if (r->gru) {
-        memset(r->grad_b_hh, 0, gates * size);
+        copy_add(job, r->grad_b_hh, NULL, gates);
     }
-    if (state > 0) {
-        memcpy(r->grad_h0, r->grad_h_n, state);
+    copy_add(job, r->grad_h0, r->grad_h_n, state);
+    if (!r->gru) {
+        copy_add(job, r->grad_c0, r->grad_c_n, state);
     }
-    if (state > 0 && !r->gru) {
-        memcpy(r->grad_c0, r->grad_c_n, state);
+    job->base.again = NULL;
+    round_begin(job, ROUND_COPIES);
+    cpu_job_begin(&job->base, sizeof *job, (double)job->things * COPIED, begun);
+    return STATUS_OK;
+}
+
+/* As many of `most` as have the work if one has `each`, a multiple of `step` unless it is all. */
+static int64_t extent(double work, double each, int64_t step, int64_t most) {
+    double all = each * (double)most;
+    if (all <= work) {
+        return most > 0 ? most : 1;
     }
+    int64_t some = (int64_t)(work / each) / step * step;
+    return least(some > step ? some : step, most);
 }
 
 static void job_blocks(struct job *job) {
     const struct recurrent *r = &job->r;
     job->units = divided_up(divided_up(r->hidden, BLOCKS), BLOCK_UNITS) * BLOCK_UNITS;
+    job->units = extent(BLOCK_WORK, (double)BLOCK_ROWS * (double)(r->gates * r->hidden), BLOCK_UNITS, job->units);
     job->unit_blocks = divided_up(r->hidden, job->units);
     job->row_blocks = divided_up(r->batch, BLOCK_ROWS);
     double rows = (double)STRIP_WORK / ((double)(r->gates * r->hidden) * (double)r->in);
@@ -408,10 +479,18 @@ static void job_blocks(struct job *job) {
     int64_t most = divided_up(divided_up(all, BLOCKS), STRIP_ROWS) * STRIP_ROWS; /* so that threads can share */
     job->strip = job->strip < most || most == 0 ? job->strip : most;
     job->strips = divided_up(all, job->strip);
+    /* A strip with the least rows may have more work: then it is computed in pieces. */
+    int64_t gates = r->gates * r->hidden, widest = r->in > r->hidden ? r->in : r->hidden;
+    job->gates = extent(2.0 * STRIP_WORK, (double)job->strip * (double)r->in, SLICE, gates);
+    job->in = extent(2.0 * STRIP_WORK, (double)job->strip * (double)gates, SLICE, r->in);
+    job->depth = extent(2.0 * STRIP_WORK, (double)SLICE * (double)widest, SLICE, DEPTH);
 }
 
 static int recurrent_run(struct cpu *cpu, const struct launch *launch, struct cpu_job **begun, struct fault *fault) {
-    struct job job = {.base = {.cpu = cpu, .again = rounds_again}, .blas = &cpu->blas, .r = recurrent_make(launch)};
+    struct job job = {
+        .base = {.cpu = cpu, .run = things_part, .again = rounds_again, .lane_bytes = 2 * SLICE * sizeof(double)},
+        .blas = &cpu->blas,
+        .r = recurrent_make(launch)};
     const struct recurrent *r = &job.r;
     (void)fault;
     job.is_f64 = launch->output.dtype == DTYPE_F64;
@@ -420,14 +499,16 @@ static int recurrent_run(struct cpu *cpu, const struct launch *launch, struct cp
     job.slopes = launch->workspace;
     job_blocks(&job);
     if (r->back && (r->n == 0 || r->batch == 0)) {
-        fill_zero(&job);
-        return STATUS_OK;
+        return empty_run(&job, begun);
     }
     job.step = r->back ? r->n - 1 : 0;
-    job.base.end = r->back ? NULL : forward_end;
+    if (!r->back) {
+        forward_copies(&job);
+    }
     round_begin(&job, r->back ? ROUND_STEP : ROUND_INPUT);
     double work = (double)r->n * (double)r->batch * (double)(r->gates * r->hidden) * (double)(r->in + r->hidden);
     work *= (double)job.size / 16 * (r->back ? 2 : 1);
+    work += (double)copies_pieces(&job) * COPIED;
     /* A job has no more lanes than parts at its beginning, and other rounds have more to do. */
     unsigned parts = cpu_parts(cpu, work);
     parts = parts < cpu->team.threads ? parts : cpu->team.threads;
