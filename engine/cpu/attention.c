@@ -1,4 +1,4 @@
-/* Attention in blocks: of ROWS rows of q and KEYS keys the scores are in a thread's workspace, and nothing else of the n by m numbers is in memory.
+/* Attention in blocks: of up to ROWS rows of q and KEYS keys the scores are in a thread's workspace, and nothing else of the n by m numbers is in memory.
  *
  * Forward: a row's maximum so far is subtracted in exponentials; where a block raises it, what has been summed is scaled down. Backward: from
  * logsumexp follow the parts of each block, and from these its share of the three gradients, which are added to in memory. A unit has a head
@@ -14,10 +14,11 @@
 #include <string.h>
 
 enum {
-    ROWS = 64,
+    ROWS = 64, /* of a block, at most */
     KEYS = 256,
-    ZEROS = 1 << 20, /* bytes between two looks whether to stop */
-    UNITS_FEW = 16,  /* with fewer units a gradient takes two rounds */
+    BLOCK_WORK = 1 << 26, /* multiplications of one of its products, up to 2 ms: wide heads have smaller blocks */
+    ZEROS = 1 << 20,      /* bytes between two looks whether to stop */
+    UNITS_FEW = 16,       /* with fewer units a gradient takes two rounds */
 };
 
 enum round { ROUND_FORWARD, ROUND_WHOLE, ROUND_KEYS, ROUND_ROWS };
@@ -30,6 +31,7 @@ struct job {
     enum round round;
     bool is_f64;
     int64_t size;
+    int64_t rows, keys; /* of a block */
     int64_t row_blocks, key_blocks;
     int64_t units, blocks; /* of this round, and in a unit */
     unsigned threads;
@@ -262,11 +264,24 @@ static struct block block_of(const struct job *job, int64_t unit, int64_t number
     block.batch = head / a->heads;
     block.head = head % a->heads;
     block.kv_head = block.head / a->group;
-    block.row = row * ROWS;
-    block.rows = least(ROWS, a->n - block.row);
-    block.key = key * KEYS;
-    block.keys = least(KEYS, a->m - block.key);
+    block.row = row * job->rows;
+    block.rows = least(job->rows, a->n - block.row);
+    block.key = key * job->keys;
+    block.keys = least(job->keys, a->m - block.key);
     return block;
+}
+
+static void block_run(const struct job *job, const struct block *block, bool last, const struct room *room) {
+    if (job->round != ROUND_FORWARD) {
+        block_backward(job, block, room);
+        return;
+    }
+    if (block->keys > 0 && !block_hidden(job, block)) {
+        block_forward(job, block, room);
+    }
+    if (last) {
+        rows_finish(job, block, room);
+    }
 }
 
 static bool units_part(struct cpu_job *base, struct cpu_lane *lane) {
@@ -277,27 +292,15 @@ static bool units_part(struct cpu_job *base, struct cpu_lane *lane) {
     int64_t number = lane->position % job->blocks;
     for (int64_t unit = begin + lane->position / job->blocks; unit < end; unit++) {
         for (; number < job->blocks; number++) {
-            struct block block = block_of(job, unit, number);
-            if (number > 0 && cpu_job_stops(base)) {
-                lane->position = (unit - begin) * job->blocks + number;
+            const struct block block = block_of(job, unit, number);
+            bool last = number + 1 == job->blocks;
+            block_run(job, &block, last, &room);
+            if ((!last || unit + 1 < end) && cpu_job_stops(base)) {
+                lane->position = (unit - begin) * job->blocks + number + 1;
                 return false;
-            }
-            if (job->round != ROUND_FORWARD) {
-                block_backward(job, &block, &room);
-                continue;
-            }
-            if (block.keys > 0 && !block_hidden(job, &block)) {
-                block_forward(job, &block, &room);
-            }
-            if (number + 1 == job->blocks) {
-                rows_finish(job, &block, &room);
             }
         }
         number = 0;
-        if (unit + 1 < end && cpu_job_stops(base)) {
-            lane->position = (unit + 1 - begin) * job->blocks;
-            return false;
-        }
     }
     return true;
 }
@@ -331,6 +334,19 @@ static bool rows_again(struct cpu_job *base) {
     return true;
 }
 
+static void job_blocks(struct job *job) {
+    const struct attention *a = &job->a;
+    double width = (double)(a->d > a->e ? a->d : a->e);
+    job->rows = ROWS;
+    job->keys = KEYS;
+    while (width * (double)(job->rows * job->keys) > BLOCK_WORK && job->keys > 1) {
+        int64_t *more = job->keys > job->rows ? &job->keys : &job->rows;
+        *more /= 2;
+    }
+    job->row_blocks = divided_up(a->n, job->rows);
+    job->key_blocks = divided_up(a->m, job->keys);
+}
+
 static void job_init(struct job *job, struct cpu *cpu, const struct launch *launch) {
     *job = (struct job){.base = {.cpu = cpu, .run = units_part}, .blas = &cpu->blas};
     struct attention *a = &job->a;
@@ -338,8 +354,7 @@ static void job_init(struct job *job, struct cpu *cpu, const struct launch *laun
     job->is_f64 = launch->output.dtype == DTYPE_F64;
     job->size = job->is_f64 ? 8 : 4;
     job->functions = &cpu->kernels->attention[job->is_f64];
-    job->row_blocks = divided_up(a->n, ROWS);
-    job->key_blocks = divided_up(a->m, KEYS);
+    job_blocks(job);
     job->lane = 2 * ROWS * (int64_t)sizeof(double) + 2 * ROWS * KEYS * job->size;
     /* As bytes of memory traffic: some 4 multiplications take as long as moving a byte. */
     double scores = (double)(a->batch * a->heads) * (double)a->n * (double)a->m;
