@@ -83,7 +83,7 @@ static int planner_operation(struct planner *planner, unsigned k) {
     struct tensor_type type, *types = &type;
     unsigned n_outputs = 1 + request.further;
     if (request.n_inputs > 16)
-        memset(more, 0, (request.n_inputs / 64 + 1) * sizeof *more);
+        memset(more, 0, (request.n_inputs - 16 + 63) / 64 * sizeof *more);
     for (unsigned i = 0; i < request.n_inputs; i++) {
         planner->inputs[i] = &planner->values[operation->inputs[i]];
         planner->types[i] = &planner->inputs[i]->type;
