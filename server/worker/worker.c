@@ -122,9 +122,10 @@ static void worker_tell_left(struct worker *worker) {
 static int worker_accept(struct worker *worker, const struct connection_options *options, int fd,
                          struct connection **connection, struct fault *fault) {
     worker->n_open++;
+    bool room = worker_reserve_left(worker); /* for its end, also if it is refused now */
     if (fd < 0)
         return fault_set(fault, STATUS_LIMIT, "no descriptor left");
-    if (worker_reserve_left(worker))
+    if (room)
         return connection_create(options, fd, connection, fault);
     close(fd);
     return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a connection");
