@@ -197,9 +197,10 @@ Test(text, whoever_is_refused_by_a_worker_again_and_again_does_not_fill_the_log)
     pid_t worker = status_worker_pid(tensord.url, "cpu:0");
     cr_assert_eq(prlimit(worker, RLIMIT_NOFILE, NULL, &before), 0);
     few = (struct rlimit){.rlim_cur = 3, .rlim_max = before.rlim_max};
-    cr_assert_eq(prlimit(worker, RLIMIT_NOFILE, &few, NULL), 0);
     for (int i = 0; i < TIMES; i++) {
         struct wire wire;
+        cr_assert_eq(prlimit(worker, RLIMIT_NOFILE, &few, NULL),
+                     0); /* again: at its start a worker sets its own limit */
         cr_assert(wire_dial(&wire, tensord.url));
         cr_assert(wire_preamble(&wire, DAEMON_TARGET_CPU0));
         cr_assert_geq(wire_until_closed(&wire, WAIT_MS, NULL), 0);
