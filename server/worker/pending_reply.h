@@ -18,7 +18,7 @@ struct pending_reply {
     struct connection *connection;
     struct pending_reply *next, **previous; /* in the connection's list `pending`; previous NULL: not in it */
     uint64_t sequence, cost;
-    uint64_t values; /* bytes of `cost` that are a tensor's value, which is no host memory */
+    uint64_t values;   /* bytes of `cost` that are a tensor's value, which is no host memory */
     uint64_t asked_ns; /* when a fetch was requested */
     bool once;  /* its request changes something, so the reply is remembered when it is queued (struct outcome) */
     bool begun; /* of a fetch: its first frame has been made */
