@@ -158,6 +158,15 @@ static td_tensor *make_decomposition(td_device *device, td_tensor *const x[3]) {
     return r;
 }
 
+static void open_eigenvalues(td_device *device, td_tensor *x[3]) {
+    x[0] = view(device, TD_F32, TD_SHAPE(6000, 6000));
+}
+
+static td_tensor *make_eigenvalues(td_device *device, td_tensor *const x[3]) {
+    (void)device;
+    return td_eigvalsh(x[0], false);
+}
+
 /* The longest take minutes: an operation of more than four hours is refused, and a sanitizer makes minutes into hours. */
 const struct bench_long bench_longs[] = {
     {"a sum of 1e12 elements of a view", open_sum, make_sum},
@@ -178,6 +187,7 @@ const struct bench_long bench_longs[] = {
     {"a transposed copy of 64 MiB", open_transposed, make_copy},
     {"convolutions of 512 channels", open_convolution, make_convolution},
     {"QR decompositions of 3000, f32", open_decomposition, make_decomposition},
+    {"eigenvalues of 6000, f32", open_eigenvalues, make_eigenvalues},
 };
 const size_t bench_longs_count = sizeof bench_longs / sizeof *bench_longs;
 
