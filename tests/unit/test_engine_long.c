@@ -185,9 +185,9 @@ Test(engine_long, operation_that_takes_too_long_is_ended_alone, .timeout = 120) 
         uint64_t five = 5;
         open_cpu(20 * 1000 * 1000);
         cr_assert_eq(start(&giants[i], "forward/norm"), STATUS_OK, "%s", giants[i].name);
-        cr_assert_eq(
-            submit_in(session, (struct op_request){.opcode = OP_COPY, .n_inputs = 1, .inputs = &five, .output = 7}),
-            STATUS_OK);
+        int code =
+            submit_in(session, (struct op_request){.opcode = OP_COPY, .n_inputs = 1, .inputs = &five, .output = 7});
+        cr_assert(code == STATUS_OK || code == STATUS_LIMIT); /* on a busy machine its input has failed by now */
         cr_assert_eq(full(session, 8, 100, 0), STATUS_OK);
         ask(&told, 5);
         ask(&after, 7);
