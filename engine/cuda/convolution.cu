@@ -547,6 +547,7 @@ static int convolution_run(struct cuda *cuda, struct cuda_stream *stream, const 
     {                                                                                                                  \
         .base = {.accepts = convolution_accepts,                                                                       \
                  .workspace = convolution_workspace,                                                                   \
+                 .halves = true,                                                                                       \
                  .as_given = true},                                                                                    \
         .driver = convolution_run, .walk = convolution_walk                                                            \
     }

@@ -43,8 +43,11 @@ struct op_kernel {
      * (device_async.launch_aside). By the submitter. NULL: no call waits. */
     bool (*waits)(struct device *device, const struct launch *launch);
     enum op_parts parts; /* instead of a kernel */
-    /* Of OP_FAMILY_CONVOLUTION: launches have their operands as the operation has them, in f16 and bf16, too, with the channels where the
-     * layout says, and weights that are never transposed. */
+    /* Of families whose operands are whole and contiguous (engine/program/bind_dense.h): the kernel reads and writes f16 and bf16 itself; it
+     * computes in f32. Else it gets f32 in their place, in tensors that are made for it. */
+    bool halves;
+    /* Of OP_FAMILY_CONVOLUTION: launches have their operands as the operation has them, with the channels where the layout says, and weights
+     * that are never transposed. */
     bool as_given;
     /* Of OP_FAMILY_MATMUL: a launch with more batches than this beside its longest batch axis, on axes that do not merge with it, has contiguous
      * operands, which merge unless one is broadcast: the kernel makes a call for each of these batches. 0: it makes none. */

@@ -59,11 +59,11 @@ int bind_convolution(struct step *step) {
     dense_begin(&dense, step);
     struct roles roles = convolution_roles(&dense);
     unsigned opcode = step->request->opcode;
-    dense.halves = step->session->order->device->vtable->operations[opcode]->as_given;
+    bool as_given = dense_kernel(step)->as_given;
     /* Only the attributes tell whether the channels are last. */
     convolution_make(&convolution, opcode, &step->request->attributes, roles.x->rank, roles.x->shape,
                      roles.weight->shape, roles.y->shape, false);
-    if (convolution.channels_last && dense.halves) {
+    if (convolution.channels_last && as_given) {
         convolution_make(&convolution, opcode, &step->request->attributes, roles.x->rank, roles.x->shape,
                          roles.weight->shape, roles.y->shape, true);
     } else if (convolution.channels_last) {
@@ -72,7 +72,7 @@ int bind_convolution(struct step *step) {
         convolution_make(&convolution, opcode, &step->request->attributes, roles.x->rank, roles.x->shape,
                          roles.weight->shape, roles.y->shape, false);
     }
-    if (roles.x == &dense.out[0] && !dense.halves) {
+    if (roles.x == &dense.out[0] && !as_given) {
         weight_transpose(roles.weight, convolution.groups);
         dense.merge = weight_merge;
     }

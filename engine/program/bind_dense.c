@@ -2,12 +2,16 @@
 
 #include <string.h>
 
+const struct op_kernel *dense_kernel(const struct step *step) {
+    return step->session->order->device->vtable->operations[step->request->opcode];
+}
+
 void dense_begin(struct dense *dense, struct step *step) {
     dense->step = step;
     dense->n_inputs = step->request->n_inputs;
     dense->n_outputs = step->n_outputs;
     dense->own_dtypes = false;
-    dense->halves = false;
+    dense->halves = dense_kernel(step)->halves;
     dense->strided = 0;
     dense->merge = NULL;
     for (unsigned i = 0; i < dense->n_inputs; i++)

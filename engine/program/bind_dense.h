@@ -1,5 +1,5 @@
-/* Launches whose operands are whole and contiguous, each in a shape of its own. Kernels see f32 and f64 alone: halves are cast to f32
- * before the launch, and results behind it. */
+/* Launches whose operands are whole and contiguous, each in a shape of its own. Kernels that do not take halves
+ * (op_kernel.halves) see f32 and f64 alone: halves are cast to f32 before the launch, and results behind it. */
 #pragma once
 
 #include "engine/program/program_impl.h"
@@ -17,6 +17,8 @@ struct dense {
     void (*merge)(struct dense *dense);
 };
 
+/* The device's kernel for the step's operation. */
+const struct op_kernel *dense_kernel(const struct step *step);
 /* Views of all inputs and outputs of the step, as they are. */
 void dense_begin(struct dense *dense, struct step *step);
 /* Enqueues the launch, which is estimated to take `weight` ns, with the copies that it needs. The views are finished. */

@@ -38,8 +38,12 @@ static void dense_flatten(struct dense *dense) {
 }
 
 static int bind_parameter(struct step *step, unsigned number, unsigned n, unsigned lists) {
-    struct dense dense = {
-        .step = step, .n_inputs = lists, .n_outputs = lists - 1, .own_dtypes = true, .merge = dense_flatten};
+    struct dense dense = {.step = step,
+                          .n_inputs = lists,
+                          .n_outputs = lists - 1,
+                          .own_dtypes = true,
+                          .halves = dense_kernel(step)->halves,
+                          .merge = dense_flatten};
     int code = STATUS_OK;
     for (unsigned list = 0; list + 1 < lists && code == STATUS_OK; list++)
         code = output_make(step, list * n + number, (list ? list + 1 : 0) * n + number);
