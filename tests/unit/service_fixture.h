@@ -59,6 +59,17 @@ static inline void turn(void) {
     uv_run(&loop, UV_RUN_NOWAIT);
 }
 
+/* Until it is true, with so much time a turn that a look at the clock or two are all of it. */
+#define TURNS_UNTIL(condition)                                                                                         \
+    ({                                                                                                                 \
+        unsigned turns_ = 0;                                                                                           \
+        look_ns = SERVICE_TURN_NS;                                                                                     \
+        for (; !(condition) && turns_ < TURNS_MAX; turns_++)                                                           \
+            turn();                                                                                                    \
+        look_ns = 1000;                                                                                                \
+        cr_assert(condition, "never: " #condition);                                                                    \
+        turns_;                                                                                                        \
+    })
 static inline void send_payload(unsigned type, uint64_t sequence, const ProtobufCMessage *message, const void *payload,
                                 size_t payload_bytes) {
     size_t message_bytes = protobuf_c_message_get_packed_size(message);
@@ -206,4 +217,17 @@ static inline void close_service(void) {
     cr_assert_eq(uv_loop_close(&loop), 0);
     cr_assert_eq(device.memory_reserved, 0, "the device still has %llu bytes out",
                  (unsigned long long)device.memory_reserved);
+}
+
+static inline void send_garbage(void) {
+    uint8_t garbage[FRAME_HEADER_BYTES] = {0};
+    cr_assert_eq(send(client, garbage, sizeof garbage, MSG_NOSIGNAL), sizeof garbage);
+}
+
+/* A service with a client whose session stays for a while when its connection is lost. */
+static inline void open_resumable(const struct limits *limits) {
+    open_service(limits);
+    open_connection();
+    send_hello(true, false);
+    receive_welcome();
 }

@@ -7,7 +7,7 @@
 #include "proto/wire/batch.h"
 #include "tests/unit/service_fixture.h"
 
-static unsigned publishes_read, batches_read, definitions_read, lists_read;
+static unsigned publishes_read, batches_read, lists_read;
 
 ProtobufCMessage *__real_protobuf_c_message_unpack(const ProtobufCMessageDescriptor *descriptor,
                                                    ProtobufCAllocator *allocator, size_t bytes, const uint8_t *data);
@@ -18,7 +18,6 @@ ProtobufCMessage *__wrap_protobuf_c_message_unpack(const ProtobufCMessageDescrip
                                                    ProtobufCAllocator *allocator, size_t bytes, const uint8_t *data) {
     publishes_read += descriptor == &tensord__publish__descriptor;
     batches_read += descriptor == &tensord__batch__descriptor;
-    definitions_read += descriptor == &tensord__program_define__descriptor;
     lists_read += descriptor == &tensord__list_names__descriptor;
     return __real_protobuf_c_message_unpack(descriptor, allocator, bytes, data);
 }
@@ -38,18 +37,6 @@ void *__wrap_tfind(const void *key, void *const *root, __compar_fn_t function) {
     compare = function;
     return __real_tfind(key, root, compare_counted);
 }
-
-/* Until it is true, with so much time a turn that a look at the clock or two are all of it. */
-#define TURNS_UNTIL(condition)                                                                                         \
-    ({                                                                                                                 \
-        unsigned turns_ = 0;                                                                                           \
-        look_ns = SERVICE_TURN_NS;                                                                                     \
-        for (; !(condition) && turns_ < TURNS_MAX; turns_++)                                                           \
-            turn();                                                                                                    \
-        look_ns = 1000;                                                                                                \
-        cr_assert(condition, "never: " #condition);                                                                    \
-        turns_;                                                                                                        \
-    })
 
 /* Names "n0", "n1" and so on for the tensors 1, 2 and so on. */
 static void send_publish(uint64_t sequence, unsigned n) {
@@ -123,166 +110,6 @@ Test(service_turns, a_batch_that_takes_many_turns_is_read_once) {
         turn();
     cr_assert_gt(turns, 10, "%u turns", turns);
     cr_assert_eq(batches_read, 1, "%u times in %u turns", batches_read, turns);
-    close_service();
-}
-
-static sem_t gate;
-
-/* The first launch runs until the gate is opened. */
-static int wait_for_gate(struct null_device *null, const struct launch *launch) {
-    (void)launch;
-    if (atomic_load(&null->launches) <= 1) {
-        sem_wait(&gate);
-        sem_post(&gate);
-    }
-    return 0;
-}
-
-/* A batch with tensor 1, and operations that join it with itself: each has a launch for each of its inputs. */
-static void send_joins(unsigned joins, unsigned inputs) {
-    Tensord__Batch batch = TENSORD__BATCH__INIT;
-    uint64_t *heads = malloc((joins + 1) * sizeof *heads), *ids = malloc((size_t)joins * inputs * sizeof *ids);
-    int64_t *ints = calloc(joins + 3, sizeof *ints);
-    heads[0] = batch_head(OP_FULL, 0, 3, 1, 0, 0);
-    memcpy(ints, (const int64_t[]){DTYPE_U8, 0, 1}, 3 * sizeof *ints);
-    for (unsigned i = 1; i <= joins; i++)
-        heads[i] = batch_head(OP_CONCAT, inputs, 1, 0, 0, 0);
-    for (unsigned i = 0; i < joins * inputs; i++)
-        ids[i] = 1;
-    batch.first_sequence = batch.first_output = 1;
-    batch.n_heads = joins + 1;
-    batch.n_inputs = (size_t)joins * inputs;
-    batch.n_ints = joins + 3;
-    batch.n_floats = 1;
-    batch.heads = heads;
-    batch.inputs = ids;
-    batch.ints = ints;
-    batch.floats = (double[]){0};
-    send_message(FRAME_BATCH, 0, &batch.base);
-    free(heads);
-    free(ids);
-    free(ints);
-}
-
-/* As if a turn had time for all of them. */
-static void until_it_waits(void) {
-    look_ns = 1;
-    for (unsigned turns = 0; !connection->hold.room && turns < TURNS_MAX; turns++)
-        turn();
-    cr_assert(connection->hold.room);
-}
-
-/* A batch whose operations have many launches each. The client's limit holds within it, and it continues when there is room. */
-Test(service_turns, a_batch_waits_where_much_is_in_flight) {
-    enum { LIMIT = 2000, JOINS = 200, INPUTS = 100, AT_ONCE = 1000 };
-    static const Tensord__Sync sync = TENSORD__SYNC__INIT;
-    struct limits limits = {0};
-    uint64_t most = 0;
-    char words[256];
-    limits_init(&limits);
-    limits.session_operations = LIMIT;
-    open_service(&limits);
-    sem_init(&gate, 0, 0);
-    device.hook = wait_for_gate;
-    open_client();
-    send_joins(JOINS, INPUTS);
-    until_it_waits();
-    most = session_queued(connection->session);
-    sem_post(&gate);
-    cr_assert_gt(most, LIMIT);
-    cr_assert_leq(most, LIMIT + AT_ONCE, "%lu operations in flight", most);
-    cr_assert_lt(connection->operations, JOINS, "the rest of the batch waits");
-    for (unsigned turns = 0; connection->operations <= JOINS && turns < TURNS_MAX; turns++) {
-        turn();
-        sched_yield();
-        most = session_queued(connection->session) > most ? session_queued(connection->session) : most;
-    }
-    cr_assert_leq(most, LIMIT + AT_ONCE, "%lu operations in flight", most);
-    send_message(FRAME_SYNC, 5, &sync.base);
-    cr_assert_eq(receive_done(5, words), STATUS_OK, "%s", words);
-    cr_assert_geq(atomic_load(&device.launches), JOINS * INPUTS, "each input had its launch");
-    close_service();
-}
-
-/* Where the host memory is full of what is queued, the rest of a batch is not refused for it: it waits. */
-Test(service_turns, a_batch_waits_where_what_is_queued_fills_host_memory) {
-    enum { JOINS = 400, INPUTS = 100, HOST = 2 << 20 };
-    static const Tensord__Sync sync = TENSORD__SYNC__INIT;
-    struct limits limits = {0};
-    char words[256];
-    limits_init(&limits);
-    limits.session_host_bytes = HOST;
-    open_service(&limits);
-    sem_init(&gate, 0, 0);
-    device.hook = wait_for_gate;
-    open_client();
-    send_joins(JOINS, INPUTS);
-    until_it_waits();
-    cr_assert_lt(connection->operations, JOINS, "the rest of the batch waits");
-    cr_assert_leq(host_bytes(connection->session), HOST + HOST / 8);
-    sem_post(&gate);
-    for (unsigned turns = 0; connection->operations <= JOINS && turns < TURNS_MAX; turns++) {
-        turn();
-        sched_yield();
-    }
-    send_message(FRAME_SYNC, 5, &sync.base);
-    cr_assert_eq(receive_done(5, words), STATUS_OK, "%s", words);
-    cr_assert_geq(atomic_load(&device.launches), JOINS * INPUTS, "nothing was refused");
-    close_service();
-}
-
-/* Replies that wait are host memory of the session, as they are seen in the status. */
-Test(service_turns, replies_that_wait_are_in_the_account_of_host_memory) {
-    enum { MANY = 4000, HOST = 2 << 20 };
-    Tensord__Wait wait = TENSORD__WAIT__INIT;
-    struct limits limits = {0};
-    char words[256];
-    limits_init(&limits);
-    limits.session_host_bytes = HOST;
-    open_service(&limits);
-    sem_init(&gate, 0, 0);
-    device.hook = wait_for_gate;
-    open_client();
-    uint64_t before = host_bytes(connection->session), sent = 0;
-    send_joins(10, 100); /* more than the loop would launch itself */
-    wait.id = 1;
-    for (; !connection->hold.output && sent < MANY; turn())
-        send_message(FRAME_WAIT, ++sent, &wait.base);
-    cr_assert(connection->hold.output, "%lu requests wait, and more would be read", sent);
-    cr_assert_geq(host_bytes(connection->session), before + connection->out.cost);
-    cr_assert_leq(host_bytes(connection->session), HOST + (64 << 10));
-    sem_post(&gate);
-    for (uint64_t i = 1; i <= sent; i++)
-        cr_assert_eq(receive_done(i, words), STATUS_OK, "%s", words);
-    for (unsigned turns = 0; connection->out.cost && turns < TURNS_MAX; turns++)
-        turn();
-    cr_assert_leq(host_bytes(connection->session), before + (128 << 10), "they have left");
-    close_service();
-}
-
-/* The value of a tensor is no host memory, also where its fetch fails before it comes. */
-Test(service_turns, a_fetch_that_fails_leaves_no_value_in_the_account) {
-    Tensord__Fetch fetch = TENSORD__FETCH__INIT;
-    struct limits limits = {0};
-    struct fault fault;
-    limits_init(&limits);
-    open_service(&limits);
-    sem_init(&gate, 0, 0);
-    device.hook = wait_for_gate;
-    open_client();
-    send_joins(10, 100);
-    fetch.id = 5;
-    send_message(FRAME_FETCH, 1, &fetch.base);
-    for (unsigned turns = 0; !connection->out.pending && turns < TURNS_MAX; turns++)
-        turn();
-    cr_assert(connection->out.pending && connection->out.values);
-    fault_set(&fault, STATUS_CANCELLED, "the session was ended");
-    pending_reply_fail(connection, &fault);
-    cr_assert_leq(connection->out.values, connection->out.cost);
-    for (unsigned turns = 0; connection->out.cost && turns < TURNS_MAX; turns++)
-        turn();
-    cr_assert_eq(connection->out.values, 0);
-    sem_post(&gate);
     close_service();
 }
 
@@ -589,11 +416,6 @@ static void ask_often(void) {
     cr_assert_eq(receive_message(pong, sizeof pong).type, FRAME_PONG);
 }
 
-static void send_garbage(void) {
-    uint8_t garbage[FRAME_HEADER_BYTES] = {0};
-    cr_assert_eq(send(client, garbage, sizeof garbage, MSG_NOSIGNAL), sizeof garbage);
-}
-
 static void expect_last_words(void) {
     static uint8_t bytes[1 << 16];
     struct frame_header header = receive_message(bytes, sizeof bytes);
@@ -626,13 +448,6 @@ Test(service_turns, many_uploads_of_a_connection_that_closes_are_dropped_in_turn
     cr_assert_gt(TURNS_UNTIL(connection->state == CONNECTION_LINGER), 10);
     cr_assert_null(connection->session);
     close_service();
-}
-
-static void open_resumable(const struct limits *limits) {
-    open_service(limits);
-    open_connection();
-    send_hello(true, false);
-    receive_welcome();
 }
 
 Test(service_turns, many_requests_of_a_lost_connection_are_dropped_in_turns) {
@@ -701,162 +516,6 @@ Test(service_turns, a_goodbye_is_looked_for_in_turns) {
     cr_assert_geq(TURNS_UNTIL(!service.connections), 1);
     client = -1;
     open_gate();
-    close_service();
-}
-
-/* ---- definitions of programs ---- */
-
-enum { LONG = 4000, HOST_BYTES = 64 << 20 };
-
-/* A program of `n` sums: of its parameter and a captured tensor, and then of the last two values. Every tenth is the same as the one before it. */
-static void send_definition(uint64_t id, unsigned n, uint64_t captured) {
-    Tensord__ProgramDefine define = TENSORD__PROGRAM_DEFINE__INIT;
-    Tensord__Batch batch = TENSORD__BATCH__INIT;
-    uint64_t *heads = malloc(n * sizeof *heads), *inputs = malloc(2 * n * sizeof *inputs);
-    for (unsigned i = 0; i < n; i++) {
-        bool again = i % 10 == 9;
-        heads[i] = batch_head(OP_ADD, 2, 0, 0, 0, 0);
-        inputs[2 * i] = 1 + i - again;
-        inputs[2 * i + 1] = 2 + i - again;
-    }
-    batch.n_heads = n;
-    batch.heads = heads;
-    batch.n_inputs = 2 * n;
-    batch.inputs = inputs;
-    define.program = id;
-    define.n_parameters = 3;
-    define.parameters = (int64_t[]){DTYPE_U8, 1, 1};
-    define.operations = &batch;
-    define.n_captures = 1;
-    define.captures = &captured;
-    define.n_outputs = 1;
-    define.outputs = &(uint64_t){n + 1};
-    send_message(FRAME_PROGRAM_DEFINE, 0, &define.base);
-    free(heads);
-    free(inputs);
-}
-
-/* Runs it with tensor 1; the result is tensor 2. */
-static void send_run(uint64_t id) {
-    Tensord__Batch batch = TENSORD__BATCH__INIT;
-    batch.first_sequence = 1;
-    batch.first_output = 2;
-    batch.n_heads = 1;
-    batch.heads = &(uint64_t){batch_head(OP_PROGRAM, 1, 2, 0, 0, 0)};
-    batch.n_inputs = 1;
-    batch.inputs = &(uint64_t){1};
-    batch.n_ints = 2;
-    batch.ints = (int64_t[]){(int64_t)id, 1};
-    send_message(FRAME_BATCH, 0, &batch.base);
-}
-
-static void send_wait(uint64_t sequence, uint64_t id) {
-    Tensord__Wait wait = TENSORD__WAIT__INIT;
-    wait.id = id;
-    send_message(FRAME_WAIT, sequence, &wait.base);
-}
-
-static void expect_program(const struct session *session, uint64_t id) {
-    struct recorded_figures figures;
-    cr_assert_eq(session_programs_figures(session, &figures, 1), 1);
-    cr_assert_eq(figures.id, id);
-    cr_assert_str_eq(figures.cause, "");
-    cr_assert_eq(figures.operations, LONG);
-    cr_assert_eq(figures.kept, LONG - LONG / 10);
-}
-
-/* What the client has sent behind it waits. */
-Test(service_turns, a_definition_of_many_operations_is_checked_in_turns) {
-    char words[256];
-    open_service(&(struct limits){.session_host_bytes = HOST_BYTES});
-    open_client();
-    make_tensors(1);
-    send_definition(7, LONG, 1);
-    send_run(7);
-    send_wait(2, 2);
-    TURNS_UNTIL(connection->request.definition.measured);
-    cr_assert_eq(session_programs(connection->session), 0);
-    cr_assert_gt(TURNS_UNTIL(!connection->request.definition.begun), 50);
-    cr_assert_eq(definitions_read, 1, "%u times", definitions_read);
-    expect_program(connection->session, 7);
-    cr_assert_eq(receive_done(2, words), STATUS_OK, "%s", words);
-    close_service();
-}
-
-/* What was parsed does not stay where another client's message has been parsed since. */
-Test(service_turns, a_definition_is_read_again_after_messages_of_others) {
-    const Tensord__Ping ping = TENSORD__PING__INIT;
-    uint8_t bytes[256];
-    open_service(&(struct limits){.session_host_bytes = HOST_BYTES});
-    open_client();
-    struct connection *first = connection;
-    int first_client = client;
-    make_tensors(1);
-    open_client();
-    int second_client = client;
-    client = first_client;
-    send_definition(7, LONG, 1);
-    TURNS_UNTIL(first->request.definition.measured);
-    client = second_client;
-    look_ns = SERVICE_SHARE_NS / 2;
-    for (uint64_t sequence = 2; sequence < 6; sequence++) {
-        send_message(FRAME_PING, sequence, &ping.base);
-        cr_assert_eq(receive_message(bytes, sizeof bytes).type, FRAME_PONG);
-        cr_assert(first->request.definition.begun);
-    }
-    TURNS_UNTIL(!first->request.definition.begun);
-    cr_assert_gt(definitions_read, 1);
-    expect_program(first->session, 7);
-    close(first_client);
-    close_service();
-}
-
-/* The memory of the captured tensor is given back, too: close_service() looks. */
-Test(service_turns, a_client_may_go_while_its_definition_is_being_checked) {
-    open_service(&(struct limits){.session_host_bytes = HOST_BYTES});
-    open_client();
-    make_tensors(1);
-    send_definition(7, LONG, 1);
-    TURNS_UNTIL(connection->request.definition.measured);
-    turn();
-    send_garbage();
-    close(client);
-    client = -1;
-    TURNS_UNTIL(!service.connections);
-    close_service();
-}
-
-Test(service_turns, a_definition_that_was_cut_is_checked_from_its_beginning_when_it_comes_again) {
-    open_resumable(&(struct limits){.session_lease = 60000, .session_host_bytes = HOST_BYTES});
-    make_tensors(1);
-    send_definition(7, LONG, 1);
-    TURNS_UNTIL(connection->request.definition.measured);
-    struct connection *session = connection;
-    int first = client;
-    open_connection();
-    send_hello(true, true);
-    receive_welcome();
-    cr_assert_not(session->request.definition.begun);
-    cr_assert_eq(session_programs(session->session), 0);
-    send_definition(7, LONG, 1);
-    TURNS_UNTIL(session->request.definition.measured);
-    TURNS_UNTIL(!session->request.definition.begun);
-    expect_program(session->session, 7);
-    close(first);
-    service_drain(&service);
-    close_service();
-}
-
-Test(service_turns, a_wrong_definition_is_refused_where_it_is_wrong) {
-    struct recorded_figures figures;
-    open_service(&(struct limits){.session_host_bytes = HOST_BYTES});
-    open_client();
-    make_tensors(1);
-    send_definition(7, LONG, 2); /* no such tensor */
-    TURNS_UNTIL(connection->request.definition.begun);
-    TURNS_UNTIL(!connection->request.definition.begun);
-    cr_assert_eq(session_programs_figures(connection->session, &figures, 1), 1);
-    cr_assert_neq(strstr(figures.cause, "no tensor has id 2"), NULL, "%s", figures.cause);
     close_service();
 }
 
