@@ -118,6 +118,15 @@ static void column_end(const struct panel *p, struct spectral_state *state) {
     state->done = p->b;
 }
 
+/* The column has become a reflection: the columns behind it are multiplied by its vector, if there are any. */
+static void column_reflected(const struct panel *p, struct spectral_state *state) {
+    state->done = state->column + 1;
+    state->stage = STAGE_BY_COLUMN;
+    if (state->done == p->left) {
+        column_end(p, state);
+    }
+}
+
 bool spectral_reduce_again(const struct place *place) {
     const struct spectral_state *state = state_of(place);
     return state->stage != STAGE_COLUMN || state->column > 0;
@@ -199,11 +208,7 @@ bool spectral_reduce_symmetric_large(const struct place *place, int64_t index) {
     switch (state->stage) {
     case STAGE_COLUMN:
         symmetric_column(&p, i);
-        state->done = i + 1;
-        state->stage = STAGE_BY_COLUMN;
-        if (i + 1 == p.left) {
-            column_end(&p, state);
-        }
+        column_reflected(&p, state);
         break;
     case STAGE_BY_COLUMN:
         end = strip_end(plan->piece, p.left - state->done, state->done, p.left);
@@ -272,11 +277,7 @@ bool spectral_reduce_general_large(const struct place *place, int64_t index) {
     switch (state->stage) {
     case STAGE_COLUMN:
         general_column(&p, i);
-        state->done = i + 1;
-        state->stage = STAGE_BY_COLUMN;
-        if (i + 1 == p.left) {
-            column_end(&p, state);
-        }
+        column_reflected(&p, state);
         break;
     case STAGE_BY_COLUMN:
         state->done = strip_end(plan->piece, p.left - i, done, p.left);
