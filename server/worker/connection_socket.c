@@ -399,7 +399,8 @@ void connection_flush(struct connection *connection) {
                                  budget < CONNECTION_WRITE_BYTES ? budget : CONNECTION_WRITE_BYTES,
                                  &connection->service->bytes_out);
     if (left < 0) {
-        lease_lost(connection, transport_reason(&connection->socket.transport, -left, &fault));
+        lease_lost(connection, left == -EPIPE ? "closed by the client"
+                                              : transport_reason(&connection->socket.transport, -left, &fault));
         return;
     }
     connection_spend(connection, (size_t)(connection->out.queue.written - before));
