@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "engine/cuda/cuda_device.h"
+#include "engine/cuda/library.h"
 
 struct device_aside {
     struct device_aside *next;
@@ -44,12 +45,19 @@ static struct device_aside *asides_take(struct asides *asides) {
     return aside;
 }
 
+/* The library that the launch's kernel calls. */
+static enum cuda_library aside_library(const struct device *device, const struct launch *launch) {
+    return ((const struct cuda_kernel *)device->vtable->operations[launch->opcode])->library;
+}
+
 /* The aside may be gone when `moved` is called: its outcome can be asked for as soon as it is there. */
 static void aside_call(struct asides *asides, struct device_aside *aside) {
     struct fault fault = {0};
     void (*moved)(void *context) = aside->moved;
     void *context = aside->context;
+    enum cuda_library library = aside_library(aside->device, aside->launch);
     int code = aside->device->vtable->launch(aside->device, aside->stream, aside->launch, &fault);
+    cuda_library_aside(cuda_of(aside->device), library, -1);
     pthread_mutex_lock(&asides->lock);
     aside->code = code;
     aside->fault = fault;
@@ -120,6 +128,7 @@ int cuda_launch_aside(struct device *device, struct device_stream *stream, const
         aside->moved = moved;
         aside->context = context;
         *result = aside;
+        cuda_library_aside(cuda_of(device), aside_library(device, launch), 1);
         asides_put(asides, aside);
     }
     if (!aside_returned(asides, aside))

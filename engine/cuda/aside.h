@@ -1,6 +1,7 @@
-/* Launches whose calls wait for the device, by threads of their own (device_async.launch_aside): some of cuSOLVER's, which look at the device's
- * results in the middle, or compute a part on the host. Each thread makes one call at a time; when all have one, further calls wait
- * for the first that returns. So of large decompositions at most ASIDES_MOST are under way on a device, and small work goes on beside them. */
+/* Launches whose calls take long, by threads of their own (device_async.launch_aside): some of cuSOLVER's, which look at the device's results in
+ * the middle, or compute a part on the host; and those for which a library is loaded, or cuDNN or cuFFT makes a plan. Each thread makes one
+ * call at a time; when all have one, further calls wait for the first that returns. So of large decompositions at most ASIDES_MOST are
+ * under way on a device, and small work goes on beside them. */
 #pragma once
 
 #include <pthread.h>

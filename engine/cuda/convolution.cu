@@ -464,46 +464,78 @@ static int bias_add(struct cuda *cuda, const struct convolution_arguments *p, co
                        space_blocks(cuda, arguments.elements / SPACE_THREADS + 1), &arguments, fault, stream);
 }
 
+/* All that a launch is to cuDNN. */
+struct library_call {
+    struct cudnn_convolution key;
+    struct cudnn_operands operands;
+    void *weight; /* where the launch has it */
+    uint64_t turned;
+};
+
+/* NULL, or why it is not for cuDNN. */
+static const char *library_describe(const struct launch *launch, const struct convolution_arguments *p,
+                                    struct library_call *call) {
+    const enum dtype dtype = (enum dtype)launch->output.dtype;
+    const enum convolution_way way = convolution_way_of(launch->opcode);
+    const bool halves = dtype_size(dtype) == 2;
+    struct cudnn_operands *operands = &call->operands;
+    char *workspace = (char *)(uintptr_t)aligned((uint64_t)(uintptr_t)launch->workspace);
+    call->key = library_key(launch, p);
+    call->turned = turned_bytes(&p->c, dtype);
+    call->weight = way == WAY_WEIGHT ? launch->output.data : launch->inputs[1].data;
+    operands->x = way == WAY_BACK ? launch->output.data : launch->inputs[0].data;
+    operands->weight = call->turned ? workspace : call->weight;
+    operands->y = way == WAY_FORWARD ? launch->output.data : launch->inputs[way == WAY_BACK ? 0 : 1].data;
+    operands->workspace = workspace + call->turned;
+    operands->bias = NULL;
+    if (p->bias && halves && way == WAY_FORWARD) {
+        call->key.bias = 1;
+        call->key.bias_alignment = cudnn_alignment(p->bias);
+        operands->bias = (void *)p->bias;
+    } else if (p->bias && halves) { /* a transposed convolution */
+        return "it would round before it adds the bias";
+    }
+    call->key.x_alignment = cudnn_alignment(operands->x);
+    call->key.weight_alignment = cudnn_alignment(operands->weight);
+    call->key.y_alignment = cudnn_alignment(operands->y);
+    return NULL;
+}
+
+static bool convolution_waits(struct device *device, const struct launch *launch) {
+    const struct convolution_arguments p = arguments_make(cuda_of(device), launch);
+    struct library_call call;
+    return library_wanted(cuda_of(device), launch, &p.c) && !library_describe(launch, &p, &call) &&
+           !cudnn_ready(cuda_of(device), &call.key);
+}
+
 /* *refused: cuDNN has not computed it. */
 static int library_run(struct cuda *cuda, cudaStream_t stream, const struct launch *launch,
                        const struct convolution_arguments *p, bool *refused, struct fault *fault) {
     const enum dtype dtype = (enum dtype)launch->output.dtype;
     const enum convolution_way way = convolution_way_of(launch->opcode);
-    const uint64_t turned = turned_bytes(&p->c, dtype);
-    struct cudnn_convolution key = library_key(launch, p);
-    void *weight = way == WAY_WEIGHT ? launch->output.data : launch->inputs[1].data;
-    struct cudnn_operands operands = {};
+    struct library_call call;
     *refused = true;
     if (!library_wanted(cuda, launch, &p->c)) {
         return launch->scarce ? cuda_library_refused(cuda, CUDA_CUDNN, "cuDNN", "no memory for its workspace", fault)
                               : STATUS_OK;
     }
-    char *workspace = (char *)(uintptr_t)aligned((uint64_t)(uintptr_t)launch->workspace);
-    operands.x = way == WAY_BACK ? launch->output.data : launch->inputs[0].data;
-    operands.weight = turned ? workspace : weight;
-    operands.y = way == WAY_FORWARD ? launch->output.data : launch->inputs[way == WAY_BACK ? 0 : 1].data;
-    operands.workspace = workspace + turned;
-    const bool halves = dtype_size(dtype) == 2;
-    if (p->bias && halves && way == WAY_FORWARD) {
-        key.bias = 1;
-        key.bias_alignment = cudnn_alignment(p->bias);
-        operands.bias = (void *)p->bias;
-    } else if (p->bias && halves) { /* a transposed convolution */
-        return cuda_library_refused(cuda, CUDA_CUDNN, "cuDNN", "it would round before it adds the bias", fault);
+    const char *reason = library_describe(launch, p, &call);
+    if (reason) {
+        return cuda_library_refused(cuda, CUDA_CUDNN, "cuDNN", reason, fault);
     }
-    key.x_alignment = cudnn_alignment(operands.x);
-    key.weight_alignment = cudnn_alignment(operands.weight);
-    key.y_alignment = cudnn_alignment(operands.y);
+    const struct cudnn_operands &operands = call.operands;
+    void *weight = call.weight;
+    const uint64_t turned = call.turned;
     int code = turned && way != WAY_WEIGHT
                    ? weight_turn(cuda, &p->c, dtype, weight, operands.weight, false, fault, stream)
                    : STATUS_OK;
     if (code == STATUS_OK) {
-        code = cudnn_convolve(cuda, &key, &operands, stream, refused, fault);
+        code = cudnn_convolve(cuda, &call.key, &operands, stream, refused, fault);
     }
     if (code == STATUS_OK && !*refused && turned && way == WAY_WEIGHT) {
         code = weight_turn(cuda, &p->c, dtype, operands.weight, weight, true, fault, stream);
     }
-    if (code == STATUS_OK && !*refused && p->bias && !halves) {
+    if (code == STATUS_OK && !*refused && p->bias && !operands.bias) {
         code = bias_add(cuda, p, &launch->output, fault, stream);
     }
     return code;
@@ -547,9 +579,10 @@ static int convolution_run(struct cuda *cuda, struct cuda_stream *stream, const 
     {                                                                                                                  \
         .base = {.accepts = convolution_accepts,                                                                       \
                  .workspace = convolution_workspace,                                                                   \
+                 .waits = convolution_waits,                                                                           \
                  .halves = true,                                                                                       \
                  .as_given = true},                                                                                    \
-        .driver = convolution_run, .walk = convolution_walk                                                            \
+        .driver = convolution_run, .walk = convolution_walk, .library = CUDA_CUDNN                                     \
     }
 const struct cuda_kernel cuda_kernel_conv = CONVOLUTION;
 const struct cuda_kernel cuda_kernel_conv_transpose = CONVOLUTION;

@@ -1,7 +1,7 @@
 /* The CUDA device, as its drivers see it. Includable from C and from CUDA C++.
  *
- * A driver puts one launch on a stream and returns; it never waits for the device. Only the submitter's thread calls drivers. Every call
- * of CUDA is checked with CUDA_TRY, which sets a fault and returns from the driver. */
+ * A driver puts one launch on a stream and returns. The submitter's thread calls drivers, and for launches whose calls may take long
+ * (op_kernel.waits) a thread of aside.h's; no other call waits for the device. Every call of CUDA is checked with CUDA_TRY, which sets a fault and returns from the driver. */
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -51,8 +51,9 @@ struct cuda {
      * Written by the submitter's thread, read by any. */
     uint64_t products_library, products_slow;
     struct device_library libraries[CUDA_LIBRARIES]; /* library.c's */
-    unsigned libraries_wait[CUDA_LIBRARIES]; /* launches for which a library that had no memory is not asked again */
-    struct cuda_cudnn *cudnn;                /* each is created with the first launch that wants it */
+    unsigned libraries_wait[CUDA_LIBRARIES];  /* launches for which a library that had no memory is not asked again */
+    unsigned libraries_aside[CUDA_LIBRARIES]; /* calls that are not the submitter's and have not returned; atomic */
+    struct cuda_cudnn *cudnn;                 /* each is created with the first launch that wants it */
     struct cuda_cufft *cufft;
     struct cuda_cusolver *cusolver;
 };
@@ -83,7 +84,8 @@ typedef bool cuda_kernel_walk(cuda_kernel_seen *seen, void *context);
 struct cuda_kernel {
     struct op_kernel base;
     cuda_driver *driver;
-    cuda_kernel_walk *walk; /* of the driver's source */
+    cuda_kernel_walk *walk;    /* of the driver's source */
+    enum cuda_library library; /* of a kernel with base.waits: whose calls may take long */
 };
 #define CUDA_KERNEL(ID, name) extern const struct cuda_kernel cuda_kernel_##name;
 OP_KERNELS(CUDA_KERNEL)

@@ -310,7 +310,7 @@ static cudnnStatus_t make_graph(struct cuda_cudnn *cudnn, struct cudnn_plan *pla
 
 /* ---- algorithms ---- */
 
-/* Whether the engine's kernels are compiled when a plan is made of it, for which all sessions wait. */
+/* Whether the engine's kernels are compiled when a plan is made of it, which takes long. */
 static bool engine_compiles(const struct cuda_cudnn *cudnn, descriptor engine) {
     cudnnBackendBehaviorNote_t notes[CUDNN_BEHAVIOR_NOTE_TYPE_COUNT];
     int64_t n = 0;
@@ -466,9 +466,9 @@ static cudnnStatus_t plan_execute(struct cuda_cudnn *cudnn, const struct cudnn_p
     return status;
 }
 
-int cudnn_convolve(struct cuda *cuda, const struct cudnn_convolution *key, const struct cudnn_operands *operands,
-                   cudaStream_t stream, bool *refused, struct fault *fault) {
-    *refused = true;
+/* As cudnn_convolve(), with the library for this thread. */
+static int plan_convolve(struct cuda *cuda, const struct cudnn_convolution *key, const struct cudnn_operands *operands,
+                         cudaStream_t stream, bool *refused, struct fault *fault) {
     if (!cuda->cudnn && cuda_library_due(cuda, CUDA_CUDNN))
         cudnn_open(cuda);
     struct cuda_cudnn *cudnn = cuda->cudnn;
@@ -509,7 +509,25 @@ int cudnn_convolve(struct cuda *cuda, const struct cudnn_convolution *key, const
     return cuda_library_refused(cuda, CUDA_CUDNN, cudnn->call, text, fault);
 }
 
+int cudnn_convolve(struct cuda *cuda, const struct cudnn_convolution *key, const struct cudnn_operands *operands,
+                   cudaStream_t stream, bool *refused, struct fault *fault) {
+    *refused = true;
+    cuda_library_begin(CUDA_CUDNN);
+    int code = plan_convolve(cuda, key, operands, stream, refused, fault);
+    cuda_library_end(CUDA_CUDNN);
+    return code;
+}
+
+bool cudnn_ready(const struct cuda *cuda, const struct cudnn_convolution *key) {
+    return !cuda_library_is_aside(cuda, CUDA_CUDNN) && cuda->cudnn && cuda_plans_has(cuda->cudnn->plans, key);
+}
+
 #else
+
+bool cudnn_ready(const struct cuda *cuda, const struct cudnn_convolution *key) {
+    (void)cuda, (void)key;
+    return true;
+}
 
 int cudnn_convolve(struct cuda *cuda, const struct cudnn_convolution *key, const struct cudnn_operands *operands,
                    cudaStream_t stream, bool *refused, struct fault *fault) {

@@ -1,5 +1,5 @@
 /* cuDNN: convolutions. Each kind of convolution is described, and its algorithm chosen, only once; later it is found by its key. The
- * submitter's thread, with the device current; but cudnn_workspace() calls nothing.
+ * thread that launches, with the device current; cudnn_workspace() calls nothing, and cudnn_ready() is the submitter's.
  *
  * By cuDNN's graph interface (cudnnBackend…), since the functions of version 7 (cudnnConvolutionForward and its kin) are marked as
  * deprecated in cuDNN 9, know no f32 algorithms that are deterministic and tell their precision, and do not reach the kernels that
@@ -49,6 +49,8 @@ uint64_t cudnn_workspace(const struct cudnn_convolution *convolution);
  * device. */
 int cudnn_convolve(struct cuda *cuda, const struct cudnn_convolution *convolution,
                    const struct cudnn_operands *operands, cudaStream_t stream, bool *refused, struct fault *fault);
+/* Whether cudnn_convolve() would return soon: no other thread is in the library, and it has a plan for this convolution, or has refused it. */
+bool cudnn_ready(const struct cuda *cuda, const struct cudnn_convolution *convolution);
 /* When all launches have ended. */
 void cudnn_finish(struct cuda *cuda);
 

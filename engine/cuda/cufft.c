@@ -165,9 +165,9 @@ static bool result_lasts(cufftResult result) {
            result == CUFFT_UNALIGNED_DATA || result == CUFFT_NOT_IMPLEMENTED || result == CUFFT_NOT_SUPPORTED;
 }
 
-int cufft_transform(struct cuda *cuda, const struct cufft_lines *key, void *in, void *out, bool inverse,
-                    void *workspace, cudaStream_t stream, bool *refused, struct fault *fault) {
-    *refused = true;
+/* As cufft_transform(), with the library for this thread. */
+static int plan_transform(struct cuda *cuda, const struct cufft_lines *key, void *in, void *out, bool inverse,
+                          void *workspace, cudaStream_t stream, bool *refused, struct fault *fault) {
     if (!cuda->cufft && cuda_library_due(cuda, CUDA_CUFFT))
         cufft_open(cuda);
     struct cuda_cufft *cufft = cuda->cufft;
@@ -192,7 +192,25 @@ int cufft_transform(struct cuda *cuda, const struct cufft_lines *key, void *in, 
     return cuda_library_refused(cuda, CUDA_CUFFT, cufft->call, text, fault);
 }
 
+int cufft_transform(struct cuda *cuda, const struct cufft_lines *key, void *in, void *out, bool inverse,
+                    void *workspace, cudaStream_t stream, bool *refused, struct fault *fault) {
+    *refused = true;
+    cuda_library_begin(CUDA_CUFFT);
+    int code = plan_transform(cuda, key, in, out, inverse, workspace, stream, refused, fault);
+    cuda_library_end(CUDA_CUFFT);
+    return code;
+}
+
+bool cufft_ready(const struct cuda *cuda, const struct cufft_lines *key) {
+    return !cuda_library_is_aside(cuda, CUDA_CUFFT) && cuda->cufft && cuda_plans_has(cuda->cufft->plans, key);
+}
+
 #else
+
+bool cufft_ready(const struct cuda *cuda, const struct cufft_lines *key) {
+    (void)cuda, (void)key;
+    return true;
+}
 
 int cufft_transform(struct cuda *cuda, const struct cufft_lines *key, void *in, void *out, bool inverse,
                     void *workspace, cudaStream_t stream, bool *refused, struct fault *fault) {

@@ -1,5 +1,5 @@
-/* cuFFT: transforms of many lines at once. Plans are kept, each found by its key. The submitter's thread, with the device current; but
- * cufft_workspace() calls nothing. */
+/* cuFFT: transforms of many lines at once. Plans are kept, each found by its key. The thread that launches, with the device current;
+ * cufft_workspace() calls nothing, and cufft_ready() is the submitter's. */
 #pragma once
 
 #include "engine/cuda/library.h"
@@ -25,6 +25,8 @@ uint64_t cufft_workspace(const struct cufft_lines *lines);
  * to the numbers of a C2R transform's input. *refused: own kernels have to compute it. Errors are failures of the device. */
 int cufft_transform(struct cuda *cuda, const struct cufft_lines *lines, void *in, void *out, bool inverse,
                     void *workspace, cudaStream_t stream, bool *refused, struct fault *fault);
+/* Whether cufft_transform() would return soon: no other thread is in the library, and it has a plan for these lines, or has refused them. */
+bool cufft_ready(const struct cuda *cuda, const struct cufft_lines *lines);
 /* When all launches have ended. */
 void cufft_finish(struct cuda *cuda);
 

@@ -506,7 +506,7 @@ static int decompose_run(struct cuda *cuda, struct cuda_stream *stream, const st
 #define DECOMPOSE                                                                                                      \
     {                                                                                                                  \
         {.workspace = decompose_workspace, .weight = decompose_weight, .waits = decompose_waits}, decompose_run,       \
-            decompose_walk                                                                                             \
+            decompose_walk, CUDA_CUSOLVER                                                                              \
     }
 const struct cuda_kernel cuda_kernel_cholesky = DECOMPOSE;
 const struct cuda_kernel cuda_kernel_lu = DECOMPOSE;

@@ -568,6 +568,29 @@ static int library_groups(struct cuda *cuda, const struct fft_context *context, 
     return code;
 }
 
+/* Whether cuFFT has the plans for all groups. */
+static bool library_ready(const struct cuda *cuda, const struct fft_plan *plan, struct fft_library *library) {
+    const int64_t last = plan->lines % library->group;
+    if (library->way != WAY_PLACES || plan->lines > last) {
+        if (!cufft_ready(cuda, &library->lines)) {
+            return false;
+        }
+    }
+    if (library->way != WAY_PLACES || last == 0) {
+        return true;
+    }
+    library->lines.batch = last;
+    return cufft_ready(cuda, &library->lines);
+}
+
+static bool fft_waits(struct device *device, const struct launch *launch) {
+    const struct fft_plan plan = plan_make(launch);
+    struct fft_library library = library_make(&plan);
+    const struct cuda *cuda = cuda_of(device);
+    return library.way != WAY_NONE && !launch->scarce && cuda_library_wanted(cuda, CUDA_CUFFT) &&
+           library_aligned_calls(&plan, &library) && !library_ready(cuda, &plan, &library);
+}
+
 static int library_run(struct cuda *cuda, const struct fft_context *context, const struct fft_plan *plan,
                        bool scarce, bool *refused) {
     struct fft_arguments p = plan->arguments;
@@ -637,7 +660,7 @@ static int fft_run(struct cuda *cuda, struct cuda_stream *stream, const struct l
 }
 
 #define FOURIER                                                                                                        \
-    { {.workspace = fft_workspace}, fft_run, fft_walk }
+    { {.workspace = fft_workspace, .waits = fft_waits}, fft_run, fft_walk, CUDA_CUFFT }
 const struct cuda_kernel cuda_kernel_fft = FOURIER;
 const struct cuda_kernel cuda_kernel_ifft = FOURIER;
 const struct cuda_kernel cuda_kernel_rfft = FOURIER;

@@ -23,6 +23,10 @@ enum { EVERY = 64 }; /* what failed for a reason that may pass is tried again ev
 /* Of the entries, and of libraries_wait. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
+/* Held during the calls of one library. */
+static pthread_mutex_t calls[CUDA_LIBRARIES] = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER,
+                                                PTHREAD_MUTEX_INITIALIZER};
+
 void cuda_libraries_init(struct cuda *cuda) {
     const char *list = getenv("TENSORD_CUDA_LIBRARIES");
     for (int i = 0; i < CUDA_LIBRARIES; i++) {
@@ -111,6 +115,24 @@ int cuda_library_refused(struct cuda *cuda, enum cuda_library library, const cha
     return reason ? cuda_survives(call, fault) : STATUS_OK;
 }
 
+/* ---- threads ---- */
+
+void cuda_library_aside(struct cuda *cuda, enum cuda_library library, int more) {
+    __atomic_fetch_add(&cuda->libraries_aside[library], (unsigned)more, __ATOMIC_RELEASE);
+}
+
+bool cuda_library_is_aside(const struct cuda *cuda, enum cuda_library library) {
+    return __atomic_load_n(&cuda->libraries_aside[library], __ATOMIC_ACQUIRE) > 0;
+}
+
+void cuda_library_begin(enum cuda_library library) {
+    pthread_mutex_lock(&calls[library]);
+}
+
+void cuda_library_end(enum cuda_library library) {
+    pthread_mutex_unlock(&calls[library]);
+}
+
 /* ---- loading ---- */
 
 /* Beside the CUDA runtime that is in use, then where the loader looks. */
@@ -182,26 +204,48 @@ static uint64_t plans_hash(const void *key, size_t bytes) {
     return hash;
 }
 
+/* NULL: there is none. */
+static struct cuda_plan *plans_seek(const struct cuda_plans *plans, const void *key, uint64_t hash) {
+    for (unsigned i = 0; i < plans->n; i++) {
+        struct cuda_plan *plan = plans->plan[i];
+        if (plan->hash == hash && !memcmp((char *)plan + plans->key_at, key, plans->key_bytes))
+            return plan;
+    }
+    return NULL;
+}
+
+/* The library refused for a reason that may pass, and is to be asked again. */
+static bool plan_again(const struct cuda_plan *plan) {
+    return plan->put_off && plan->put_off % EVERY == 0;
+}
+
+bool cuda_plans_has(const struct cuda_plans *plans, const void *key) {
+    const struct cuda_plan *plan = plans_seek(plans, key, plans_hash(key, plans->key_bytes));
+    return plan && !plan_again(plan);
+}
+
+static struct cuda_plan **plans_oldest(struct cuda_plans *plans) {
+    struct cuda_plan **oldest = &plans->plan[0];
+    for (unsigned i = 1; i < plans->n; i++)
+        oldest = plans->plan[i]->used < (*oldest)->used ? &plans->plan[i] : oldest;
+    return oldest;
+}
+
 struct cuda_plan *cuda_plans_find(struct cuda_plans *plans, const void *key, bool *made) {
     uint64_t hash = plans_hash(key, plans->key_bytes);
-    struct cuda_plan **oldest = NULL, *plan;
-    *made = false;
-    for (unsigned i = 0; i < plans->n; i++) {
-        plan = plans->plan[i];
-        if (plan->hash == hash && !memcmp((char *)plan + plans->key_at, key, plans->key_bytes)) {
-            plan->used = ++plans->clock;
-            *made = plan->put_off && plan->put_off++ % EVERY == 0;
-            if (*made)
-                plan->put_off = 0;
-            return plan;
-        }
-        oldest = !oldest || plan->used < (*oldest)->used ? &plans->plan[i] : oldest;
+    struct cuda_plan *plan = plans_seek(plans, key, hash);
+    *made = plan && plan_again(plan);
+    if (plan) {
+        plan->used = ++plans->clock;
+        plan->put_off = *made ? 0 : plan->put_off + (plan->put_off > 0);
+        return plan;
     }
     if (!(plan = calloc(1, plans->plan_bytes)))
         return NULL;
     if (plans->n < plans->room) {
         plans->plan[plans->n++] = plan;
     } else {
+        struct cuda_plan **oldest = plans_oldest(plans);
         plans->finish(plans->context, *oldest);
         free(*oldest);
         *oldest = plan;

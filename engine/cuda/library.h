@@ -1,8 +1,11 @@
 /* Libraries that compute some operations faster than the module's own kernels: cuDNN, cuFFT, cuSOLVER. They cost time and memory to
  * load, so that each is loaded when a launch wants it first, and what cannot be loaded is no error: own kernels compute
- * everything. Loading, and making a plan of a new shape, are the submitter's work, for which all sessions wait, as for cublasLt's plans (of
- * cuDNN 9.19: about 4 ms for each, measured without a device). So is a plan that makes room for another: freeing what it has on the
- * device may wait for the device.
+ * everything.
+ *
+ * Loading a library, and making a plan of a new shape (of cuDNN 9.19: about 4 ms, measured without a device), would hold up all sessions if the
+ * submitter did it; so would a plan that makes room for another, since freeing what it has on the device may wait for the device. Such
+ * launches are put on the device by another thread (op_kernel.waits, aside.h). Until the call has returned, all launches that this library
+ * computes go that way, one at a time (cuda_library_begin): the submitter never waits for the library.
  *
  * Whatever a library says of a launch that is not success is a refusal: own kernels take over for this launch, the
  * refusal is counted, and the reason is kept for the operator, unless the device itself has failed. TENSORD_CUDA_LIBRARIES says
@@ -34,7 +37,17 @@ bool cuda_library_in_use(const struct cuda *cuda, enum cuda_library library);
 /* How often libraries have refused so far. Any thread. */
 uint64_t cuda_libraries_refused(const struct cuda *cuda);
 
-/* The following are for the thread that launches what the library is to compute: the submitter's, but for cuSOLVER's also those of aside.h. */
+/* Counts calls that threads of aside.h make or are to make. The submitter adds one, the thread that has made the call takes one off. */
+void cuda_library_aside(struct cuda *cuda, enum cuda_library library, int more);
+/* Whether there is such a call. If there is none, there will be none before the submitter adds one, and what their threads have written
+ * can be read. */
+bool cuda_library_is_aside(const struct cuda *cuda, enum cuda_library library);
+
+/* The following are for the thread that launches what the library is to compute: the submitter's, or one of those of aside.h. */
+
+/* From begin to end no other thread calls the library, or uses its plans. Not for cuSOLVER, where each thread has a handle of its own. */
+void cuda_library_begin(enum cuda_library library);
+void cuda_library_end(enum cuda_library library);
 
 /* Loads a library and finds its functions; NULL: it cannot be loaded, which is noted. It is never unloaded. `file` is its file's name
  * with the version. */
@@ -80,6 +93,8 @@ struct cuda_plans *cuda_plans_create(unsigned room, size_t plan_bytes, size_t ke
 void cuda_plans_destroy(struct cuda_plans *plans);
 /* *made: the plan is to be made, since it is new, or it is time to ask again. NULL: no host memory. */
 struct cuda_plan *cuda_plans_find(struct cuda_plans *plans, const void *key, bool *made);
+/* Whether cuda_plans_find() would find a plan that need not be made. */
+bool cuda_plans_has(const struct cuda_plans *plans, const void *key);
 
 #ifdef __cplusplus
 }

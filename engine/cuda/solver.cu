@@ -323,7 +323,7 @@ bool solver_waits(const struct cuda *cuda, const struct launch *launch) {
         return false;
     }
     const int64_t rows = s.batch * (s.m < s.n ? s.m : s.n);
-    return s.tasks[0] == CUSOLVER_EIGEN || s.tasks[0] == CUSOLVER_SINGULAR || rows >= ROWS_MANY;
+    return !cuda_library_in_use(cuda, CUDA_CUSOLVER) || s.tasks[0] == CUSOLVER_EIGEN || s.tasks[0] == CUSOLVER_SINGULAR || rows >= ROWS_MANY;
 }
 
 /* ---- steps: each returns whether the next one may follow; else the code is in *code, or cuSOLVER has refused ---- */

@@ -647,7 +647,7 @@ static int spectral_run(struct cuda *cuda, struct cuda_stream *stream, const str
 #define SPECTRAL                                                                                                       \
     {                                                                                                                  \
         {.workspace = spectral_workspace, .weight = decompose_weight, .waits = decompose_waits}, spectral_run,         \
-            spectral_walk                                                                                              \
+            spectral_walk, CUDA_CUSOLVER                                                                               \
     }
 const struct cuda_kernel cuda_kernel_eigh = SPECTRAL;
 const struct cuda_kernel cuda_kernel_eigvalsh = SPECTRAL;

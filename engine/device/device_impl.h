@@ -51,7 +51,7 @@ struct device_async {
     /* STATUS_OK, and *reached: whether it has been reached. Other codes are a failure of the device. */
     int (*event_reached)(struct device *device, struct device_event *event, bool *reached, struct fault *fault);
     void (*event_release)(struct device *device, struct device_event *event);
-    /* As launch(), for a launch whose call would wait for the device (op_kernel.waits): a thread of the device's makes the call. STATUS_AGAIN:
+    /* As launch(), for a launch whose call may take long (op_kernel.waits): a thread of the device's makes the call. STATUS_AGAIN:
      * it has not returned; *aside, which is NULL before, is not NULL then, the launch has to stay as it is, and nothing else may be put on
      * the stream but events. When the call has returned, the device's thread calls `moved`, and from then on the same call here returns
      * its outcome, with *aside NULL. NULL: no call waits. By the submitter. */

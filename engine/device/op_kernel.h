@@ -39,8 +39,8 @@ struct op_kernel {
     uint64_t (*workspace)(struct device *device, const struct launch *launch);
     /* What the launch is estimated to take, in nanoseconds, where the kernel knows more than the operation's own estimate `ns`. NULL: it does not. */
     uint64_t (*weight)(struct device *device, const struct launch *launch, uint64_t ns);
-    /* Whether the call that puts the launch on a device that runs later waits for the device, so that another thread is to make it
-     * (device_async.launch_aside). By the submitter. NULL: no call waits. */
+    /* Whether the call that puts the launch on a device that runs later may take long, because it waits for the device, or a library makes a
+     * plan first: then another thread is to make it (device_async.launch_aside). By the submitter. NULL: no call does. */
     bool (*waits)(struct device *device, const struct launch *launch);
     enum op_parts parts; /* instead of a kernel */
     /* Of families whose operands are whole and contiguous (engine/program/bind_dense.h): the kernel reads and writes f16 and bf16 itself; it

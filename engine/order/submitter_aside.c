@@ -1,5 +1,5 @@
-/* Launches whose calls wait for the device, as some calls of libraries do: while the submitter waited in one, no session would have a turn. So
- * a thread of the device's makes the call. The stream waits for it, even when it has been cancelled, since the call reads
+/* Launches whose calls take long, because a library waits for the device or makes a plan: while the submitter was in one, no session would have
+ * a turn. So a thread of the device's makes the call. The stream waits for it, even when it has been cancelled, since the call reads
  * the record; all other streams go on. */
 #include "engine/device/device_impl.h"
 #include "engine/order/submitter.h"

@@ -314,51 +314,6 @@ Test(libraries, a_singular_matrix_poisons_the_result, .timeout = 300) {
     }
 }
 
-/* ---- calls that wait for the device ---- */
-
-/* The call waits at the gate, which opens only when another stream's result is there. */
-Test(libraries, a_call_that_waits_holds_no_other_stream_up, .timeout = 300) {
-    char folder[] = "/tmp/tensord-gate-XXXXXX", path[64], gate[96];
-    struct suite suite;
-    struct failure failure;
-    struct fault fault;
-    uint64_t result;
-    int64_t lower = 0;
-    if (!has_stand_ins())
-        cr_skip("real libraries have no gate");
-    cr_assert_not_null(mkdtemp(folder));
-    snprintf(path, sizeof path, "%s/gate", folder);
-    snprintf(gate, sizeof gate, "cusolverDnXsyevd:%s", path);
-    cr_assert_eq(mkfifo(path, 0600), 0);
-    setenv("STAND_IN_GATE", gate, 1);
-    suite_open(&suite, 0x123);
-    cr_assert_eq(session_stream_open(suite.session, 1, 0, &fault), STATUS_OK);
-    struct sample a = suite_sample(&suite, DTYPE_F32, 2, (int64_t[]){5, 5}, FILL_ORDINARY);
-    struct op_request request = {
-        .opcode = OP_EIGVALSH, .n_inputs = 1, .inputs = (uint64_t[]){a.id}, .ints = &lower, .n_ints = 1};
-    suite.stream = 1;
-    cr_assert_eq(suite_submit(&suite, &request, &result), STATUS_OK);
-    suite.stream = 0;
-    int held;
-    while ((held = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC)) < 0) { /* until the call is there */
-        engine_kick(suite.engine);
-        engine_poll(suite.engine);
-    }
-    struct sample b = suite_sample(&suite, DTYPE_F32, 1, (int64_t[]){9}, FILL_ORDINARY);
-    struct sample negative = suite_run(
-        &suite, &(struct suite_call){.opcode = OP_NEGATIVE, .n_inputs = 1, .inputs = (const struct sample *[]){&b}});
-    case_settle(&suite, &negative);
-    close(held);
-    cr_assert_eq(suite_outcome(&suite, result, &failure), STATUS_OK);
-    struct device_library library = library_now(&suite, "cuSOLVER");
-    suite_close(&suite);
-    cr_assert_eq(library.launches, 1);
-    unlink(path);
-    rmdir(folder);
-}
-
-/* ---- plans ---- */
-
 static struct sample convolve(struct suite *suite, const struct sample *x, const struct sample *weight) {
     const struct sample *inputs[] = {x, weight};
     int64_t padding = 1;
@@ -368,6 +323,104 @@ static struct sample convolve(struct suite *suite, const struct sample *x, const
                                           .inputs = inputs,
                                           .attributes = SUITE_ATTRIBUTES(conv, .padding = {1, &padding}, .groups = 1)});
 }
+
+/* ---- calls that take long ---- */
+
+static uint64_t submit_convolution(struct suite *suite, int64_t n) {
+    struct sample weight = suite_sample(suite, DTYPE_F32, 4, (int64_t[]){2, 1, 3, 3}, FILL_ORDINARY);
+    struct sample x = suite_sample(suite, DTYPE_F32, 4, (int64_t[]){1, 1, 3, n}, FILL_ORDINARY);
+    return convolve(suite, &x, &weight).id;
+}
+
+static uint64_t submit_transform(struct suite *suite, int64_t n) {
+    struct sample line = suite_sample(suite, DTYPE_C64, 1, &n, FILL_ORDINARY);
+    return suite_attributes(suite, OP_FFT, &line, SUITE_ATTRIBUTES(fft, .axis = -1)).id;
+}
+
+static uint64_t submit_eigenvalues(struct suite *suite, int64_t n) {
+    struct sample a = suite_sample(suite, DTYPE_F32, 2, (int64_t[]){n, n}, FILL_ORDINARY);
+    int64_t lower = 0;
+    struct op_request request = {
+        .opcode = OP_EIGVALSH, .n_inputs = 1, .inputs = (uint64_t[]){a.id}, .ints = &lower, .n_ints = 1};
+    uint64_t result;
+    cr_assert_eq(suite_submit(suite, &request, &result), STATUS_OK);
+    return result;
+}
+
+static uint64_t submit_inverse(struct suite *suite, int64_t n) {
+    struct sample a = suite_sample(suite, DTYPE_F32, 2, (int64_t[]){n, n}, FILL_ORDINARY);
+    struct op_request request = {.opcode = OP_INV, .n_inputs = 1, .inputs = (uint64_t[]){a.id}};
+    uint64_t result;
+    cr_assert_eq(suite_submit(suite, &request, &result), STATUS_OK);
+    return result;
+}
+
+/* Which function of a library a call of which kind waits in, and whether the library has been used before. */
+static const struct long_call {
+    const char *function;
+    uint64_t (*submit)(struct suite *suite, int64_t n);
+    bool used;
+} long_calls[] = {
+    {"cusolverDnXsyevd", submit_eigenvalues, true}, /* looks at what the device has computed */
+    {"cusolverDnCreate", submit_inverse, false},    /* the library is opened */
+    {"cudnnCreate", submit_convolution, false},
+    {"cudnnBackendFinalize", submit_convolution, true}, /* a plan is made */
+    {"cufftMakePlanMany64", submit_transform, false},
+    {"cufftMakePlanMany64", submit_transform, true},
+};
+
+/* The call waits at the gate, which opens only when another stream's result is there. */
+static void show_no_stream_waits(const struct long_call *call, const char *path) {
+    char gate[96];
+    struct suite suite;
+    struct failure failure;
+    struct fault fault;
+    uint64_t known = 0;
+    cr_assert_eq(mkfifo(path, 0600), 0);
+    suite_open(&suite, 0x123);
+    cr_assert_eq(session_stream_open(suite.session, 1, 0, &fault), STATUS_OK);
+    cr_assert_eq(session_stream_open(suite.session, 2, 0, &fault), STATUS_OK);
+    if (call->used)
+        cr_assert_eq(suite_outcome(&suite, call->submit(&suite, 5), &failure), STATUS_OK);
+    suite_sync(&suite);
+    snprintf(gate, sizeof gate, "%s:%s", call->function, path);
+    setenv("STAND_IN_GATE", gate, 1);
+    suite.stream = 1;
+    uint64_t result = call->submit(&suite, 7);
+    int held;
+    while ((held = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC)) < 0) { /* until the call is there */
+        engine_kick(suite.engine);
+        engine_poll(suite.engine);
+    }
+    suite.stream = 2;
+    if (call->used)
+        known = call->submit(&suite, 5); /* another call of the library */
+    suite.stream = 0;
+    struct sample b = suite_sample(&suite, DTYPE_F32, 1, (int64_t[]){9}, FILL_ORDINARY);
+    struct sample negative = suite_run(
+        &suite, &(struct suite_call){.opcode = OP_NEGATIVE, .n_inputs = 1, .inputs = (const struct sample *[]){&b}});
+    case_settle(&suite, &negative);
+    unlink(path); /* for all further calls the gate is open */
+    close(held);
+    cr_assert_eq(suite_outcome(&suite, result, &failure), STATUS_OK, "%s", call->function);
+    cr_assert(!known || suite_outcome(&suite, known, &failure) == STATUS_OK, "%s", call->function);
+    suite_close(&suite);
+}
+
+Test(libraries, a_call_that_takes_long_holds_no_other_stream_up, .timeout = 300) {
+    char folder[] = "/tmp/tensord-gate-XXXXXX", path[64];
+    if (!has_stand_ins())
+        cr_skip("real libraries have no gate");
+    cr_assert_not_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/gate", folder);
+    for (size_t i = 0; i < sizeof long_calls / sizeof *long_calls; i++) {
+        show_no_stream_waits(&long_calls[i], path);
+        unsetenv("STAND_IN_GATE");
+    }
+    rmdir(folder);
+}
+
+/* ---- plans ---- */
 
 /* More convolutions and transforms than the device keeps; the first ones once more in the end. A stand-in says at its end if a plan is left. */
 Test(libraries, plans_make_room_for_others, .timeout = 300) {
@@ -526,12 +579,16 @@ Test(libraries, estimates_know_who_computes, .timeout = 300) {
 
 Test(libraries, calls_of_many_kernels_are_not_the_submitters, .timeout = 300) {
     struct suite suite;
+    struct failure failure;
     suite_open(&suite, 0x11f);
     if (library_now(&suite, "cuSOLVER").state == DEVICE_LIBRARY_NONE) {
         suite_close(&suite);
         cr_skip("the device has no libraries");
     }
+    bool wanted = library_now(&suite, "cuSOLVER").state == DEVICE_LIBRARY_UNUSED;
     cr_expect(waits(&suite, OP_EIGH, 512) && waits(&suite, OP_LU, 8192) && waits(&suite, OP_CHOLESKY, 8192));
+    cr_expect(waits(&suite, OP_LU, 512) == wanted, "the first call opens the library");
+    cr_assert_eq(suite_outcome(&suite, submit_inverse(&suite, 512), &failure), STATUS_OK);
     cr_expect(!waits(&suite, OP_LU, 512) && !waits(&suite, OP_TRIANGULAR_SOLVE, 8192));
     suite_close(&suite);
 }

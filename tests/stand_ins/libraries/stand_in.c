@@ -48,6 +48,7 @@ bool stand_in_put(cudaStream_t stream, void (*work)(void *argument), void *argum
 
 #else
 
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 
@@ -67,6 +68,8 @@ static void pass_gate(const char *function) {
     if (!gate || strncmp(gate, function, length) != 0 || gate[length] != ':')
         return;
     int fd = open(gate + length + 1, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 && errno == ENOENT)
+        return;
     stand_in_expect(fd >= 0 && read(fd, &byte, 1) == 0, "a STAND_IN_GATE that is no FIFO, or data in it");
     close(fd);
 }

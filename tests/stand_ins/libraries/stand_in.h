@@ -5,7 +5,7 @@
  * On the emulated device STAND_IN_FAIL makes calls fail: "cudnnBackendExecute:3" the third call of this function, "cudnnBackendExecute:3+" it
  * and all after it, "any:3+" of all functions that the libraries have. The count begins anew when the variable changes. On fakecuda
  * FAKECUDA_FAIL does. On the emulated device STAND_IN_GATE="cusolverDnXsyevd:PATH" has calls of this function wait until the FIFO at PATH has been
- * opened for writing, and closed again. Calls that give something back fail as well, but give it back. A process that ends while objects are left ends with
+ * opened for writing, and closed again, as long as it is there. Calls that give something back fail as well, but give it back. A process that ends while objects are left ends with
  * words, too. */
 #pragma once
 

@@ -65,6 +65,20 @@ bool cuda_library_wanted(const struct cuda *cuda, enum cuda_library library) {
     (void)cuda, (void)library;
     return false;
 }
+bool cuda_library_is_aside(const struct cuda *cuda, enum cuda_library library) {
+    (void)cuda, (void)library;
+    return false;
+}
+void cuda_library_begin(enum cuda_library library) {
+    (void)library;
+}
+void cuda_library_end(enum cuda_library library) {
+    (void)library;
+}
+bool cuda_plans_has(const struct cuda_plans *plans, const void *key) {
+    (void)plans, (void)key;
+    return false;
+}
 void *cuda_library_load(struct cuda *cuda, enum cuda_library library, const char *file,
                         const struct cuda_symbol *symbols, unsigned n) {
     (void)cuda, (void)library, (void)file, (void)symbols, (void)n;
