@@ -11,6 +11,7 @@
 #include "engine/cuda/cusolver.h"
 #include "engine/cuda/fused_text.h"
 #include "engine/cuda/graph.h"
+#include "engine/cuda/reduce.h"
 #include "engine/device/module.h"
 
 /* The free memory that is left to CUDA itself. Workspaces may have a part of it, so that they and the pool never compete: products need
@@ -276,10 +277,13 @@ static void cuda_readings(struct device *base, struct device_readings *readings)
     monitor_read(((struct cuda_device *)base)->monitor, readings);
 }
 
-/* Elementwise operations; there is no text for others. The pointer says only that. */
+/* Elementwise operations, of which the pointer says only that there is text, and reductions, of which it says how many threads share a row. */
 static const void *cuda_fused_kernel(const struct device *base, const struct launch *launch) {
     bool has = op_info(launch->opcode)->family == OP_FAMILY_ELEMENTWISE || launch->opcode == OP_CAST;
-    (void)base;
+    if (op_info(launch->opcode)->family == OP_FAMILY_REDUCE)
+        return fused_text_reduces(launch->opcode, (enum dtype)launch->inputs[0].dtype)
+                   ? fused_lanes(reduce_lanes(&((const struct cuda_device *)base)->cuda, launch))
+                   : NULL;
     for (unsigned i = 0; i < launch->n_inputs && has; i++)
         has = fused_text_has(launch->opcode, (enum dtype)launch->inputs[i].dtype, (enum dtype)launch->inputs[i].as,
                              (enum dtype)launch->output.dtype);

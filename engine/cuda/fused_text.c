@@ -62,6 +62,102 @@ bool fused_text_has(unsigned opcode, enum dtype from, enum dtype as, enum dtype 
     return opcode == OP_WHERE || formula_find(opcode, as);
 }
 
+/* ---- reductions: the classes of reduce_ops.cuh, by opcode and dtype ---- */
+
+struct reduction {
+    unsigned opcode;
+    bool floats, bools; /* of all dtypes of the class, only these */
+    const char *const *classes;
+};
+
+/* clang-format off */
+static const char *const sums[DTYPE_COUNT] = {
+    [DTYPE_I64] = "sum_integer", [DTYPE_U64] = "sum_integer", [DTYPE_F16] = "sum_float<__half>", [DTYPE_BF16] = "sum_float<__nv_bfloat16>",
+    [DTYPE_F32] = "sum_float<float>", [DTYPE_F64] = "sum_double",
+};
+static const char *const products[DTYPE_COUNT] = {
+    [DTYPE_I64] = "product<uint64_t, uint64_t>", [DTYPE_U64] = "product<uint64_t, uint64_t>", [DTYPE_F16] = "product<__half, double>",
+    [DTYPE_BF16] = "product<__nv_bfloat16, double>", [DTYPE_F32] = "product<float, double>", [DTYPE_F64] = "product<double, double>",
+};
+static const char *const extremes[DTYPE_COUNT] = {
+    [DTYPE_BOOL] = "extreme<uint8_t>", [DTYPE_U8] = "extreme<uint8_t>", [DTYPE_I8] = "extreme<int8_t>", [DTYPE_I16] = "extreme<int16_t>",
+    [DTYPE_I32] = "extreme<int32_t>", [DTYPE_I64] = "extreme<int64_t>", [DTYPE_F16] = "extreme<__half>", [DTYPE_BF16] = "extreme<__nv_bfloat16>",
+    [DTYPE_F32] = "extreme<float>", [DTYPE_F64] = "extreme<double>", [DTYPE_U16] = "extreme<uint16_t>", [DTYPE_U32] = "extreme<uint32_t>",
+    [DTYPE_U64] = "extreme<uint64_t>",
+};
+#define FLOATS(name) {[DTYPE_F16] = #name "<__half>", [DTYPE_BF16] = #name "<__nv_bfloat16>", [DTYPE_F32] = #name "<float>", [DTYPE_F64] = #name "<double>"}
+static const char *const variances[DTYPE_COUNT] = FLOATS(variance);
+static const char *const norms[DTYPE_COUNT] = FLOATS(vector_norm);
+static const char *const exponentials[DTYPE_COUNT] = FLOATS(logsumexp);
+
+static const struct reduction reductions[] = {
+    {OP_SUM, false, false, sums},       {OP_MEAN, true, false, sums},     {OP_PROD, false, false, products},
+    {OP_MAX, false, false, extremes},   {OP_MIN, false, false, extremes}, {OP_ANY, false, true, extremes},
+    {OP_ALL, false, true, extremes},    {OP_VAR, true, false, variances}, {OP_STD, true, false, variances},
+    {OP_VECTOR_NORM, true, false, norms}, {OP_LOGSUMEXP, true, false, exponentials},
+};
+/* clang-format on */
+
+/* NULL: there is none. */
+static const char *reduction_class(unsigned opcode, enum dtype dtype) {
+    for (size_t i = 0; i < sizeof reductions / sizeof *reductions; i++) {
+        const struct reduction *reduction = &reductions[i];
+        if (reduction->opcode == opcode)
+            return (!reduction->floats || dtype_kind(dtype) == DTYPE_KIND_FLOAT) &&
+                           (!reduction->bools || dtype == DTYPE_BOOL)
+                       ? reduction->classes[dtype]
+                       : NULL;
+    }
+    return NULL;
+}
+
+bool fused_text_reduces(unsigned opcode, enum dtype dtype) {
+    return reduction_class(opcode, dtype) != NULL;
+}
+
+/* ---- teams, which have a row each ---- */
+
+static const unsigned lanes_table[] = {1, 2, 4, 8, 16, 32, 64, 128, 256};
+
+const void *fused_lanes(unsigned lanes) {
+    for (size_t i = 0; i < sizeof lanes_table / sizeof *lanes_table; i++)
+        if (lanes_table[i] == lanes)
+            return &lanes_table[i];
+    return NULL;
+}
+
+static unsigned lanes_of(const void *kernel) {
+    return *(const unsigned *)kernel;
+}
+
+/* How many threads a team has: as many as share a row in one of its reductions. */
+static unsigned launch_team(const struct fused_launch *launch) {
+    unsigned team = FUSED_TEAM_MIN;
+    for (uint32_t i = 0; i < launch->n; i++) {
+        const struct fused_operation *operation = &launch->operations[i];
+        unsigned lanes = operation->reduces ? lanes_of(operation->kernel) : 0;
+        team = lanes > team ? lanes : team;
+    }
+    return team;
+}
+
+/* Shared memory for one slot of a block's rows. */
+static size_t slot_bytes(int64_t columns, size_t size, unsigned team) {
+    return ((size_t)columns * size * (FUSED_THREADS / team) + 15) & ~(size_t)15;
+}
+
+unsigned fused_row_slots(const void *kernel, int64_t columns, size_t size) {
+    unsigned lanes = lanes_of(kernel), team = lanes < FUSED_TEAM_MIN ? FUSED_TEAM_MIN : lanes;
+    size_t most = FUSED_SHARED_MAX / slot_bytes(columns, size, team);
+    return most < FUSED_SLOTS_MAX ? (unsigned)most : FUSED_SLOTS_MAX;
+}
+
+int64_t fused_blocks(const struct fused_launch *launch) {
+    int64_t elements = launch->rows * launch->columns, together = FUSED_THREADS / launch_team(launch);
+    return launch->whole_rows ? (launch->rows + together - 1) / together
+                              : (elements + FUSED_THREADS - 1) / FUSED_THREADS;
+}
+
 /* ---- text ---- */
 
 struct text {
@@ -131,9 +227,51 @@ static unsigned count_parameters(const struct fused_launch *launch) {
 struct writer {
     struct text text;
     const struct fused_launch *launch;
-    unsigned data, parameters;       /* used so far */
-    unsigned slots[FUSED_SLOTS_MAX]; /* the operation whose result is in it */
+    unsigned data, parameters, lanes; /* used so far */
+    unsigned slots[FUSED_SLOTS_MAX];  /* the operation whose result is in it */
+    bool stale;                       /* one thread of a team has written what the others may read */
 };
+
+/* The way of an operation in a launch of whole rows. */
+static bool is_wide(const struct fused_operation *operation) {
+    return !operation->reduces && operation->output.column;
+}
+
+/* Whether the team goes through its row once for both operations, and all between them. */
+static bool same_pass(const struct fused_launch *launch, uint32_t i, uint32_t k) {
+    bool same = true;
+    for (; i <= k; i++)
+        same &= is_wide(&launch->operations[i]);
+    return same;
+}
+
+/* The bytes of an element, for each slot that has to be in shared memory: what is in it is read in another pass. */
+static void launch_rooms(const struct fused_launch *launch, uint8_t sizes[FUSED_SLOTS_MAX]) {
+    uint32_t from[FUSED_SLOTS_MAX] = {0};
+    memset(sizes, 0, FUSED_SLOTS_MAX);
+    for (uint32_t i = 0; i < launch->n && launch->whole_rows; i++) {
+        const struct fused_operation *operation = &launch->operations[i];
+        for (unsigned k = 0; k < operation->n_inputs; k++) {
+            const struct fused_operand *input = &operation->inputs[k];
+            size_t size = dtype_size((enum dtype)input->dtype);
+            if (input->in_slot && is_wide(&launch->operations[from[input->slot]]) &&
+                !same_pass(launch, from[input->slot], i) && size > sizes[input->slot])
+                sizes[input->slot] = (uint8_t)size;
+        }
+        if (operation->output.in_slot)
+            from[operation->output.slot] = i;
+    }
+}
+
+size_t fused_shared(const struct fused_launch *launch) {
+    uint8_t sizes[FUSED_SLOTS_MAX];
+    unsigned team = launch_team(launch);
+    size_t bytes = 0;
+    launch_rooms(launch, sizes);
+    for (unsigned slot = 0; slot < FUSED_SLOTS_MAX; slot++)
+        bytes += slot_bytes(launch->columns, sizes[slot], team);
+    return bytes;
+}
 
 /* "const T x = …;" for each input, named after operation and input. */
 static void write_inputs(struct writer *writer, uint32_t i) {
@@ -141,8 +279,14 @@ static void write_inputs(struct writer *writer, uint32_t i) {
     for (unsigned k = 0; k < operation->n_inputs; k++) {
         const struct fused_operand *input = &operation->inputs[k];
         const char *type = types[input->dtype];
-        if (input->in_slot)
-            write_text(&writer->text, "        const %s x%u_%u = y%u;\n", type, i, k, writer->slots[input->slot]);
+        unsigned from = input->in_slot ? writer->slots[input->slot] : 0;
+        bool in_room = input->in_slot && writer->launch->whole_rows && is_wide(&writer->launch->operations[from]) &&
+                       !same_pass(writer->launch, from, i);
+        if (in_room)
+            write_text(&writer->text, "        const %s x%u_%u = ((const %s *)room_%u)[own];\n", type, i, k, type,
+                       input->slot);
+        else if (input->in_slot)
+            write_text(&writer->text, "        const %s x%u_%u = y%u;\n", type, i, k, from);
         else
             write_text(&writer->text, "        const %s x%u_%u = ((const %s *)p.data[%u])[%s];\n", type, i, k, type,
                        writer->data++, operand_at(input));
@@ -171,19 +315,156 @@ static void write_formula(struct writer *writer, uint32_t i) {
     }
 }
 
-static void write_operation(struct writer *writer, uint32_t i) {
+/* The result is y, of one element; the number of its data, if it is in memory. */
+static unsigned write_result(struct writer *writer, uint32_t i) {
     const struct fused_operand *output = &writer->launch->operations[i].output;
-    const char *type = types[output->dtype];
     unsigned data = output->in_slot ? 0 : writer->data++;
     write_inputs(writer, i);
-    write_text(&writer->text, "        const %s y%u = fused_keep(", type, i);
+    write_text(&writer->text, "        const %s y%u = fused_keep(", types[output->dtype], i);
     write_formula(writer, i);
     write_text(&writer->text, ", p.zero);\n");
     if (output->in_slot)
         writer->slots[output->slot] = i;
-    else
-        write_text(&writer->text, "        ((%s *)p.data[%u])[at] = y%u;\n", type, data, i);
+    return data;
 }
+
+static void write_operation(struct writer *writer, uint32_t i, const uint8_t *rooms) {
+    const struct fused_operand *output = &writer->launch->operations[i].output;
+    const char *type = types[output->dtype];
+    unsigned data = write_result(writer, i);
+    if (!output->in_slot)
+        write_text(&writer->text, "        ((%s *)p.data[%u])[at] = y%u;\n", type, data, i);
+    else if (rooms[output->slot])
+        write_text(&writer->text, "        ((%s *)room_%u)[own] = y%u;\n", type, output->slot, i);
+}
+
+/* ---- whole rows ---- */
+
+static void write_sync(struct writer *writer, bool always) {
+    if (always || writer->stale)
+        write_text(&writer->text, "        __syncthreads();\n");
+    writer->stale = false;
+}
+
+/* One thread of the team writes what there is one of for the row. */
+static void write_narrow(struct writer *writer, uint32_t i, unsigned data) {
+    const struct fused_operand *output = &writer->launch->operations[i].output;
+    if (output->in_slot)
+        return;
+    write_text(&writer->text,
+               "        if (live && lane == 0) {\n            ((%s *)p.data[%u])[row] = y%u;\n        }\n",
+               types[output->dtype], data, i);
+    writer->stale = true;
+}
+
+/* An operation on what there is one of for the row. No other thread reads its inputs any more when it writes. */
+static void write_one(struct writer *writer, uint32_t i) {
+    write_sync(writer, false);
+    unsigned data = write_result(writer, i);
+    if (!writer->launch->operations[i].output.in_slot)
+        write_sync(writer, true);
+    write_narrow(writer, i, data);
+}
+
+/* struct reduce_numbers, as reduce.cu has them for such a launch. */
+static void write_numbers(struct writer *writer, const struct fused_operation *operation) {
+    struct text *text = &writer->text;
+    unsigned parameter = writer->parameters, opcode = operation->opcode;
+    writer->parameters += operation->n_floats;
+    if (opcode == OP_VAR || opcode == OP_STD)
+        write_text(text, "(double)p.columns > p.parameter[%u] ? (double)p.columns - p.parameter[%u] : 0, ", parameter,
+                   parameter);
+    else
+        write_text(text, "%s, ", opcode == OP_MEAN ? "(double)p.columns" : "1");
+    if (operation->n_floats)
+        write_text(text, "p.parameter[%u], ", parameter);
+    else
+        write_text(text, "0, ");
+    write_text(text, "0, %s, %s", opcode == OP_STD ? "true" : "false",
+               opcode == OP_MIN || opcode == OP_ALL ? "true" : "false");
+}
+
+static void write_reduction(struct writer *writer, uint32_t i) {
+    struct text *text = &writer->text;
+    const struct fused_operation *operation = &writer->launch->operations[i];
+    const struct fused_operand *input = &operation->inputs[0], *output = &operation->output;
+    unsigned data = output->in_slot ? 0 : writer->data++;
+    write_sync(writer, true);
+    write_text(text, "        %s y%u;\n        {\n            typedef %s op_class;\n", types[output->dtype], i,
+               reduction_class(operation->opcode, (enum dtype)input->dtype));
+    write_text(text, "            const op_class op(reduce_numbers{");
+    write_numbers(writer, operation);
+    write_text(text, "});\n");
+    if (input->in_slot) /* in memory, rows would lie behind an aligned address */
+        write_text(text,
+                   "            const op_class::T *x = (const op_class::T *)room_%u + group * p.columns;\n"
+                   "            const uint64_t place = (uint64_t)(row * p.columns) * sizeof *x;\n",
+                   input->slot);
+    else
+        write_text(text,
+                   "            const op_class::T *x = (const op_class::T *)p.data[%u] + row * p.columns;\n"
+                   "            const uint64_t place = (uint64_t)x;\n",
+                   writer->data++);
+    write_text(text, "            const int lanes = (int)p.lanes[%u];\n", writer->lanes++);
+    write_text(
+        text,
+        "            y%u = fused_keep((%s)fused_reduce(op, x, p.columns, place, live, lane, group, lanes), p.zero);\n"
+        "        }\n",
+        i, types[output->dtype]);
+    if (output->in_slot)
+        writer->slots[output->slot] = i;
+    write_narrow(writer, i, data);
+}
+
+/* The operations from i on that are computed in one pass; returns the next one. */
+static uint32_t write_pass(struct writer *writer, uint32_t i, const uint8_t *rooms) {
+    const struct fused_launch *launch = writer->launch;
+    write_sync(writer, false);
+    write_text(&writer->text,
+               "        for (int64_t column = lane; live && column < p.columns; column += team) {\n"
+               "        const int64_t at = row * p.columns + column, own = group * p.columns + column;\n");
+    for (; i < launch->n && is_wide(&launch->operations[i]); i++)
+        write_operation(writer, i, rooms);
+    write_text(&writer->text, "        }\n");
+    return i;
+}
+
+static void write_rows(struct writer *writer) {
+    struct text *text = &writer->text;
+    const struct fused_launch *launch = writer->launch;
+    uint8_t rooms[FUSED_SLOTS_MAX];
+    const char *behind = "(uint8_t *)shared";
+    char name[64];
+    launch_rooms(launch, rooms);
+    write_text(text,
+               "    DYNAMIC_SHARED(shared);\n"
+               "    const int team = (int)p.team, lane = (int)threadIdx.x %% team, group = (int)threadIdx.x / team;\n"
+               "    const int64_t together = %d / team;\n",
+               FUSED_THREADS);
+    for (unsigned slot = 0; slot < FUSED_SLOTS_MAX; slot++) {
+        if (!rooms[slot])
+            continue;
+        write_text(text, "    uint8_t *const room_%u = %s;\n", slot, behind);
+        snprintf(name, sizeof name, "room_%u + ((p.columns * together * %u + 15) & ~(int64_t)15)", slot, rooms[slot]);
+        behind = name;
+    }
+    write_text(text, "    for (int64_t first = (int64_t)blockIdx.x * together; first < p.rows; first += "
+                     "(int64_t)gridDim.x * together) {\n"
+                     "        const bool live = first + group < p.rows;\n"
+                     "        const int64_t row = live ? first + group : p.rows - 1;\n");
+    for (uint32_t i = 0; i < launch->n;) {
+        const struct fused_operation *operation = &launch->operations[i];
+        if (is_wide(operation)) {
+            i = write_pass(writer, i, rooms);
+            continue;
+        }
+        (operation->reduces ? write_reduction : write_one)(writer, i++);
+    }
+    write_sync(writer, false); /* before the next row */
+    write_text(text, "    }\n");
+}
+
+/* ---- the kernel ---- */
 
 static const char keep_text[] = "#ifndef FUSED_KEEP\n"
                                 "#define FUSED_KEEP\n"
@@ -204,21 +485,54 @@ static const char keep_text[] = "#ifndef FUSED_KEEP\n"
                                 "}\n"
                                 "#endif\n";
 
-char *fused_text(const struct fused_launch *launch, const char *name) {
-    struct writer writer = {.launch = launch};
-    struct text *text = &writer.text;
-    unsigned parameters = count_parameters(launch);
-    for (const char *at = keep_text; *at; at += strcspn(at, "\n") + 1)
+/* A row of n elements from x on, of which the first would lie at the address `place` in memory, by the first `lanes` threads of a team. All threads of the
+ * block call it; those of the team get the result. */
+static const char reduce_text[] =
+    "#ifndef FUSED_REDUCE\n"
+    "#define FUSED_REDUCE\n"
+    "#ifndef DYNAMIC_SHARED\n"
+    "#define DYNAMIC_SHARED(name) extern __shared__ uint4 name[]\n"
+    "#endif\n"
+    "template <class Op>\n"
+    "__device__ inline typename Op::R fused_reduce(const Op &op, const typename Op::T *x, int64_t n, uint64_t place, "
+    "bool live,\n"
+    "                                              int lane, int group, int lanes) {\n"
+    "    typedef typename Op::A A;\n"
+    "    typedef typename Op::T T;\n"
+    "    __shared__ uint64_t parts[32], results[8];\n"
+    "    static_assert(sizeof(A) <= sizeof parts / 8 && sizeof(typename Op::R) <= sizeof *results, \"their room\");\n"
+    "    const int64_t head = (int64_t)((0 - place) % sizeof(typename reduce_vector<T>::type) / sizeof(T));\n"
+    "    A a = op.neutral();\n"
+    "    if (live && lane < lanes) {\n"
+    "        reduce_elements(op, a, x, n, head, lane, lanes);\n"
+    "    }\n"
+    "    reduce_group(op, a, lanes, (A *)parts);\n"
+    "    if (lane == 0) {\n"
+    "        ((typename Op::R *)results)[group] = op.finish(a);\n"
+    "    }\n"
+    "    __syncthreads();\n"
+    "    return ((const typename Op::R *)results)[group];\n"
+    "}\n"
+    "#endif\n";
+
+static void write_lines(struct text *text, const char *lines) {
+    for (const char *at = lines; *at; at += strcspn(at, "\n") + 1)
         write_text(text, "%.*s\n", (int)strcspn(at, "\n"), at);
-    write_text(text, "struct %s_arguments {\n    int64_t rows, columns, zero;\n    char *data[%u];\n", name,
-               count_data(launch));
-    if (parameters)
-        write_text(text, "    double parameter[%u];\n", parameters);
-    write_text(text, "};\n");
-    write_text(text,
-               "extern \"C\" __global__ void __launch_bounds__(%d) %s(const __grid_constant__ %s_arguments p) {\n"
-               "    const int64_t n = p.rows * p.columns, step = (int64_t)gridDim.x * %d;\n",
-               FUSED_THREADS, name, name, FUSED_THREADS);
+}
+
+static unsigned count_reductions(const struct fused_launch *launch) {
+    unsigned n = 0;
+    for (uint32_t i = 0; i < launch->n; i++)
+        n += launch->operations[i].reduces;
+    return n;
+}
+
+/* A thread has all operations of an element. */
+static void write_elements(struct writer *writer) {
+    static const uint8_t no_rooms[FUSED_SLOTS_MAX];
+    const struct fused_launch *launch = writer->launch;
+    struct text *text = &writer->text;
+    write_text(text, "    const int64_t n = p.rows * p.columns, step = (int64_t)gridDim.x * %d;\n", FUSED_THREADS);
     write_text(text, "    for (int64_t at = (int64_t)blockIdx.x * %d + threadIdx.x; at < n; at += step) {\n",
                FUSED_THREADS);
     bool column = launch_has_place(launch, "column");
@@ -229,8 +543,29 @@ char *fused_text(const struct fused_launch *launch, const char *name) {
     if (column)
         write_text(text, "        const int64_t column = at - row * p.columns;\n");
     for (uint32_t i = 0; i < launch->n; i++)
-        write_operation(&writer, i);
-    write_text(text, "    }\n}\n");
+        write_operation(writer, i, no_rooms);
+    write_text(text, "    }\n");
+}
+
+char *fused_text(const struct fused_launch *launch, const char *name) {
+    struct writer writer = {.launch = launch};
+    struct text *text = &writer.text;
+    unsigned parameters = count_parameters(launch);
+    write_lines(text, keep_text);
+    if (launch->whole_rows)
+        write_lines(text, reduce_text);
+    write_text(text, "struct %s_arguments {\n    int64_t rows, columns, zero", name);
+    if (launch->whole_rows)
+        write_text(text, ", team, lanes[%u]", count_reductions(launch));
+    write_text(text, ";\n    char *data[%u];\n", count_data(launch));
+    if (parameters)
+        write_text(text, "    double parameter[%u];\n", parameters);
+    write_text(text, "};\n");
+    write_text(text,
+               "extern \"C\" __global__ void __launch_bounds__(%d) %s(const __grid_constant__ %s_arguments p) {\n",
+               FUSED_THREADS, name, name);
+    (launch->whole_rows ? write_rows : write_elements)(&writer);
+    write_text(text, "}\n");
     if (!text->failed)
         return text->text;
     free(text->text);
@@ -240,9 +575,13 @@ char *fused_text(const struct fused_launch *launch, const char *name) {
 /* ---- arguments ---- */
 
 size_t fused_arguments(const struct fused_launch *launch, char to[FUSED_ARGUMENTS_MAX]) {
-    const int64_t head[] = {launch->rows, launch->columns, 0};
-    size_t used = sizeof head;
-    memcpy(to, head, sizeof head);
+    int64_t head[4 + FUSED_OPERATIONS_MAX] = {launch->rows, launch->columns, 0, launch_team(launch)};
+    size_t n = launch->whole_rows ? 4 : 3;
+    for (uint32_t i = 0; i < launch->n; i++)
+        if (launch->operations[i].reduces)
+            head[n++] = lanes_of(launch->operations[i].kernel);
+    size_t used = n * sizeof *head;
+    memcpy(to, head, used);
     for (uint32_t i = 0; i < launch->n; i++)
         for (unsigned k = 0; k <= launch->operations[i].n_inputs; k++) {
             const struct fused_operation *operation = &launch->operations[i];

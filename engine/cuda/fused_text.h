@@ -2,6 +2,10 @@
  * are those of the kernels for each by itself (engine/device/formula.h): a thread computes all operations for one element before it goes on to
  * its next, what lies in a slot stays in a register, and what lies in memory is read and written where the operations by themselves would.
  *
+ * With reductions among them, a team of threads has a row, and goes through it once for all elementwise operations between two reductions, and once for
+ * each reduction, whose elements the threads share out as the reduction's own kernel does (reduce_ops.cuh). What lies in a slot, and is read when the
+ * team comes through the row again, is in shared memory. What there is one of for each row, all threads of the team know.
+ *
  * The text depends on the operations, their dtypes, and how operands lie: addresses, extents and attributes are arguments. So launches of one kind
  * have one kernel, by whose text it is found.
  *
@@ -13,13 +17,24 @@
 #include "engine/device/launch.h"
 
 enum {
-    FUSED_THREADS = 256, /* of a block */
-    FUSED_ARGUMENTS_MAX =
-        3 * 8 + FUSED_OPERATIONS_MAX * (4 * sizeof(void *) + 2 * sizeof(double)) /* bytes; CUDA takes 4 KiB */
+    FUSED_THREADS = 256,         /* of a block */
+    FUSED_TEAM_MIN = 32,         /* threads for a row: a warp */
+    FUSED_SHARED_MAX = 48 << 10, /* bytes of shared memory for slots, which every device has for a block */
+    FUSED_ARGUMENTS_MAX = (4 + FUSED_OPERATIONS_MAX) * 8 +
+                          FUSED_OPERATIONS_MAX * (4 * sizeof(void *) + 2 * sizeof(double)) /* bytes; CUDA takes 4 KiB */
 };
 
 /* Whether there is text for an operation on operands of these dtypes: as device_vtable.fuses(). */
 bool fused_text_has(unsigned opcode, enum dtype from, enum dtype as, enum dtype to);
+/* The same of a reduction. */
+bool fused_text_reduces(unsigned opcode, enum dtype dtype);
+/* What fused_operation.kernel is of a reduction whose kernel has so many threads for a row (reduce_lanes()); NULL for 0. */
+const void *fused_lanes(unsigned lanes);
+/* device_fusion.row_slots. */
+unsigned fused_row_slots(const void *kernel, int64_t columns, size_t size);
+/* How many blocks have all elements between them, and how many bytes of shared memory each block needs. */
+int64_t fused_blocks(const struct fused_launch *launch);
+size_t fused_shared(const struct fused_launch *launch);
 /* The kernel `name` alone, which comes behind number_text (formula_text.h); one block of malloc(). NULL: no host memory. */
 char *fused_text(const struct fused_launch *launch, const char *name);
 /* What the kernel takes: one struct. Returns its size. */

@@ -4,6 +4,7 @@
 
 #include "engine/cuda/cuda.h"
 #include "engine/cuda/reduce.cuh"
+#include "engine/cuda/reduce.h"
 
 enum {
     ROW_UNITS = 4,      /* a further thread for a row pays if it has so many loads */
@@ -13,6 +14,7 @@ enum {
     BLOCKS_WANTED = 16, /* if there are fewer, outputs are cut to make so many; */
     BLOCKS_MAX = 64,    /* at most so many are launched, which loop over the tiles */
     MERGE_LANES_MAX = REDUCE_THREADS,
+    ALONE_UNITS = 4, /* a row may be a block's alone, if each thread has so many loads, though the device has few rows */
 };
 
 /* ---- which kernel ---- */
@@ -338,13 +340,14 @@ static uint64_t plan_mask(enum dtype dtype) {
 
 static void plan_init(struct reduce_plan *plan, const struct cuda *cuda, const struct launch *launch,
                       const struct reduce_kernel *kernel) {
+    struct reduce_numbers *numbers = &plan->numbers;
     memset(plan, 0, sizeof *plan);
     plan_axes(plan, launch);
-    plan->lowest = launch->opcode == OP_MIN || launch->opcode == OP_ALL || launch->opcode == OP_ARGMIN;
-    plan->parameter = launch->attributes.n_floats ? launch->attributes.floats[0] : 0;
-    plan->divisor = plan_divisor(launch->opcode, (double)plan->run * (double)plan->steps, plan->parameter);
-    plan->root = launch->opcode == OP_STD;
-    plan->mask = plan_mask((enum dtype)launch->inputs[0].dtype);
+    numbers->lowest = launch->opcode == OP_MIN || launch->opcode == OP_ALL || launch->opcode == OP_ARGMIN;
+    numbers->parameter = launch->attributes.n_floats ? launch->attributes.floats[0] : 0;
+    numbers->divisor = plan_divisor(launch->opcode, (double)plan->run * (double)plan->steps, numbers->parameter);
+    numbers->root = launch->opcode == OP_STD;
+    numbers->mask = plan_mask((enum dtype)launch->inputs[0].dtype);
     plan->down = plan_goes_down(plan);
     int64_t size = (int64_t)dtype_size((enum dtype)launch->inputs[0].dtype);
     int64_t tiles = plan->down ? plan_columns(plan, cuda, size, kernel->beside) : plan_rows(plan, cuda, kernel->vector);
@@ -455,6 +458,20 @@ static uint64_t reduce_workspace(struct device *device, const struct launch *lau
     }
     plan_init(&plan, cuda, launch, kernel);
     return plan_bytes(&plan, cuda, kernel);
+}
+
+unsigned reduce_lanes(const struct cuda *cuda, const struct launch *launch) {
+    const struct operand *x = &launch->inputs[0];
+    const struct reduce_kernel *kernel = x->dtype == x->as ? reduce_kernel_for(launch) : NULL;
+    struct reduce_plan plan;
+    if (!kernel || reduce_is_empty(x)) {
+        return 0;
+    }
+    plan_init(&plan, cuda, launch, kernel);
+    const bool rows = !plan.down && plan.parts == 1 && plan.steps == 1 && plan.run_stride == 1;
+    const bool busy = 2 * plan.outputs >= cuda->processors ||
+                      ceiling(plan.run, kernel->vector) <= (int64_t)plan.lanes * ALONE_UNITS;
+    return rows && busy && plan.across == plan.lanes ? (unsigned)plan.lanes : 0;
 }
 
 static int reduce_run(struct cuda *cuda, struct cuda_stream *stream, const struct launch *launch, struct fault *fault) {

@@ -12,15 +12,9 @@
  *
  * If there are too few outputs to occupy the device, each is cut into `parts`, whose accumulators a second kernel merges. The order of
  * merging depends on the plan alone, so results are the same each time. A single output of one contiguous run that would be cut is
- * left to CUB (reduce_whole.cuh).
- *
- * A reduction is a class: the element's type T, an accumulator A (plain, a multiple of 4 bytes), the result's type R,
- * neutral(), take(a, x, position, step): N elements, at positions that far apart, increasing for one accumulator,
- * merge(a, b), which does not mind the order, and finish(a). */
+ * left to CUB (reduce_whole.cuh). What they compute is a class: reduce_ops.cuh. */
 #pragma once
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
 #include <cuda_runtime.h>
 #include <stdint.h>
 #include <string.h>
@@ -28,6 +22,8 @@
 extern "C" {
 #include "engine/device/launch.h" /* not cuda.h, whose struct cuda CUB's namespace cuda does not go with */
 }
+
+#include "engine/cuda/reduce_ops.cuh"
 
 enum {
     REDUCE_THREADS = 256,
@@ -52,11 +48,7 @@ struct reduce_plan {
     struct reduce_axes stepped; /* the reduced axes without the run */
     int64_t outputs, steps, run, run_stride;
     int64_t parts, part_steps, part_run; /* a part is so many steps of the whole run, or all steps of so much of it */
-    double divisor;                      /* by which the mean divides the sum, or the variance the squares */
-    double parameter;                    /* the order of a norm */
-    bool root;                           /* the root of the variance */
-    uint64_t mask;                       /* the bits of an element that are 0 if it is */
-    bool lowest;                         /* finds the least element, not the greatest */
+    struct reduce_numbers numbers;
     bool down;                           /* goes by columns */
     bool beside;                         /* takes REDUCE_COLUMNS columns at a time */
     int lanes, across;                   /* powers of two */
@@ -84,67 +76,9 @@ extern const struct reduce_kernel reduce_extremes[DTYPE_COUNT], reduce_positions
 extern const struct reduce_kernel reduce_variances[DTYPE_COUNT], reduce_norms[DTYPE_COUNT];
 extern const struct reduce_kernel reduce_counts[DTYPE_COUNT], reduce_exponentials[DTYPE_COUNT];
 
-/* ---- elements ---- */
-
 /* Blocks that a processor is to hold of a reduction's kernels. Fewer for reductions that compute so much that they need more registers. */
 template <class Op> struct reduce_occupancy {
     enum { rows = REDUCE_ROWS_BLOCKS, columns = REDUCE_COLUMNS_BLOCKS };
-};
-
-/* The type in which an element is computed. */
-template <class T> struct reduce_compute { typedef int32_t type; };
-template <> struct reduce_compute<int64_t> { typedef int64_t type; };
-template <> struct reduce_compute<uint32_t> { typedef uint32_t type; };
-template <> struct reduce_compute<uint64_t> { typedef uint64_t type; };
-template <> struct reduce_compute<__half> { typedef float type; };
-template <> struct reduce_compute<__nv_bfloat16> { typedef float type; };
-template <> struct reduce_compute<float> { typedef float type; };
-template <> struct reduce_compute<double> { typedef double type; };
-
-template <class T> __device__ inline T reduce_load(T x) {
-    return x;
-}
-__device__ inline float reduce_load(__half x) {
-    return __half2float(x);
-}
-__device__ inline float reduce_load(__nv_bfloat16 x) {
-    return __bfloat162float(x);
-}
-
-/* Rounds a result once. */
-__device__ inline void sum_store(double x, float *out) {
-    *out = (float)x;
-}
-__device__ inline void sum_store(double x, double *out) {
-    *out = x;
-}
-__device__ inline void sum_store(double x, __half *out) {
-    *out = __double2half(x);
-}
-__device__ inline void sum_store(double x, __nv_bfloat16 *out) {
-    *out = __double2bfloat16(x);
-}
-
-/* A sum in f64 and the rounding errors that it has made (Knuth's TwoSum). Infinities and NaN make the error NaN: the sum is right by itself
- * then. */
-struct sum_carried {
-    double value, error;
-};
-__device__ inline void sum_add(sum_carried &a, double x) {
-    double before = a.value, after = before + x, part = after - before;
-    a.error += (before - (after - part)) + (x - part);
-    a.value = after;
-}
-__device__ inline double sum_result(const sum_carried &a) {
-    return a.error - a.error == 0 ? a.value + a.error : a.value;
-}
-
-/* Elements of one load: 16 bytes, but 8 elements at most, so that the code for bytes does not grow too large. */
-template <class T> struct reduce_vector {
-    enum { n = sizeof(T) == 1 ? 8 : 16 / sizeof(T) };
-    struct alignas(n * sizeof(T)) type {
-        T x[n];
-    };
 };
 
 /* ---- places ---- */
@@ -180,43 +114,7 @@ __device__ inline reduce_range reduce_part(const reduce_plan &plan, int64_t part
     return range;
 }
 
-/* ---- threads ---- */
-
-template <class A> __device__ inline A reduce_shuffle(const A &a, int distance, int width) {
-    uint32_t words[sizeof(A) / 4];
-    A result;
-    static_assert(sizeof(A) % 4 == 0, "an accumulator is made of words");
-    memcpy(words, &a, sizeof a);
-#pragma unroll
-    for (unsigned i = 0; i < sizeof(A) / 4; i++) {
-        words[i] = __shfl_down_sync(0xffffffffu, words[i], (unsigned)distance, width);
-    }
-    memcpy(&result, words, sizeof result);
-    return result;
-}
-
-/* Merges the accumulators of each group of `lanes` neighbours; its first thread gets the result. `shared` has room for
- * one of each warp. All threads of the block call this. */
-template <class Op>
-__device__ inline void reduce_group(const Op &op, typename Op::A &a, int lanes, typename Op::A *shared) {
-    int width = lanes < 32 ? lanes : 32, warp = (int)threadIdx.x / 32;
-    for (int distance = width / 2; distance > 0; distance /= 2) {
-        op.merge(a, reduce_shuffle(a, distance, width));
-    }
-    if (lanes <= 32) {
-        return;
-    }
-    if (threadIdx.x % 32 == 0) {
-        shared[warp] = a;
-    }
-    __syncthreads();
-    if ((threadIdx.x & (unsigned)(lanes - 1)) == 0) {
-        for (int i = 1; i < lanes / 32; i++) {
-            op.merge(a, shared[warp + i]);
-        }
-    }
-    __syncthreads(); /* the next round writes to it */
-}
+/* ---- results ---- */
 
 template <class Op>
 __device__ inline void reduce_store(const reduce_plan &plan, const Op &op, int64_t output, int64_t part,
@@ -458,7 +356,7 @@ static bool reduce_launch_beside(const struct reduce_plan *plan, const Op &op, c
 }
 
 template <class Op, bool BESIDE> static cudaError_t reduce_launch(const struct reduce_plan *plan, cudaStream_t stream) {
-    const Op op(*plan);
+    const Op op(plan->numbers);
     bool launched = false;
     if constexpr (BESIDE) {
         launched = reduce_launch_beside<Op>(plan, op, stream);

@@ -6,7 +6,7 @@ template <class Bits> struct count {
     typedef uint64_t R;
     typedef uint64_t A;
     Bits mask;
-    explicit count(const reduce_plan &plan) : mask((Bits)plan.mask) {
+    explicit count(const reduce_numbers &numbers) : mask((Bits)numbers.mask) {
     }
     __host__ __device__ A neutral() const {
         return 0;

@@ -8,7 +8,7 @@ template <class Element> struct sum_narrow {
     typedef Element T;
     typedef uint64_t R;
     typedef uint64_t A;
-    explicit sum_narrow(const reduce_plan &) {
+    explicit sum_narrow(const reduce_numbers &) {
     }
     __host__ __device__ A neutral() const {
         return 0;
@@ -31,7 +31,7 @@ template <class Element> struct product_narrow {
     typedef Element T;
     typedef uint64_t R;
     typedef uint64_t A;
-    explicit product_narrow(const reduce_plan &) {
+    explicit product_narrow(const reduce_numbers &) {
     }
     __host__ __device__ A neutral() const {
         return 1;
@@ -55,7 +55,7 @@ template <class Element> struct mean_narrow {
     typedef float R;
     typedef double A;
     double divisor;
-    explicit mean_narrow(const reduce_plan &plan) : divisor(plan.divisor) {
+    explicit mean_narrow(const reduce_numbers &numbers) : divisor(numbers.divisor) {
     }
     __host__ __device__ A neutral() const {
         return 0;

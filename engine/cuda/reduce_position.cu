@@ -23,7 +23,7 @@ template <class Element> struct position {
     typedef typename reduce_compute<Element>::type C;
     typedef position_found<C> A;
     bool lowest;
-    explicit position(const reduce_plan &plan) : lowest(plan.lowest) {
+    explicit position(const reduce_numbers &numbers) : lowest(numbers.lowest) {
     }
     __host__ __device__ A neutral() const {
         return {-1, 0};

@@ -104,7 +104,7 @@ static cudaError_t reduce_whole(const reduce_plan *plan, void *memory, size_t *b
     typedef typename Op::T T;
     typedef reduce_vector<T> V;
     typedef typename V::type vector;
-    const Op op(*plan);
+    const Op op(plan->numbers);
     const T *x = (const T *)plan->in;
     int64_t head = (int64_t)((0 - (uintptr_t)x) % sizeof(vector) / sizeof(T));
     int64_t loads = plan->run > head ? (plan->run - head) / V::n : 0;

@@ -226,10 +226,10 @@ static int fusion_launch(struct device *base, struct device_stream *stream, cons
     if (kernel->n_parameters != 1 || kernel->parameter_bytes[0] != bytes)
         return fault_set(fault, STATUS_INTERNAL, "a fused kernel takes %u parameters, the first of %u bytes, not %zu",
                          kernel->n_parameters, kernel->n_parameters ? kernel->parameter_bytes[0] : 0, bytes);
-    int64_t blocks = (launch->rows * launch->columns + FUSED_THREADS - 1) / FUSED_THREADS;
+    int64_t blocks = fused_blocks(launch);
     int64_t most = (int64_t)cuda->processors * FUSED_BLOCKS;
     const uint32_t grid[3] = {(uint32_t)(blocks < most ? blocks : most), 1, 1}, block[3] = {FUSED_THREADS, 1, 1};
-    CUresult result = kernel_put(kernel, stream, grid, block, 0, parameters);
+    CUresult result = kernel_put(kernel, stream, grid, block, (uint32_t)fused_shared(launch), parameters);
     return result == CUDA_SUCCESS ? STATUS_OK : cuda_fault(fault, (cudaError_t)result, "cuLaunchKernel");
 }
 
@@ -238,6 +238,7 @@ const struct device_fusion cuda_fusion = {
     .text = fusion_text,
     .source = fusion_source,
     .launch = fusion_launch,
+    .row_slots = fused_row_slots,
 };
 
 const struct device_kernels cuda_kernels = {

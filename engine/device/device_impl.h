@@ -121,6 +121,8 @@ struct device_fusion {
     /* As launch(), by a kernel that was made for the launch's text. */
     int (*launch)(struct device *device, struct device_stream *stream, const struct device_kernel *kernel,
                   const struct fused_launch *launch, struct fault *fault);
+    /* How many slots there are for whole rows of elements of `size` bytes, beside a reduction for which fused_kernel() returned `kernel`. */
+    unsigned (*row_slots)(const void *kernel, int64_t columns, size_t size);
 };
 
 /* Memory that a device keeps for itself, besides operands and the workspaces of launches (op_kernel.workspace), because its size is known

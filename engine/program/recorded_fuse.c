@@ -338,9 +338,29 @@ int planner_time(struct planner *planner) {
 
 /* ---- slots ---- */
 
-static unsigned slots_most(const struct planner *planner, const struct fused_shape *shape) {
-    if (planner->session->order->device->vtable->fusion) /* slots are registers */
-        return FUSED_SLOTS_MAX;
+/* Slots in a compiled kernel: registers, but for whole rows memory that the threads of a row share. */
+static unsigned slots_compiled(const struct device *device, const struct planned_launch *first,
+                               const struct fused_shape *shape) {
+    unsigned most = FUSED_SLOTS_MAX;
+    size_t size = 1;
+    for (uint32_t i = 0; i < first->fused; i++) {
+        size_t own = dtype_size((enum dtype)first[i].record->launch.output.dtype);
+        size = own > size && own <= FUSED_SLOT_ELEMENT ? own : size;
+    }
+    for (uint32_t i = 0; i < first->fused; i++) {
+        const void *kernel =
+            first[i].way == FUSED_REDUCES ? device->vtable->fused_kernel(device, &first[i].record->launch) : NULL;
+        unsigned own = kernel ? device->vtable->fusion->row_slots(kernel, shape->columns, size) : most;
+        most = own < most ? own : most;
+    }
+    return most;
+}
+
+static unsigned slots_most(const struct planner *planner, const struct planned_launch *first,
+                           const struct fused_shape *shape) {
+    const struct device *device = planner->session->order->device;
+    if (device->vtable->fusion)
+        return slots_compiled(device, first, shape);
     if (shape->rows * shape->columns < FUSE_SLOT_ELEMENTS_MIN)
         return 0;
     if (!shape->whole_rows)
@@ -392,7 +412,7 @@ int planner_slots(struct planner *planner) {
         planner->at = end > i ? end : i + 1;
         if (end > i + 1) {
             struct fused_shape shape = fused_shape(&planner->launches[i]);
-            slots_give(planner, i, end, slots_most(planner, &shape));
+            slots_give(planner, i, end, slots_most(planner, &planner->launches[i], &shape));
             for (size_t k = i; k < end; k++)
                 launch_uses(planner, &planner->launches[k].record->launch, i, end);
         }

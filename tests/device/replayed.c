@@ -113,6 +113,20 @@ unsigned replayed_fused(struct session *session, uint64_t program, unsigned *rea
     return recorded->plan.replay->n_compiled;
 }
 
+unsigned replayed_reductions(struct session *session, uint64_t program) {
+    const struct op_request run = {.opcode = OP_PROGRAM, .ints = (const int64_t[]){(int64_t)program, 1}, .n_ints = 2};
+    struct fault fault;
+    const struct replay *replay = recorded_find(session, &run, &fault)->plan.replay;
+    unsigned n = 0;
+    for (unsigned i = 0; i < replay->n_steps; i++) {
+        const struct replay_step *step = &replay->steps[i];
+        const struct fused_launch *launch = (const struct fused_launch *)(const void *)(replay->launches + step->at);
+        for (uint32_t k = 0; step->kernel && !step->skipped && k < launch->n; k++)
+            n += launch->operations[k].reduces;
+    }
+    return n;
+}
+
 bool replayed_graphs(struct session *session, uint64_t program, struct replay_graph_figures *figures) {
     const struct op_request run = {.opcode = OP_PROGRAM, .ints = (const int64_t[]){(int64_t)program, 1}, .n_ints = 2};
     const struct device_async *async = session->order->device->vtable->async;

@@ -365,6 +365,53 @@ Test(graphs, kernels_of_fused_launches_take_over, .timeout = 300) {
     suite_close(&suite);
 }
 
+/* A softmax, a layer norm and the deviations of rows, written out. */
+static void program_make_rows(struct graphs_program *program, struct suite *suite) {
+    const struct op_packed none = {.n_ints = 0};
+    const struct op_packed each = SUITE_ATTRIBUTES(reduction, .axes = SUITE_LIST(1), .keepdims = true);
+    const struct op_packed spread =
+        SUITE_ATTRIBUTES(variance, .axes = SUITE_LIST(1), .keepdims = true, .correction = 1);
+    program_begin(program, suite);
+    uint64_t row = add(program, OP_RESHAPE, 1, 0, SUITE_ATTRIBUTES(reshape, .shape = SUITE_LIST(1, ROWS * DEPTH)));
+    uint64_t column =
+        add(program, OP_RESHAPE, 2, 0, SUITE_ATTRIBUTES(reshape, .shape = SUITE_LIST(DEPTH * COLUMNS, 1)));
+    uint64_t matrix = add(program, OP_MATMUL, column, row, none);
+    uint64_t less = add(program, OP_SUBTRACT, matrix, add(program, OP_MAX, matrix, 0, each), none);
+    uint64_t grown = add(program, OP_EXP, less, 0, none);
+    result(program, add(program, OP_DIVIDE, grown, add(program, OP_SUM, grown, 0, each), none));
+    uint64_t centred = add(program, OP_SUBTRACT, matrix, add(program, OP_MEAN, matrix, 0, each), none);
+    uint64_t squares = add(program, OP_MULTIPLY, centred, centred, none);
+    uint64_t root = add(program, OP_SQRT, add(program, OP_MEAN, squares, 0, each), 0, none);
+    result(program, add(program, OP_DIVIDE, centred, root, none));
+    uint64_t half = add(program, OP_CAST, matrix, 0, SUITE_ATTRIBUTES(cast, .dtype = DTYPE_F16));
+    uint64_t deviation = add(program, OP_VAR, half, 0, spread);
+    result(program, deviation);
+    result(program, add(program, OP_ADD, half, deviation, none));
+}
+
+/* Where the device compiles kernels of fused launches, those reduce rows, too. */
+Test(graphs, kernels_of_fused_launches_reduce_rows, .timeout = 300) {
+    struct suite suite;
+    struct graphs_program program;
+    suite_open(&suite, 607);
+    program_make_rows(&program, &suite);
+    program_define(&program);
+    for (int run = 0; run < RUNS; run++) {
+        uint64_t inputs[GIVEN], ids[GIVEN + OPERATIONS];
+        given(&suite, inputs);
+        if (run == RUNS / 2)
+            replayed_compile(suite.engine);
+        uint64_t output = run_recorded(&program, program.id, 1, inputs);
+        run_eagerly(&program, inputs, ids);
+        for (unsigned r = 0; r < program.n_results; r++)
+            same_bits(&suite, ids[program.results[r] - 1], output + r, result_bytes(&program, r), 0, "result", r);
+    }
+    unsigned reductions = replayed_reductions(suite.session, program.id);
+    if (engine_device(suite.engine)->vtable->fusion)
+        cr_assert_eq(reductions, 5, "%u reductions are in kernels of fused launches", reductions);
+    suite_close(&suite);
+}
+
 /* So that many sessions of a principal have the same places, and the same turns of the compiler, as one. */
 Test(graphs, kernels_of_fused_launches_belong_to_the_principal) {
     struct suite suite;

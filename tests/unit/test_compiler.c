@@ -151,33 +151,77 @@ Test(compiler, formulas_compile_without_headers) {
     compiled_free(&compiled);
 }
 
+static void expect_compiles(const struct fused_launch *launch) {
+    char *kernel = fused_text(launch, "fused");
+    char *text = malloc(strlen(number_text) + strlen(kernel) + 1);
+    strcpy(text, number_text);
+    strcat(text, kernel);
+    struct compiled compiled = compile_for(text, "fused", 90);
+    cr_assert_eq(compiled.status, STATUS_OK, "%s\n%s", compiled.fault.message, compiled.log ? compiled.log : "");
+    cr_assert_str_eq(compiled.code->symbol, "fused");
+    free(text);
+    free(kernel);
+    compiled_free(&compiled);
+}
+
 /* The sum of a product and a number, by two operations, and the product in a slot. */
 Test(compiler, kernel_of_a_fused_launch_compiles) {
     struct fused_launch *launch = calloc(1, sizeof *launch + 2 * sizeof(struct fused_operation));
-    const struct fused_operand number = {.row = 64, .column = 1, .dtype = DTYPE_F32, .as = DTYPE_F32},
+    const struct fused_operand number = {.row = FUSED_FLAT, .column = 1, .dtype = DTYPE_F32, .as = DTYPE_F32},
                                slot = {.in_slot = true, .dtype = DTYPE_F32, .as = DTYPE_F32},
-                               half = {.row = 1, .dtype = DTYPE_F16, .as = DTYPE_F16};
+                               half = {.row = FUSED_NEXT, .dtype = DTYPE_F16, .as = DTYPE_F16};
     *launch = (struct fused_launch){.rows = 3, .columns = 64, .n = 2, .n_slots = 1};
     launch->operations[0] =
         (struct fused_operation){.opcode = OP_MULTIPLY, .n_inputs = 2, .output = slot, .inputs = {number, number}};
     launch->operations[1] =
         (struct fused_operation){.opcode = OP_ADD, .n_inputs = 2, .output = number, .inputs = {slot, number}};
-    for (int i = 0; i < 2; i++) {
-        char *kernel = fused_text(launch, "fused");
-        char *text = malloc(strlen(number_text) + strlen(kernel) + 1);
-        strcpy(text, number_text);
-        strcat(text, kernel);
-        struct compiled compiled = compile_for(text, "fused", 90);
-        cr_assert_eq(compiled.status, STATUS_OK, "%s\n%s", compiled.fault.message, compiled.log ? compiled.log : "");
-        cr_assert_str_eq(compiled.code->symbol, "fused");
-        free(text);
-        free(kernel);
-        compiled_free(&compiled);
-        launch->operations[0].opcode = OP_CAST;
-        launch->operations[0].n_inputs = 1;
-        launch->operations[0].inputs[0] = half;
+    expect_compiles(launch);
+    launch->operations[0].opcode = OP_CAST;
+    launch->operations[0].n_inputs = 1;
+    launch->operations[0].inputs[0] = half;
+    expect_compiles(launch);
+    free(launch);
+}
+
+/* Each reduction of each dtype that has one, of a sum in a slot, which is read once more with the result. */
+Test(compiler, kernels_of_fused_reductions_compile) {
+    static const unsigned opcodes[] = {OP_SUM, OP_MEAN, OP_PROD, OP_MAX,         OP_MIN,
+                                       OP_ANY, OP_ALL,  OP_VAR,  OP_VECTOR_NORM, OP_LOGSUMEXP};
+    enum { OPCODES = sizeof opcodes / sizeof *opcodes };
+    struct fused_launch *launch = calloc(1, sizeof *launch + 3 * OPCODES * sizeof(struct fused_operation));
+    unsigned reductions = 0;
+    for (unsigned dtype = DTYPE_BOOL; dtype < DTYPE_COUNT; dtype++) {
+        const struct fused_operand number = {.row = FUSED_FLAT,
+                                             .column = 1,
+                                             .dtype = (uint8_t)dtype,
+                                             .as = (uint8_t)dtype},
+                                   wide = {.column = 1, .in_slot = true, .dtype = (uint8_t)dtype, .as = (uint8_t)dtype},
+                                   narrow = {.in_slot = true, .slot = 1, .dtype = (uint8_t)dtype, .as = (uint8_t)dtype};
+        unsigned sum = dtype == DTYPE_BOOL ? OP_LOGICAL_AND : OP_ADD;
+        *launch = (struct fused_launch){.rows = 3, .columns = 1000, .n_slots = 2, .whole_rows = true};
+        for (unsigned i = 0; i < OPCODES; i++) {
+            if (!fused_text_reduces(opcodes[i], (enum dtype)dtype))
+                continue;
+            struct fused_operation *operations = &launch->operations[launch->n];
+            operations[0] = (struct fused_operation){
+                .opcode = (uint16_t)sum, .n_inputs = 2, .output = wide, .inputs = {number, number}};
+            operations[1] = (struct fused_operation){.opcode = (uint16_t)opcodes[i],
+                                                     .kernel = fused_lanes(64),
+                                                     .n_inputs = 1,
+                                                     .n_floats = op_info(opcodes[i])->floats ? 1 : 0,
+                                                     .reduces = true,
+                                                     .output = narrow,
+                                                     .inputs = {wide}};
+            operations[2] = (struct fused_operation){
+                .opcode = (uint16_t)sum, .n_inputs = 2, .output = number, .inputs = {wide, narrow}};
+            launch->n += 3;
+            reductions++;
+        }
+        if (launch->n)
+            expect_compiles(launch);
     }
     free(launch);
+    cr_assert_gt(reductions, 40);
 }
 
 Test(compiler, says_which_one_it_is) {

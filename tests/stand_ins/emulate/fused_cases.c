@@ -13,11 +13,20 @@ struct maker {
     struct fused_operand values[FUSED_BUFFERS]; /* that operations may read */
     unsigned n_values;
     unsigned last; /* the last operation's number; its result is in memory */
+    bool by_rows;  /* there may be reductions, and operations on what there is one of for each row */
 };
 
 static unsigned below(struct maker *maker, unsigned n) {
     maker->random = maker->random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
     return (unsigned)(maker->random >> 33) % n;
+}
+
+/* The way of an operation. */
+enum way { WIDE, NARROW, REDUCES };
+
+static bool may_read(enum way way, const struct fused_operand *operand) {
+    return way == WIDE || (way == NARROW && !operand->column) ||
+           (way == REDUCES && operand->column && operand->row == FUSED_FLAT);
 }
 
 static struct fused_operand in_memory(struct maker *maker, enum dtype dtype) {
@@ -48,9 +57,32 @@ static void make_given(struct maker *maker) {
     maker->made->given = maker->made->buffers;
 }
 
+/* A reduction of a value that there is. Its result has the value's dtype. */
+static bool try_reduction(struct maker *maker, struct fused_operation *operation) {
+    static const unsigned opcodes[] = {OP_SUM, OP_MEAN, OP_PROD, OP_MAX,         OP_MIN,      OP_ANY,
+                                       OP_ALL, OP_VAR,  OP_STD,  OP_VECTOR_NORM, OP_LOGSUMEXP};
+    static const double orders[] = {0, 1, 2, 3};
+    const struct fused_operand *value = &maker->values[below(maker, maker->n_values)];
+    unsigned opcode = opcodes[below(maker, sizeof opcodes / sizeof *opcodes)];
+    if (!may_read(REDUCES, value) || !fused_text_reduces(opcode, (enum dtype)value->dtype))
+        return false;
+    *operation =
+        (struct fused_operation){.opcode = (uint16_t)opcode, .n_inputs = 1, .reduces = true, .inputs = {*value}};
+    if (op_info(opcode)->floats) {
+        operation->n_floats = 1;
+        operation->floats[0] = orders[below(maker, opcode == OP_VECTOR_NORM ? 4 : 2)];
+    }
+    operation->output.dtype = operation->output.as = value->dtype;
+    operation->output.row = FUSED_NEXT;
+    return true;
+}
+
 /* An operation on values that there are; false: it is none. */
 static bool try_operation(struct maker *maker, struct fused_operation *operation) {
-    unsigned opcode = below(maker, OP_CODE_MAX);
+    unsigned opcode = below(maker, OP_CODE_MAX), chance = maker->by_rows ? below(maker, 100) : 100;
+    enum way way = chance < 30 ? NARROW : WIDE;
+    if (chance < 15)
+        return try_reduction(maker, operation);
     const struct op_info *info = op_info(opcode);
     const struct tensor_type *types[3];
     struct tensor_type inputs[3], output;
@@ -64,6 +96,8 @@ static bool try_operation(struct maker *maker, struct fused_operation *operation
     for (unsigned k = 0; k < operation->n_inputs; k++) {
         unsigned recent = below(maker, 100) < 60 && maker->n_values > 5 ? maker->n_values - 5 : 0;
         operation->inputs[k] = maker->values[recent + below(maker, maker->n_values - recent)];
+        if (!may_read(way, &operation->inputs[k]))
+            return false;
         inputs[k] = (struct tensor_type){.dtype = operation->inputs[k].dtype, .rank = 1, .shape = {1}};
         types[k] = &inputs[k];
     }
@@ -82,11 +116,15 @@ static bool try_operation(struct maker *maker, struct fused_operation *operation
                             (enum dtype)output.dtype))
             return false;
     operation->output.dtype = operation->output.as = (uint8_t)output.dtype;
+    operation->output.row = way == NARROW ? FUSED_NEXT : FUSED_FLAT;
+    operation->output.column = way != NARROW;
     return true;
 }
 
+/* The output's dtype and place in the row are known. */
 static void place_output(struct maker *maker, struct fused_operand *output) {
     enum dtype dtype = (enum dtype)output->dtype;
+    uint8_t row = output->row, column = output->column;
     unsigned slot = below(maker, FUSED_SLOTS_MAX);
     if (below(maker, 100) < 40 || maker->made->launch->n == maker->last || dtype_size(dtype) > FUSED_SLOT_ELEMENT) {
         *output = in_memory(maker, dtype);
@@ -96,13 +134,11 @@ static void place_output(struct maker *maker, struct fused_operand *output) {
                 maker->values[i] = maker->values[--maker->n_values];
             else
                 i++;
-        *output = (struct fused_operand){.row = FUSED_FLAT,
-                                         .column = 1,
-                                         .in_slot = true,
-                                         .slot = (uint8_t)slot,
-                                         .dtype = (uint8_t)dtype,
-                                         .as = (uint8_t)dtype};
+        *output = (struct fused_operand){
+            .in_slot = true, .slot = (uint8_t)slot, .dtype = (uint8_t)dtype, .as = (uint8_t)dtype};
     }
+    output->row = row;
+    output->column = column;
     maker->values[maker->n_values++] = *output;
 }
 
@@ -114,6 +150,7 @@ void fused_case_make(struct fused_case *made, unsigned number, char *base) {
     unsigned n = 2 + below(&maker, number % 10 == 9 ? FUSED_OPERATIONS_MAX - 2 : 12);
     maker.last = n;
     launch->rows = number % 3 == 0 ? 1 : FUSED_ROWS;
+    launch->whole_rows = maker.by_rows = number % 4 == 1;
     launch->columns = FUSED_COLUMNS;
     launch->n_slots = FUSED_SLOTS_MAX;
     make_given(&maker);

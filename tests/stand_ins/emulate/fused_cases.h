@@ -4,7 +4,7 @@
 #include "engine/device/launch.h"
 
 enum {
-    FUSED_CASES = 120,
+    FUSED_CASES = 160,
     FUSED_ROWS = 5,
     FUSED_COLUMNS = 70,
     FUSED_BUFFERS = 256,
@@ -12,7 +12,7 @@ enum {
 };
 
 /* Where an operand in memory has its elements: data is number - 1 of a buffer, times FUSED_BUFFER bytes, behind `base`. The first `given` buffers
- * are read only, and hold values of `dtypes`. */
+ * are read only, and hold values of `dtypes`. Of a reduction only the device knows what fused_operation.kernel is to be. */
 struct fused_case {
     unsigned given, buffers;
     uint8_t dtypes[FUSED_BUFFERS];

@@ -13,7 +13,7 @@
 #include "engine/cuda/fused_text.h"
 #include "tests/stand_ins/emulate/graph.h"
 
-typedef void start_function(const void *arguments, unsigned blocks);
+typedef void start_function(const void *arguments, unsigned blocks, unsigned shared);
 
 struct host_kernel {
     struct device_kernel base;
@@ -27,8 +27,8 @@ static const char head[] = "#include \"tests/stand_ins/emulate/kernel.h\"\n";
 static const char tail[] = "static CUstream_st stream;\n"
                            "extern \"C\" const unsigned argument_bytes;\n"
                            "const unsigned argument_bytes = sizeof(%1$s_arguments);\n"
-                           "extern \"C\" void start(const void *p, unsigned blocks) {\n"
-                           "    emulate(dim3(blocks), dim3(%2$d), 0, &stream, [](const auto &...a) { %1$s(a...); "
+                           "extern \"C\" void start(const void *p, unsigned blocks, unsigned shared) {\n"
+                           "    emulate(dim3(blocks), dim3(%2$d), shared, &stream, [](const auto &...a) { %1$s(a...); "
                            "})(*(const %1$s_arguments *)p);\n"
                            "}\n";
 
@@ -132,9 +132,9 @@ struct fused_argument {
 
 static void fused_run(dim3 grid, dim3 block, size_t shared, const void *const *arguments) {
     start_function *start;
-    (void)block, (void)shared;
+    (void)block;
     memcpy(&start, arguments[0], sizeof start);
-    start(arguments[1], grid.x);
+    start(arguments[1], grid.x, (unsigned)shared);
 }
 
 static int host_launch(struct device *device, struct device_stream *stream, const struct device_kernel *kernel,
@@ -148,7 +148,7 @@ static int host_launch(struct device *device, struct device_stream *stream, cons
     if (kernel->parameter_bytes[0] != bytes)
         return fault_set(fault, STATUS_INTERNAL, "the kernel takes %u bytes, not %zu", kernel->parameter_bytes[0],
                          bytes);
-    emulated_put(stream->cuda.stream, &kind, (dim3){2, 1, 1}, (dim3){FUSED_THREADS, 1, 1}, 0, list);
+    emulated_put(stream->cuda.stream, &kind, (dim3){2, 1, 1}, (dim3){FUSED_THREADS, 1, 1}, fused_shared(launch), list);
     return STATUS_OK;
 }
 

@@ -22,13 +22,13 @@ int main(void) {
     }
     printf("#ifdef FUSED_ON_HOST\nstatic CUstream_st stream;\n");
     for (unsigned i = 0; i < FUSED_CASES; i++)
-        printf("static void start_%u(const void *p, unsigned blocks) {\n"
-               "    emulate(dim3(blocks), dim3(%d), 0, &stream, [](const auto &...a) { fused_%u(a...); })(*(const "
+        printf("static void start_%u(const void *p, unsigned blocks, unsigned shared) {\n"
+               "    emulate(dim3(blocks), dim3(%d), shared, &stream, [](const auto &...a) { fused_%u(a...); })(*(const "
                "fused_%u_arguments *)p);\n"
                "}\n",
                i, FUSED_THREADS, i, i);
-    printf("extern \"C\" void (*const fused_starts[])(const void *, unsigned);\n"
-           "void (*const fused_starts[])(const void *, unsigned) = {\n");
+    printf("extern \"C\" void (*const fused_starts[])(const void *, unsigned, unsigned);\n"
+           "void (*const fused_starts[])(const void *, unsigned, unsigned) = {\n");
     for (unsigned i = 0; i < FUSED_CASES; i++)
         printf("    start_%u,\n", i);
     printf("};\n#endif\n");

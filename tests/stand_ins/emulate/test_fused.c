@@ -9,7 +9,7 @@
 #include "engine/device/device_impl.h"
 #include "tests/stand_ins/emulate/fused_cases.h"
 
-extern void (*const fused_starts[])(const void *arguments, unsigned blocks);
+extern void (*const fused_starts[])(const void *arguments, unsigned blocks, unsigned shared);
 
 static uint64_t next_random;
 
@@ -36,9 +36,9 @@ static void fill(char *data, enum dtype dtype) {
     }
 }
 
-/* The operand in a launch by itself; of a slot, in memory of its own. */
-static struct operand operand_of(const struct fused_operand *fused, const struct fused_launch *launch, int64_t *numbers,
-                                 char (*slots)[FUSED_BUFFER]) {
+/* The operand in a launch by itself; of a slot, in memory of its own. `narrow`: there is one for each row. */
+static struct operand operand_of(const struct fused_operand *fused, const struct fused_launch *launch, bool narrow,
+                                 int64_t *numbers, char (*slots)[FUSED_BUFFER]) {
     numbers[0] = launch->rows;
     numbers[1] = launch->columns;
     numbers[2] = fused->row == FUSED_FLAT ? launch->columns : fused->row;
@@ -48,12 +48,14 @@ static struct operand operand_of(const struct fused_operand *fused, const struct
                             .strides = numbers + 2,
                             .dtype = fused->dtype,
                             .as = fused->as,
-                            .rank = 2};
+                            .rank = narrow ? 1 : 2};
 }
 
+/* Launches an operation by itself. *kernel: what it is in a fused launch. */
 static int launch_one(struct device *device, struct device_stream *stream, const struct fused_launch *fused, uint32_t i,
-                      char (*slots)[FUSED_BUFFER], struct fault *fault) {
+                      char (*slots)[FUSED_BUFFER], const void **kernel, struct fault *fault) {
     const struct fused_operation *operation = &fused->operations[i];
+    bool narrow = !operation->output.column;
     int64_t numbers[4][4], dtype = operation->output.dtype;
     struct launch *launch = calloc(1, sizeof *launch + 3 * sizeof(struct operand));
     launch->opcode = operation->opcode;
@@ -61,10 +63,13 @@ static int launch_one(struct device *device, struct device_stream *stream, const
     launch->attributes = (struct op_attributes){.floats = operation->floats, .n_floats = operation->n_floats};
     if (operation->opcode == OP_CAST)
         launch->attributes = (struct op_attributes){.ints = &dtype, .n_ints = 1};
-    launch->output = operand_of(&operation->output, fused, numbers[0], slots);
+    launch->output = operand_of(&operation->output, fused, narrow, numbers[0], slots);
     for (unsigned k = 0; k < operation->n_inputs; k++)
-        launch->inputs[k] = operand_of(&operation->inputs[k], fused, numbers[k + 1], slots);
-    int code = device->vtable->launch(device, stream, launch, fault);
+        launch->inputs[k] =
+            operand_of(&operation->inputs[k], fused, narrow && !operation->reduces, numbers[k + 1], slots);
+    *kernel = device->vtable->fused_kernel(device, launch);
+    int code = *kernel ? device->vtable->launch(device, stream, launch, fault)
+                       : fault_set(fault, STATUS_UNSUPPORTED, "the device does not take it into a fused launch");
     free(launch);
     return code;
 }
@@ -95,7 +100,8 @@ static const char *compare(const struct fused_case *made, const char *one_by_one
     for (uint32_t i = 0; i < launch->n; i++) {
         const struct fused_operand *output = &launch->operations[i].output;
         size_t at = output->in_slot ? 0 : (size_t)((char *)output->data - one_by_one);
-        size_t size = dtype_size((enum dtype)output->dtype), end = (size_t)(launch->rows * launch->columns) * size;
+        size_t size = dtype_size((enum dtype)output->dtype);
+        size_t end = (size_t)(launch->rows * (output->column ? launch->columns : 1)) * size;
         for (size_t e = 0; e < end && !output->in_slot; e += size)
             if (!same((enum dtype)output->dtype, one_by_one + at + e, together + at + e))
                 return op_info(launch->operations[i].opcode)->name;
@@ -104,8 +110,8 @@ static const char *compare(const struct fused_case *made, const char *one_by_one
 }
 
 int main(void) {
-    static char one_by_one[FUSED_BUFFERS][FUSED_BUFFER], together[FUSED_BUFFERS][FUSED_BUFFER];
-    static char slots[FUSED_SLOTS_MAX][FUSED_BUFFER];
+    static _Alignas(64) char one_by_one[FUSED_BUFFERS][FUSED_BUFFER], together[FUSED_BUFFERS][FUSED_BUFFER];
+    static _Alignas(64) char slots[FUSED_SLOTS_MAX][FUSED_BUFFER];
     struct device *device;
     struct device_stream *stream;
     struct fault fault;
@@ -125,12 +131,13 @@ int main(void) {
             memcpy(together[i], one_by_one[i], FUSED_BUFFER);
         }
         for (uint32_t i = 0; i < made.launch->n; i++, operations++)
-            if (launch_one(device, stream, made.launch, i, slots, &fault) != STATUS_OK) {
+            if (launch_one(device, stream, made.launch, i, slots, &copy.launch->operations[i].kernel, &fault) !=
+                STATUS_OK) {
                 printf("%s: %s\n", op_info(made.launch->operations[i].opcode)->name, fault.message);
                 return 1;
             }
         fused_arguments(copy.launch, arguments);
-        fused_starts[number](arguments, 1 + number % 3);
+        fused_starts[number](arguments, 1 + number % 3, (unsigned)fused_shared(copy.launch));
         const char *name = compare(&made, one_by_one[0], together[0]);
         if (name)
             printf("fused_%u: the result of %s has other bits than by itself\n", number, name);
