@@ -12,6 +12,7 @@
 #include "engine/cuda/fused_text.h"
 #include "engine/cuda/graph.h"
 #include "engine/cuda/reduce.h"
+#include "engine/cuda/softmax.h"
 #include "engine/device/module.h"
 
 /* The free memory that is left to CUDA itself. Workspaces may have a part of it, so that they and the pool never compete: products need
@@ -277,12 +278,16 @@ static void cuda_readings(struct device *base, struct device_readings *readings)
     monitor_read(((struct cuda_device *)base)->monitor, readings);
 }
 
-/* Elementwise operations, of which the pointer says only that there is text, and reductions, of which it says how many threads share a row. */
+/* Elementwise operations, of which the pointer says only that there is text, and reductions and softmax, of which it says how many threads share a row. */
 static const void *cuda_fused_kernel(const struct device *base, const struct launch *launch) {
-    bool has = op_info(launch->opcode)->family == OP_FAMILY_ELEMENTWISE || launch->opcode == OP_CAST;
-    if (op_info(launch->opcode)->family == OP_FAMILY_REDUCE)
+    const struct cuda *cuda = &((const struct cuda_device *)base)->cuda;
+    enum op_family family = op_info(launch->opcode)->family;
+    bool has = family == OP_FAMILY_ELEMENTWISE || launch->opcode == OP_CAST;
+    if (family == OP_FAMILY_SOFTMAX)
+        return fused_lanes(softmax_lanes(cuda, launch));
+    if (family == OP_FAMILY_REDUCE)
         return fused_text_reduces(launch->opcode, (enum dtype)launch->inputs[0].dtype)
-                   ? fused_lanes(reduce_lanes(&((const struct cuda_device *)base)->cuda, launch))
+                   ? fused_lanes(reduce_lanes(cuda, launch))
                    : NULL;
     for (unsigned i = 0; i < launch->n_inputs && has; i++)
         has = fused_text_has(launch->opcode, (enum dtype)launch->inputs[i].dtype, (enum dtype)launch->inputs[i].as,

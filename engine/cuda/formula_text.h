@@ -3,5 +3,5 @@
 #pragma once
 
 extern const char formula_text[];
-/* The device's part of number.cuh, with its formulas, and what reductions are made of (reduce_ops.cuh). It includes headers of CUDA's. */
+/* The device's part of number.cuh, with its formulas, and what reductions and softmax are made of (reduce_ops.cuh, softmax_ops.cuh). It includes headers of CUDA's. */
 extern const char number_text[];

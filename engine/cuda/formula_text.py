@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Prints engine/cuda/formula.cuh and what it includes as a C string, for sources that NVRTC compiles; and the device's part of number.cuh,
-which has more types and includes CUDA's headers for them, with what reductions are made of: formula_text.py ROOT >OUT
+which has more types and includes CUDA's headers for them, with what reductions and softmax are made of: formula_text.py ROOT >OUT
 
 NVRTC has CUDA's functions without a header, but no headers of the host: of <stdint.h> the text begins with what formulas use. Other
 compilers, which the tests use, have the header.
@@ -28,7 +28,8 @@ typedef unsigned long long uint64_t;
 #define UINT64_MAX 18446744073709551615ULL
 """
 INCLUDE = re.compile(r'#include "(.*)"')
-START_NUMBER = "#ifdef __CUDACC__\n#pragma nv_diag_suppress 177\n#endif\n#ifdef __CUDACC_RTC__\n" + START + """#define HUGE_VALF __int_as_float(0x7f800000)
+START_NUMBER = "#ifdef __CUDACC__\n#pragma nv_diag_suppress 177\n#endif\n#ifdef __CUDACC_RTC__\n" + START + """#define INFINITY __int_as_float(0x7f800000)
+#define HUGE_VALF INFINITY
 #define HUGE_VAL __longlong_as_double(0x7ff0000000000000LL)
 #define FLT_MAX 0x1.fffffep127f
 #define DBL_MAX 0x1.fffffffffffffp1023
@@ -45,7 +46,7 @@ START_NUMBER = "#ifdef __CUDACC__\n#pragma nv_diag_suppress 177\n#endif\n#ifdef 
 #endif
 """
 NUMBER_END = "/* ---- the types of elements, by dtype"
-REDUCTIONS = ["sum", "extreme", "variance", "norm", "exponential"]
+ROWS = ["reduce_sum", "reduce_extreme", "reduce_variance", "reduce_norm", "reduce_exponential", "softmax_ops"]
 DROPPED = re.compile(r"#include <.*>|#pragma once")
 
 
@@ -74,8 +75,8 @@ def main():
     root = pathlib.Path(sys.argv[1])
     seen = {"engine/cuda/cuda.h"}  # number.cuh includes it for the types of its end
     numbers = list(lines_of(root, "engine/cuda/number.cuh", seen, NUMBER_END))
-    for name in REDUCTIONS:
-        numbers += lines_of(root, f"engine/cuda/reduce_{name}.cuh", seen)
+    for name in ROWS:
+        numbers += lines_of(root, f"engine/cuda/{name}.cuh", seen)
     texts = {
         "formula_text": START.splitlines() + list(lines_of(root, "engine/cuda/formula.cuh", set())),
         "number_text": START_NUMBER.splitlines() + numbers,

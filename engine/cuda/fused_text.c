@@ -130,12 +130,17 @@ static unsigned lanes_of(const void *kernel) {
     return *(const unsigned *)kernel;
 }
 
-/* How many threads a team has: as many as share a row in one of its reductions. */
+/* Whether the threads of a team compute it together: a reduction or a softmax. */
+static bool shares_rows(const struct fused_operation *operation) {
+    return operation->reduces || operation->softmax;
+}
+
+/* How many threads a team has: as many as share a row in one of its operations. */
 static unsigned launch_team(const struct fused_launch *launch) {
     unsigned team = FUSED_TEAM_MIN;
     for (uint32_t i = 0; i < launch->n; i++) {
         const struct fused_operation *operation = &launch->operations[i];
-        unsigned lanes = operation->reduces ? lanes_of(operation->kernel) : 0;
+        unsigned lanes = shares_rows(operation) ? lanes_of(operation->kernel) : 0;
         team = lanes > team ? lanes : team;
     }
     return team;
@@ -232,9 +237,9 @@ struct writer {
     bool stale;                       /* one thread of a team has written what the others may read */
 };
 
-/* The way of an operation in a launch of whole rows. */
+/* Elementwise, on all elements of the row. */
 static bool is_wide(const struct fused_operation *operation) {
-    return !operation->reduces && operation->output.column;
+    return !shares_rows(operation) && operation->output.column;
 }
 
 /* Whether the team goes through its row once for both operations, and all between them. */
@@ -245,7 +250,12 @@ static bool same_pass(const struct fused_launch *launch, uint32_t i, uint32_t k)
     return same;
 }
 
-/* The bytes of an element, for each slot that has to be in shared memory: what is in it is read in another pass. */
+/* Whether operation i reads the result of operation `from`, which is in a slot, from shared memory: it has come in another pass. */
+static bool is_in_room(const struct fused_launch *launch, uint32_t from, uint32_t i) {
+    return launch->whole_rows && launch->operations[from].output.column && !same_pass(launch, from, i);
+}
+
+/* The bytes of an element, for each slot that has to be in shared memory. */
 static void launch_rooms(const struct fused_launch *launch, uint8_t sizes[FUSED_SLOTS_MAX]) {
     uint32_t from[FUSED_SLOTS_MAX] = {0};
     memset(sizes, 0, FUSED_SLOTS_MAX);
@@ -254,12 +264,15 @@ static void launch_rooms(const struct fused_launch *launch, uint8_t sizes[FUSED_
         for (unsigned k = 0; k < operation->n_inputs; k++) {
             const struct fused_operand *input = &operation->inputs[k];
             size_t size = dtype_size((enum dtype)input->dtype);
-            if (input->in_slot && is_wide(&launch->operations[from[input->slot]]) &&
-                !same_pass(launch, from[input->slot], i) && size > sizes[input->slot])
+            if (input->in_slot && is_in_room(launch, from[input->slot], i) && size > sizes[input->slot])
                 sizes[input->slot] = (uint8_t)size;
         }
-        if (operation->output.in_slot)
-            from[operation->output.slot] = i;
+        const struct fused_operand *output = &operation->output;
+        size_t size = dtype_size((enum dtype)output->dtype);
+        if (output->in_slot && operation->softmax && size > sizes[output->slot]) /* whether anybody reads it or not */
+            sizes[output->slot] = (uint8_t)size;
+        if (output->in_slot)
+            from[output->slot] = i;
     }
 }
 
@@ -280,9 +293,7 @@ static void write_inputs(struct writer *writer, uint32_t i) {
         const struct fused_operand *input = &operation->inputs[k];
         const char *type = types[input->dtype];
         unsigned from = input->in_slot ? writer->slots[input->slot] : 0;
-        bool in_room = input->in_slot && writer->launch->whole_rows && is_wide(&writer->launch->operations[from]) &&
-                       !same_pass(writer->launch, from, i);
-        if (in_room)
+        if (input->in_slot && is_in_room(writer->launch, from, i))
             write_text(&writer->text, "        const %s x%u_%u = ((const %s *)room_%u)[own];\n", type, i, k, type,
                        input->slot);
         else if (input->in_slot)
@@ -416,6 +427,39 @@ static void write_reduction(struct writer *writer, uint32_t i) {
     write_narrow(writer, i, data);
 }
 
+/* "T *x = …;", where the row is, and whether rows would begin at addresses for vectors. */
+static void write_place(struct writer *writer, const struct fused_operand *operand, const char *name) {
+    const char *type = types[operand->dtype];
+    if (operand->in_slot)
+        write_text(
+            &writer->text,
+            "            %s *%s = (%s *)room_%u + group * p.columns;\n            const bool %s_aligned = true;\n",
+            type, name, type, operand->slot, name);
+    else
+        write_text(&writer->text,
+                   "            %s *%s = (%s *)p.data[%u] + row * p.columns;\n"
+                   "            const bool %s_aligned = (uint64_t)p.data[%u] %% 16 == 0;\n",
+                   type, name, type, writer->data, name, writer->data);
+    writer->data += !operand->in_slot;
+}
+
+static void write_softmax(struct writer *writer, uint32_t i) {
+    const struct fused_operation *operation = &writer->launch->operations[i];
+    const struct fused_operand *output = &operation->output;
+    write_sync(writer, true);
+    write_text(&writer->text, "        {\n");
+    write_place(writer, output, "out");
+    write_place(writer, &operation->inputs[0], "x");
+    write_text(
+        &writer->text,
+        "            fused_softmax<%s>(x, out, x_aligned && out_aligned, p.columns, live, lane, group * team / 32, "
+        "(int)p.lanes[%u], %s);\n        }\n",
+        types[output->dtype], writer->lanes++, operation->opcode == OP_LOG_SOFTMAX ? "true" : "false");
+    if (output->in_slot)
+        writer->slots[output->slot] = i;
+    writer->stale = true;
+}
+
 /* The operations from i on that are computed in one pass; returns the next one. */
 static uint32_t write_pass(struct writer *writer, uint32_t i, const uint8_t *rooms) {
     const struct fused_launch *launch = writer->launch;
@@ -458,7 +502,7 @@ static void write_rows(struct writer *writer) {
             i = write_pass(writer, i, rooms);
             continue;
         }
-        (operation->reduces ? write_reduction : write_one)(writer, i++);
+        (operation->reduces ? write_reduction : operation->softmax ? write_softmax : write_one)(writer, i++);
     }
     write_sync(writer, false); /* before the next row */
     write_text(text, "    }\n");
@@ -513,6 +557,27 @@ static const char reduce_text[] =
     "    __syncthreads();\n"
     "    return ((const typename Op::R *)results)[group];\n"
     "}\n"
+    "template <class C> struct fused_group {\n"
+    "    int wide, first;\n"
+    "    C *shared;\n"
+    "    template <class Merge> __device__ C merge(C value) const {\n"
+    "        return softmax_along<Merge>(value, wide, first, shared);\n"
+    "    }\n"
+    "};\n"
+    "template <class T>\n"
+    "__device__ inline void fused_softmax(const T *x, T *out, bool aligned, int64_t columns, bool live, int lane, int "
+    "first,\n"
+    "                                     int wide, bool logarithm) {\n"
+    "    typedef typename softmax_type<T>::C C;\n"
+    "    __shared__ C shared[8];\n"
+    "    const fused_group<C> group = {wide, first, shared};\n"
+    "    const int n = live && lane < wide ? (int)columns : 0;\n"
+    "    if (aligned && columns % softmax_type<T>::vector == 0) {\n"
+    "        softmax_hold<T, true, softmax_store>(x, 1, out, 1, wide, lane, n, logarithm, group);\n"
+    "    } else {\n"
+    "        softmax_hold<T, false, softmax_store>(x, 1, out, 1, wide, lane, n, logarithm, group);\n"
+    "    }\n"
+    "}\n"
     "#endif\n";
 
 static void write_lines(struct text *text, const char *lines) {
@@ -520,10 +585,10 @@ static void write_lines(struct text *text, const char *lines) {
         write_text(text, "%.*s\n", (int)strcspn(at, "\n"), at);
 }
 
-static unsigned count_reductions(const struct fused_launch *launch) {
+static unsigned count_lanes(const struct fused_launch *launch) {
     unsigned n = 0;
     for (uint32_t i = 0; i < launch->n; i++)
-        n += launch->operations[i].reduces;
+        n += shares_rows(&launch->operations[i]);
     return n;
 }
 
@@ -556,7 +621,7 @@ char *fused_text(const struct fused_launch *launch, const char *name) {
         write_lines(text, reduce_text);
     write_text(text, "struct %s_arguments {\n    int64_t rows, columns, zero", name);
     if (launch->whole_rows)
-        write_text(text, ", team, lanes[%u]", count_reductions(launch));
+        write_text(text, ", team, lanes[%u]", count_lanes(launch));
     write_text(text, ";\n    char *data[%u];\n", count_data(launch));
     if (parameters)
         write_text(text, "    double parameter[%u];\n", parameters);
@@ -578,7 +643,7 @@ size_t fused_arguments(const struct fused_launch *launch, char to[FUSED_ARGUMENT
     int64_t head[4 + FUSED_OPERATIONS_MAX] = {launch->rows, launch->columns, 0, launch_team(launch)};
     size_t n = launch->whole_rows ? 4 : 3;
     for (uint32_t i = 0; i < launch->n; i++)
-        if (launch->operations[i].reduces)
+        if (shares_rows(&launch->operations[i]))
             head[n++] = lanes_of(launch->operations[i].kernel);
     size_t used = n * sizeof *head;
     memcpy(to, head, used);

@@ -2,8 +2,8 @@
  * are those of the kernels for each by itself (engine/device/formula.h): a thread computes all operations for one element before it goes on to
  * its next, what lies in a slot stays in a register, and what lies in memory is read and written where the operations by themselves would.
  *
- * With reductions among them, a team of threads has a row, and goes through it once for all elementwise operations between two reductions, and once for
- * each reduction, whose elements the threads share out as the reduction's own kernel does (reduce_ops.cuh). What lies in a slot, and is read when the
+ * With reductions or softmax among them, a team of threads has a row, and goes through it once for all elementwise operations between two of those, and once for
+ * each of those, whose elements the threads share out as its own kernel does (reduce_ops.cuh, softmax_ops.cuh). What lies in a slot, and is read when the
  * team comes through the row again, is in shared memory. What there is one of for each row, all threads of the team know.
  *
  * The text depends on the operations, their dtypes, and how operands lie: addresses, extents and attributes are arguments. So launches of one kind
@@ -28,7 +28,7 @@ enum {
 bool fused_text_has(unsigned opcode, enum dtype from, enum dtype as, enum dtype to);
 /* The same of a reduction. */
 bool fused_text_reduces(unsigned opcode, enum dtype dtype);
-/* What fused_operation.kernel is of a reduction whose kernel has so many threads for a row (reduce_lanes()); NULL for 0. */
+/* What fused_operation.kernel is of a reduction or a softmax whose kernel has so many threads for a row (reduce_lanes(), softmax_lanes()); NULL for 0. */
 const void *fused_lanes(unsigned lanes);
 /* device_fusion.row_slots. */
 unsigned fused_row_slots(const void *kernel, int64_t columns, size_t size);

@@ -21,6 +21,7 @@
 
 #include "engine/cuda/shared.cuh"
 #include "engine/cuda/softmax.cuh"
+#include "engine/cuda/softmax.h"
 
 #ifndef DYNAMIC_SHARED /* as much shared memory as the launch asks for; defined otherwise where kernels run on the host */
 #define DYNAMIC_SHARED(name) extern __shared__ uint4 name[]
@@ -40,75 +41,28 @@ enum {
 
 /* ---- rows held in registers ---- */
 
-/* What one access moves: with vectors, 16 bytes, thread after thread; else one element. */
-template <class T, bool VECTORS> struct softmax_vector {
-    enum { n = VECTORS ? (int)softmax_type<T>::vector : 1 };
-    struct alignas(n * sizeof(T)) type {
-        T x[n];
-    };
-    /* By __stcg(), as the compiler is apt to take a vector apart that has just been put together. */
-    static __device__ __forceinline__ void store(T *out, const type &vector) {
-        if constexpr (sizeof(type) == 16) {
+/* By __stcg(), as the compiler is apt to take a vector apart that has just been put together. */
+struct softmax_store_global {
+    template <class Vector> static __device__ __forceinline__ void store(void *out, const Vector &vector) {
+        if constexpr (sizeof(Vector) == 16) {
             uint4 word;
             memcpy(&word, &vector, sizeof word);
-            __stcg((uint4 *)(void *)out, word);
+            __stcg((uint4 *)out, word);
         } else {
-            *(type *)(void *)out = vector;
+            *(Vector *)out = vector;
         }
     }
 };
 
-template <class T, bool VECTORS>
-__device__ inline void softmax_read(const softmax_plan &plan, const T *x, int lane, int n,
-                                    typename softmax_type<T>::C *held) {
-    typedef typename softmax_type<T>::C C;
-    typedef softmax_vector<T, VECTORS> V;
-    int element = lane * V::n;
-    const int step = plan.wide * V::n;
-    const int64_t stride = VECTORS ? 1 : plan.in_stride;
-    x += element * stride;
-#pragma unroll
-    for (int i = 0; i < softmax_type<T>::held; i += V::n, element += step, x += step * stride) {
-        if (element < n) { /* n is a multiple of V::n */
-            const typename V::type loaded = *(const typename V::type *)(const void *)x;
-#pragma unroll
-            for (int v = 0; v < V::n; v++) {
-                held[i + v] = number_widen(loaded.x[v]);
-            }
-        } else { /* a share of nothing: exp(-inf) */
-#pragma unroll
-            for (int v = 0; v < V::n; v++) {
-                held[i + v] = (C)-INFINITY;
-            }
-        }
+template <class C> struct softmax_held_group {
+    const softmax_plan &plan;
+    const softmax_thread &thread;
+    C *shared;
+    template <class Merge> __device__ __forceinline__ C merge(C value) const {
+        return softmax_group<Merge>(plan, thread, value, shared);
     }
-}
+};
 
-/* held · factor + shift */
-template <class T, bool VECTORS>
-__device__ inline void softmax_write(const softmax_plan &plan, T *out, int lane, int n,
-                                     const typename softmax_type<T>::C *held, typename softmax_type<T>::C factor,
-                                     typename softmax_type<T>::C shift) {
-    typedef softmax_vector<T, VECTORS> V;
-    int element = lane * V::n;
-    const int step = plan.wide * V::n;
-    const int64_t stride = VECTORS ? 1 : plan.out_stride;
-    out += element * stride;
-#pragma unroll
-    for (int i = 0; i < softmax_type<T>::held; i += V::n, element += step, out += step * stride) {
-        if (element < n) {
-            typename V::type stored;
-#pragma unroll
-            for (int v = 0; v < V::n; v++) {
-                stored.x[v] = number_store<T>::from(held[i + v] * factor - shift);
-            }
-            V::store(out, stored);
-        }
-    }
-}
-
-/* Elements that are not there are -inf, and their exponentials 0; unless the maximum is infinite, when the row is NaN
- * whatever they are. */
 template <class T, bool VECTORS>
 __global__ void __launch_bounds__(VECTORS ? SOFTMAX_THREADS : SOFTMAX_THREADS_MAX,
                                   !VECTORS         ? 1
@@ -116,7 +70,6 @@ __global__ void __launch_bounds__(VECTORS ? SOFTMAX_THREADS : SOFTMAX_THREADS_MA
                                                    : 4) /* or registers are spilled to make room for one more block */
     softmax_held(const __grid_constant__ softmax_plan plan) {
     typedef typename softmax_type<T>::C C;
-    enum { HELD = softmax_type<T>::held };
     __shared__ C shared[VECTORS ? SOFTMAX_THREADS : SOFTMAX_THREADS_MAX];
     softmax_thread thread = softmax_thread_of(plan);
     int64_t tiles = (plan.rows + plan.beside - 1) / plan.beside;
@@ -124,31 +77,10 @@ __global__ void __launch_bounds__(VECTORS ? SOFTMAX_THREADS : SOFTMAX_THREADS_MA
         int64_t row = tile * plan.beside + thread.row;
         int n = row < plan.rows ? (int)plan.n : 0;
         softmax_place place = softmax_row(plan, row < plan.rows ? row : 0);
-        C held[HELD], maximum = (C)-INFINITY, sum = 0;
-        softmax_read<T, VECTORS>(plan, (const T *)plan.in + place.in, thread.lane, n, held);
-#pragma unroll
-        for (int i = 0; i < HELD; i++) {
-            maximum = held[i] > maximum ? held[i] : maximum; /* passes over NaN, which the sum will meet */
-        }
-        maximum = softmax_group<softmax_greater>(plan, thread, maximum, shared);
-        T *out = (T *)plan.out + place.out;
-        if (plan.logarithm) {
-#pragma unroll
-            for (int i = 0; i < HELD; i++) {
-                held[i] -= maximum;
-                sum += softmax_exp(held[i]);
-            }
-            sum = softmax_group<softmax_plus>(plan, thread, sum, shared);
-            softmax_write<T, VECTORS>(plan, out, thread.lane, n, held, (C)1, softmax_log(sum));
-        } else {
-#pragma unroll
-            for (int i = 0; i < HELD; i++) {
-                held[i] = softmax_exp(held[i] - maximum);
-                sum += held[i];
-            }
-            sum = softmax_group<softmax_plus>(plan, thread, sum, shared);
-            softmax_write<T, VECTORS>(plan, out, thread.lane, n, held, (C)1 / sum, (C)0);
-        }
+        softmax_hold<T, VECTORS, softmax_store_global>((const T *)plan.in + place.in, plan.in_stride,
+                                                       (T *)plan.out + place.out, plan.out_stride, plan.wide,
+                                                       thread.lane, n, plan.logarithm,
+                                                       softmax_held_group<C>{plan, thread, shared});
     }
 }
 
@@ -258,7 +190,7 @@ __global__ void __launch_bounds__(SOFTMAX_SHARED_THREADS, sizeof(T) == 8 ? 2 : 3
             for (int v = 0; v < V::n; v++) {
                 stored.x[v] = number_store<T>::from(values[v] * factor - shift);
             }
-            V::store(out, stored);
+            softmax_store_global::store(out, stored);
         }
     }
 }
@@ -557,6 +489,17 @@ static softmax_launcher *plan_make(struct softmax_plan *plan, const struct cuda 
     int64_t most = (int64_t)cuda->processors * BLOCKS_MAX;
     plan->grid = (int)(tiles < most ? tiles : most);
     return launcher;
+}
+
+unsigned softmax_lanes(const struct cuda *cuda, const struct launch *launch) {
+    const struct operand *x = &launch->inputs[0];
+    if (x->dtype != x->as || !softmax_has(launch->opcode, (enum dtype)x->dtype)) {
+        return 0;
+    }
+    const struct softmax_kernel *kernel = &kernels[x->dtype - DTYPE_F16];
+    struct softmax_plan plan;
+    const bool held = plan_make(&plan, cuda, launch, kernel) == kernel->held;
+    return held && !plan.across && plan.in_stride == 1 && plan.out_stride == 1 ? (unsigned)plan.wide : 0;
 }
 
 static uint64_t softmax_workspace(struct device *device, const struct launch *launch) {

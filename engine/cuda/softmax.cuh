@@ -2,18 +2,7 @@
  * the ways to hold a row, and chooses one. */
 #pragma once
 
-#include "engine/cuda/number.cuh"
-
-/* ---- elements; a half computes in f32 ---- */
-
-template <class T> struct softmax_type {
-    typedef float C; /* the type in which it is computed */
-    enum { held = 16, vector = 16 / sizeof(T), chunk = 8 /* elements between two looks at the maximum */ };
-};
-template <> struct softmax_type<double> {
-    typedef double C;
-    enum { held = 8, vector = 2, chunk = 4 };
-};
+#include "engine/cuda/softmax_ops.cuh"
 
 /* ---- the plan ---- */
 
@@ -68,37 +57,12 @@ __device__ inline softmax_thread softmax_thread_of(const softmax_plan &plan) {
 
 template <class C> struct softmax_sum { C maximum, sum; /* of exp(x - maximum) */ };
 
-/* In f32 as a power of two: x · log2(e) is rounded once more than in expf(), which is an error of |x| / 2^24 of the result, as much as
- * rounding x itself makes. */
-__device__ inline float softmax_exp(float x) {
-    return exp2f(x * 1.44269504f);
-}
-__device__ inline double softmax_exp(double x) {
-    return exp(x);
-}
-__device__ inline float softmax_log(float x) {
-    return logf(x);
-}
-__device__ inline double softmax_log(double x) {
-    return log(x);
-}
-
 /* The number that is subtracted in exponentials. If there has been only -inf so far, it is 0: then -inf counts as exp(-inf) = 0, and a NaN
  * as itself. */
 template <class C> __device__ inline C softmax_shift(C maximum) {
     return maximum == (C)-INFINITY ? (C)0 : maximum;
 }
 
-struct softmax_greater {
-    template <class C> __device__ static C merge(C a, C b) {
-        return b > a ? b : a;
-    }
-};
-struct softmax_plus {
-    template <class C> __device__ static C merge(C a, C b) {
-        return a + b;
-    }
-};
 struct softmax_both {
     template <class C> __device__ static softmax_sum<C> merge(const softmax_sum<C> &a, const softmax_sum<C> &b) {
         C maximum = b.maximum > a.maximum ? b.maximum : a.maximum, shift = softmax_shift(maximum);
@@ -106,9 +70,6 @@ struct softmax_both {
     }
 };
 
-template <class C> __device__ inline C softmax_exchange(C value, int distance, int width) {
-    return __shfl_xor_sync(0xffffffffu, value, distance, width);
-}
 template <class C>
 __device__ inline softmax_sum<C> softmax_exchange(const softmax_sum<C> &value, int distance, int width) {
     return {softmax_exchange(value.maximum, distance, width), softmax_exchange(value.sum, distance, width)};
@@ -131,24 +92,7 @@ __device__ inline V softmax_group(const softmax_plan &plan, const softmax_thread
         __syncthreads(); /* the next use writes to it */
         return value;
     }
-    /* A butterfly: a + b is b + a, so all lanes end with the same bits. */
-    int width = plan.wide < 32 ? plan.wide : 32;
-    for (int distance = width / 2; distance > 0; distance /= 2) {
-        value = Merge::merge(value, softmax_exchange(value, distance, width));
-    }
-    if (plan.wide > 32) {
-        int first = thread.row * plan.wide / 32;
-        if (tid % 32 == 0) {
-            shared[tid / 32] = value;
-        }
-        __syncthreads();
-        value = shared[first];
-        for (int i = 1; i < plan.wide / 32; i++) {
-            value = Merge::merge(value, shared[first + i]);
-        }
-        __syncthreads();
-    }
-    return value;
+    return softmax_along<Merge>(value, plan.wide, thread.row * plan.wide / 32, shared);
 }
 
 /* The same over a whole block of full warps; `shared` has room for one value of each warp. */

@@ -121,7 +121,7 @@ struct device_fusion {
     /* As launch(), by a kernel that was made for the launch's text. */
     int (*launch)(struct device *device, struct device_stream *stream, const struct device_kernel *kernel,
                   const struct fused_launch *launch, struct fault *fault);
-    /* How many slots there are for whole rows of elements of `size` bytes, beside a reduction for which fused_kernel() returned `kernel`. */
+    /* How many slots there are for whole rows of elements of `size` bytes, beside a reduction or a softmax for which fused_kernel() returned `kernel`. */
     unsigned (*row_slots)(const void *kernel, int64_t columns, size_t size);
 };
 
@@ -168,7 +168,7 @@ struct device_vtable {
     int (*launch_fused)(struct device *device, const struct fused_launch *launch, struct device_turn *turn,
                         struct device_begun **begun, struct fault *fault);
     const struct device_fusion *fusion; /* the same for a device that runs later. NULL, too: they come one by one */
-    /* What the device wants to know again when the launch, which is elementwise or a reduction, has become an operation of a fused one. NULL: it cannot, or
+    /* What the device wants to know again when the launch, which is elementwise, a reduction or a softmax, has become an operation of a fused one. NULL: it cannot, or
      * there is no such operation. Owner thread; only with launch_fused() or `fusion`. */
     const void *(*fused_kernel)(const struct device *device, const struct launch *launch);
     /* A linear operation with an activation has the bits of that operation without one, and then the activation. */

@@ -348,8 +348,8 @@ static unsigned slots_compiled(const struct device *device, const struct planned
         size = own > size && own <= FUSED_SLOT_ELEMENT ? own : size;
     }
     for (uint32_t i = 0; i < first->fused; i++) {
-        const void *kernel =
-            first[i].way == FUSED_REDUCES ? device->vtable->fused_kernel(device, &first[i].record->launch) : NULL;
+        bool shared = first[i].way == FUSED_REDUCES || first[i].way == FUSED_SOFTMAX;
+        const void *kernel = shared ? device->vtable->fused_kernel(device, &first[i].record->launch) : NULL;
         unsigned own = kernel ? device->vtable->fusion->row_slots(kernel, shape->columns, size) : most;
         most = own < most ? own : most;
     }

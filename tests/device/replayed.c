@@ -113,7 +113,7 @@ unsigned replayed_fused(struct session *session, uint64_t program, unsigned *rea
     return recorded->plan.replay->n_compiled;
 }
 
-unsigned replayed_reductions(struct session *session, uint64_t program) {
+unsigned replayed_by_rows(struct session *session, uint64_t program) {
     const struct op_request run = {.opcode = OP_PROGRAM, .ints = (const int64_t[]){(int64_t)program, 1}, .n_ints = 2};
     struct fault fault;
     const struct replay *replay = recorded_find(session, &run, &fault)->plan.replay;
@@ -122,7 +122,7 @@ unsigned replayed_reductions(struct session *session, uint64_t program) {
         const struct replay_step *step = &replay->steps[i];
         const struct fused_launch *launch = (const struct fused_launch *)(const void *)(replay->launches + step->at);
         for (uint32_t k = 0; step->kernel && !step->skipped && k < launch->n; k++)
-            n += launch->operations[k].reduces;
+            n += launch->operations[k].reduces || launch->operations[k].softmax;
     }
     return n;
 }

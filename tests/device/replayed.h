@@ -17,7 +17,7 @@ unsigned replayed_compile(struct engine *engine);
 unsigned replayed_give_up(struct engine *engine, const struct session *session, unsigned *own);
 /* How many fused launches of the program have a kernel, or wait for one; *ready: those that run as it. */
 unsigned replayed_fused(struct session *session, uint64_t program, unsigned *ready);
-/* How many reductions are in those that run as their kernel. */
-unsigned replayed_reductions(struct session *session, uint64_t program);
+/* How many reductions and softmaxes are in those that run as their kernel. */
+unsigned replayed_by_rows(struct session *session, uint64_t program);
 /* What the session's program, which has run, says of its graphs. False: the device has none, or they are switched off. */
 bool replayed_graphs(struct session *session, uint64_t program, struct replay_graph_figures *figures);

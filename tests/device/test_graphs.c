@@ -365,7 +365,7 @@ Test(graphs, kernels_of_fused_launches_take_over, .timeout = 300) {
     suite_close(&suite);
 }
 
-/* A softmax, a layer norm and the deviations of rows, written out. */
+/* A softmax, a layer norm and the deviations of rows, written out, and a softmax as one operation. */
 static void program_make_rows(struct graphs_program *program, struct suite *suite) {
     const struct op_packed none = {.n_ints = 0};
     const struct op_packed each = SUITE_ATTRIBUTES(reduction, .axes = SUITE_LIST(1), .keepdims = true);
@@ -387,6 +387,9 @@ static void program_make_rows(struct graphs_program *program, struct suite *suit
     uint64_t deviation = add(program, OP_VAR, half, 0, spread);
     result(program, deviation);
     result(program, add(program, OP_ADD, half, deviation, none));
+    uint64_t soft =
+        add(program, OP_SOFTMAX, add(program, OP_TANH, matrix, 0, none), 0, SUITE_ATTRIBUTES(softmax, .axis = 1));
+    result(program, add(program, OP_MULTIPLY, soft, matrix, none));
 }
 
 /* Where the device compiles kernels of fused launches, those reduce rows, too. */
@@ -406,9 +409,9 @@ Test(graphs, kernels_of_fused_launches_reduce_rows, .timeout = 300) {
         for (unsigned r = 0; r < program.n_results; r++)
             same_bits(&suite, ids[program.results[r] - 1], output + r, result_bytes(&program, r), 0, "result", r);
     }
-    unsigned reductions = replayed_reductions(suite.session, program.id);
+    unsigned rows = replayed_by_rows(suite.session, program.id);
     if (engine_device(suite.engine)->vtable->fusion)
-        cr_assert_eq(reductions, 5, "%u reductions are in kernels of fused launches", reductions);
+        cr_assert_eq(rows, 6, "%u reductions and softmaxes are in kernels of fused launches", rows);
     suite_close(&suite);
 }
 

@@ -183,12 +183,12 @@ Test(compiler, kernel_of_a_fused_launch_compiles) {
     free(launch);
 }
 
-/* Each reduction of each dtype that has one, of a sum in a slot, which is read once more with the result. */
+/* Each reduction of each dtype that has one, of a sum in a slot, which is read once more with the result; and the softmax of that sum. */
 Test(compiler, kernels_of_fused_reductions_compile) {
     static const unsigned opcodes[] = {OP_SUM, OP_MEAN, OP_PROD, OP_MAX,         OP_MIN,
                                        OP_ANY, OP_ALL,  OP_VAR,  OP_VECTOR_NORM, OP_LOGSUMEXP};
     enum { OPCODES = sizeof opcodes / sizeof *opcodes };
-    struct fused_launch *launch = calloc(1, sizeof *launch + 3 * OPCODES * sizeof(struct fused_operation));
+    struct fused_launch *launch = calloc(1, sizeof *launch + (3 * OPCODES + 1) * sizeof(struct fused_operation));
     unsigned reductions = 0;
     for (unsigned dtype = DTYPE_BOOL; dtype < DTYPE_COUNT; dtype++) {
         const struct fused_operand number = {.row = FUSED_FLAT,
@@ -217,6 +217,13 @@ Test(compiler, kernels_of_fused_reductions_compile) {
             launch->n += 3;
             reductions++;
         }
+        if (launch->n && dtype_kind((enum dtype)dtype) == DTYPE_KIND_FLOAT)
+            launch->operations[launch->n++] = (struct fused_operation){.opcode = OP_SOFTMAX,
+                                                                       .kernel = fused_lanes(128),
+                                                                       .n_inputs = 1,
+                                                                       .softmax = true,
+                                                                       .output = number,
+                                                                       .inputs = {wide}};
         if (launch->n)
             expect_compiles(launch);
     }

@@ -57,6 +57,21 @@ static void make_given(struct maker *maker) {
     maker->made->given = maker->made->buffers;
 }
 
+/* A softmax of a value that there is. */
+static bool try_softmax(struct maker *maker, struct fused_operation *operation) {
+    const struct fused_operand *value = &maker->values[below(maker, maker->n_values)];
+    bool few = value->dtype == DTYPE_F16 || value->dtype == DTYPE_BF16 || value->dtype == DTYPE_F32;
+    if (!may_read(REDUCES, value) || !(few || value->dtype == DTYPE_F64))
+        return false;
+    *operation = (struct fused_operation){.opcode = below(maker, 3) ? OP_SOFTMAX : OP_LOG_SOFTMAX,
+                                          .n_inputs = 1,
+                                          .softmax = true,
+                                          .output = {.row = FUSED_FLAT, .column = 1},
+                                          .inputs = {*value}};
+    operation->output.dtype = operation->output.as = value->dtype;
+    return true;
+}
+
 /* A reduction of a value that there is. Its result has the value's dtype. */
 static bool try_reduction(struct maker *maker, struct fused_operation *operation) {
     static const unsigned opcodes[] = {OP_SUM, OP_MEAN, OP_PROD, OP_MAX,         OP_MIN,      OP_ANY,
@@ -82,7 +97,7 @@ static bool try_operation(struct maker *maker, struct fused_operation *operation
     unsigned opcode = below(maker, OP_CODE_MAX), chance = maker->by_rows ? below(maker, 100) : 100;
     enum way way = chance < 30 ? NARROW : WIDE;
     if (chance < 15)
-        return try_reduction(maker, operation);
+        return (chance < 4 ? try_softmax : try_reduction)(maker, operation);
     const struct op_info *info = op_info(opcode);
     const struct tensor_type *types[3];
     struct tensor_type inputs[3], output;
