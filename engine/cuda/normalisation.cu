@@ -1,6 +1,8 @@
 /* Normalisations: a block for each row. Its threads add up what they see in f64, and then each other's sums in a fixed order. For a gradient the
- * block also writes the row's mean and scale, from which further kernels compute the gradients by weight and bias. */
+ * block also writes the row's mean and scale, from which further kernels compute the gradients by weight and bias. Halves are widened where they are
+ * read, and what comes out is rounded to them where it is written. */
 #include "engine/cuda/index.cuh"
+#include "engine/cuda/number.cuh"
 #include "engine/device/normalisation.h"
 
 namespace {
@@ -56,19 +58,20 @@ __device__ __forceinline__ place place_of(const normalisation_arguments &p, int6
 template <class T> __device__ __forceinline__ pair row_known(const normalisation_arguments &p, int64_t row) {
     const T *x = (const T *)p.of.x;
     if (p.n.given) {
-        return {(double)((const T *)p.of.mean)[row], (double)((const T *)p.of.variance)[row]};
+        return {(double)number_widen(((const T *)p.of.mean)[row]),
+                (double)number_widen(((const T *)p.of.variance)[row])};
     }
     pair sum = {0, 0};
     if (p.n.centred) {
         for (int64_t i = threadIdx.x; i < p.elements; i += SPACE_THREADS) {
-            sum.a += (double)x[place_of(p, row, i).at];
+            sum.a += (double)number_widen(x[place_of(p, row, i).at]);
         }
         sum = block_sum(sum);
     }
     const double mean = sum.a / (double)p.elements;
     pair squares = {0, 0};
     for (int64_t i = threadIdx.x; i < p.elements; i += SPACE_THREADS) {
-        const double distance = (double)x[place_of(p, row, i).at] - mean;
+        const double distance = (double)number_widen(x[place_of(p, row, i).at]) - mean;
         squares.a += distance * distance;
     }
     squares = block_sum(squares);
@@ -78,21 +81,24 @@ template <class T> __device__ __forceinline__ pair row_known(const normalisation
 template <class T>
 __global__ void __launch_bounds__(SPACE_THREADS)
     normalisation_forward(const __grid_constant__ struct normalisation_arguments p) {
+    typedef decltype(number_widen(T())) C;
     const T *x = (const T *)p.of.x, *weight = (const T *)p.of.weight, *bias = (const T *)p.of.bias;
     for (int64_t row = blockIdx.x; row < p.n.rows; row += gridDim.x) {
         const pair known = row_known<T>(p, row);
-        const T mean = (T)known.a, scale = (T)(1 / sqrt(known.b + p.n.epsilon));
+        const C mean = (C)known.a, scale = (C)(1 / sqrt(known.b + p.n.epsilon));
         for (int64_t i = threadIdx.x; i < p.elements; i += SPACE_THREADS) {
             const place at = place_of(p, row, i);
-            T value = (x[at.at] - mean) * scale;
-            value = weight ? value * weight[at.factor] : value;
-            ((T *)p.of.out[0])[at.at] = bias ? value + bias[at.factor] : value;
+            C value = (number_widen(x[at.at]) - mean) * scale;
+            value = weight ? value * number_widen(weight[at.factor]) : value;
+            ((T *)p.of.out[0])[at.at] = number_store<T>::from(bias ? value + number_widen(bias[at.factor]) : value);
         }
         if (p.of.mean && !p.n.given && threadIdx.x == 0) {
             const double keep = 1 - p.n.momentum, count = (double)p.elements;
-            ((T *)p.of.out[1])[row] = (T)(keep * (double)((const T *)p.of.mean)[row] + p.n.momentum * known.a);
+            ((T *)p.of.out[1])[row] = number_store<T>::from(
+                (C)(keep * (double)number_widen(((const T *)p.of.mean)[row]) + p.n.momentum * known.a));
             ((T *)p.of.out[2])[row] =
-                (T)(keep * (double)((const T *)p.of.variance)[row] + p.n.momentum * known.b * (count / (count - 1)));
+                number_store<T>::from((C)(keep * (double)number_widen(((const T *)p.of.variance)[row]) +
+                                          p.n.momentum * known.b * (count / (count - 1))));
         }
     }
 }
@@ -101,6 +107,7 @@ __global__ void __launch_bounds__(SPACE_THREADS)
 template <class T>
 __global__ void __launch_bounds__(SPACE_THREADS)
     normalisation_back(const __grid_constant__ struct normalisation_arguments p) {
+    typedef decltype(number_widen(T())) C;
     const T *x = (const T *)p.of.x, *gradient = (const T *)p.of.gradient, *weight = (const T *)p.of.weight;
     for (int64_t row = blockIdx.x; row < p.n.rows; row += gridDim.x) {
         const pair known = row_known<T>(p, row);
@@ -108,17 +115,18 @@ __global__ void __launch_bounds__(SPACE_THREADS)
         pair sums = {0, 0};
         for (int64_t i = threadIdx.x; i < p.elements; i += SPACE_THREADS) {
             const place at = place_of(p, row, i);
-            const double g = (double)gradient[at.at] * (weight ? (double)weight[at.factor] : 1);
+            const double g =
+                (double)number_widen(gradient[at.at]) * (weight ? (double)number_widen(weight[at.factor]) : 1);
             sums.a += g;
-            sums.b += g * ((double)x[at.at] - mean);
+            sums.b += g * ((double)number_widen(x[at.at]) - mean);
         }
         sums = block_sum(sums);
         const double shift = p.n.centred ? sums.a / count : 0, slope = sums.b / count * scale; /* of the normalised x */
         for (int64_t i = threadIdx.x; i < p.elements; i += SPACE_THREADS) {
             const place at = place_of(p, row, i);
-            const T g = weight ? gradient[at.at] * weight[at.factor] : gradient[at.at];
-            const T normal = (x[at.at] - (T)mean) * (T)scale;
-            ((T *)p.of.out[0])[at.at] = (T)scale * (g - (T)shift - normal * (T)slope);
+            const C own = number_widen(gradient[at.at]), g = weight ? own * number_widen(weight[at.factor]) : own;
+            const C normal = (number_widen(x[at.at]) - (C)mean) * (C)scale;
+            ((T *)p.of.out[0])[at.at] = number_store<T>::from((C)scale * (g - (C)shift - normal * (C)slope));
         }
         if (threadIdx.x == 0) {
             p.known[2 * row] = mean;
@@ -131,6 +139,7 @@ __global__ void __launch_bounds__(SPACE_THREADS)
 template <class T>
 __global__ void __launch_bounds__(SPACE_THREADS)
     normalisation_segments(const __grid_constant__ struct normalisation_arguments p) {
+    typedef decltype(number_widen(T())) C;
     const T *x = (const T *)p.of.x, *gradient = (const T *)p.of.gradient;
     for (int64_t factor = blockIdx.x; factor < p.n.factors; factor += gridDim.x) {
         const int64_t first = factor / p.n.factor_row_step, own = factor - first * p.n.factor_row_step;
@@ -142,14 +151,15 @@ __global__ void __launch_bounds__(SPACE_THREADS)
             const double mean = p.known[2 * row], scale = p.known[2 * row + 1];
             for (int64_t i = threadIdx.x; i < count; i += SPACE_THREADS) {
                 const int64_t at = place_of(p, row, begin + i).at;
-                sums.a += (double)gradient[at] * ((double)x[at] - mean) * scale;
-                sums.b += (double)gradient[at];
+                const double g = (double)number_widen(gradient[at]);
+                sums.a += g * ((double)number_widen(x[at]) - mean) * scale;
+                sums.b += g;
             }
         }
         sums = block_sum(sums);
         if (threadIdx.x == 0) {
-            ((T *)p.of.out[1])[factor] = (T)sums.a;
-            ((T *)p.of.out[2])[factor] = (T)sums.b;
+            ((T *)p.of.out[1])[factor] = number_store<T>::from((C)sums.a);
+            ((T *)p.of.out[2])[factor] = number_store<T>::from((C)sums.b);
         }
     }
 }
@@ -158,6 +168,7 @@ __global__ void __launch_bounds__(SPACE_THREADS)
 template <class T>
 __global__ void __launch_bounds__(SPACE_THREADS)
     normalisation_columns(const __grid_constant__ struct normalisation_arguments p) {
+    typedef decltype(number_widen(T())) C;
     __shared__ pair parts[COLUMN_ROWS][COLUMNS];
     const T *x = (const T *)p.of.x, *gradient = (const T *)p.of.gradient;
     const int64_t lane = threadIdx.x % COLUMNS, down = threadIdx.x / COLUMNS;
@@ -166,8 +177,9 @@ __global__ void __launch_bounds__(SPACE_THREADS)
         pair sums = {0, 0};
         for (int64_t row = down; row < p.n.rows && column < p.n.factors; row += COLUMN_ROWS) {
             const int64_t at = row * p.n.row_step + column;
-            sums.a += (double)gradient[at] * ((double)x[at] - p.known[2 * row]) * p.known[2 * row + 1];
-            sums.b += (double)gradient[at];
+            const double g = (double)number_widen(gradient[at]);
+            sums.a += g * ((double)number_widen(x[at]) - p.known[2 * row]) * p.known[2 * row + 1];
+            sums.b += g;
         }
         parts[down][lane] = sums;
         __syncthreads();
@@ -177,9 +189,9 @@ __global__ void __launch_bounds__(SPACE_THREADS)
                 all.a += parts[i][lane].a;
                 all.b += parts[i][lane].b;
             }
-            ((T *)p.of.out[1])[column] = (T)all.a;
+            ((T *)p.of.out[1])[column] = number_store<T>::from((C)all.a);
             if (p.of.out[2]) {
-                ((T *)p.of.out[2])[column] = (T)all.b;
+                ((T *)p.of.out[2])[column] = number_store<T>::from((C)all.b);
             }
         }
         __syncthreads();
@@ -194,17 +206,16 @@ typedef void normalisation_function(const struct normalisation_arguments argumen
 
 enum { FORWARD, BACK, SEGMENTS, COLUMN_SUMS, KINDS };
 
-/* [f64][kind] */
-static normalisation_function *const normalisation_functions[2][KINDS] = {
-    {normalisation_forward<float>, normalisation_back<float>, normalisation_segments<float>,
-     normalisation_columns<float>},
-    {normalisation_forward<double>, normalisation_back<double>, normalisation_segments<double>,
-     normalisation_columns<double>},
-};
+/* By dtype from DTYPE_F16 on. */
+static_assert(DTYPE_F64 - DTYPE_F16 == 3, "the table's order");
+#define KINDS_OF(T)                                                                                                    \
+    { normalisation_forward<T>, normalisation_back<T>, normalisation_segments<T>, normalisation_columns<T> }
+static normalisation_function *const normalisation_functions[4][KINDS] = {KINDS_OF(__half), KINDS_OF(__nv_bfloat16),
+                                                                          KINDS_OF(float), KINDS_OF(double)};
 
 static bool normalisation_walk(cuda_kernel_seen *seen, void *context) {
     bool more = true;
-    for (int i = 0; i < 2 * KINDS; i++) {
+    for (int i = 0; i < 4 * KINDS; i++) {
         more = more && seen(context, false, (const void *)normalisation_functions[i / KINDS][i % KINDS]);
     }
     return more;
@@ -225,7 +236,7 @@ static int normalisation_run(struct cuda *cuda, struct cuda_stream *stream, cons
     p.elements = p.n.segments * p.n.length;
     p.length = divisor_wide_make(p.n.length, p.elements);
     p.known = (double *)launch->workspace;
-    normalisation_function *const *functions = normalisation_functions[launch->output.dtype == DTYPE_F64];
+    normalisation_function *const *functions = normalisation_functions[launch->output.dtype - DTYPE_F16];
     int code = STATUS_OK;
     if (p.n.rows > 0) {
         code = space_start((const void *)functions[p.n.back ? BACK : FORWARD], space_blocks(cuda, p.n.rows), &p, fault,
@@ -240,7 +251,10 @@ static int normalisation_run(struct cuda *cuda, struct cuda_stream *stream, cons
 }
 
 #define NORMALISATION                                                                                                  \
-    { .base = {.workspace = normalisation_workspace}, .driver = normalisation_run, .walk = normalisation_walk }
+    {                                                                                                                  \
+        .base = {.workspace = normalisation_workspace, .halves = true}, .driver = normalisation_run,                   \
+        .walk = normalisation_walk                                                                                     \
+    }
 const struct cuda_kernel cuda_kernel_batch_norm = NORMALISATION;
 const struct cuda_kernel cuda_kernel_batch_norm_inference = NORMALISATION;
 const struct cuda_kernel cuda_kernel_batch_norm_grad = NORMALISATION;
