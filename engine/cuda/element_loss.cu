@@ -1,6 +1,7 @@
 /* Losses of elements and their gradients: a thread for each element. A loss that is reduced is summed in f64 by each block, and the blocks' sums
- * by one block; the order depends on the number of elements and the device alone. */
-#include "engine/cuda/formula.cuh"
+ * by one block; the order depends on the number of elements and the device alone. Halves are widened where they are read, and results rounded to
+ * them where they are written. */
+#include "engine/cuda/number.cuh"
 
 #define LOSS_FUNCTION static __device__ __forceinline__
 #include "engine/device/loss_formula.h"
@@ -48,11 +49,11 @@ FORMULA_OF(of, double, FORWARD_F64)
 FORMULA_OF(slope, float, BACK_F32)
 FORMULA_OF(slope, double, BACK_F64)
 
-template <class T>
-__device__ __forceinline__ void inputs_of(const element_loss_arguments &a, int64_t at, T (&v)[LOSS_INPUTS]) {
+template <class T, class C>
+__device__ __forceinline__ void inputs_of(const element_loss_arguments &a, int64_t at, C (&v)[LOSS_INPUTS]) {
 #pragma unroll
     for (int i = 0; i < LOSS_INPUTS; i++) {
-        v[i] = a.in[i] ? ((const T *)a.in[i])[at] : (T)1;
+        v[i] = a.in[i] ? number_widen(((const T *)a.in[i])[at]) : (C)1;
     }
 }
 
@@ -76,15 +77,16 @@ __device__ __forceinline__ double block_total(double x) {
 template <class T>
 __global__ void __launch_bounds__(SPACE_THREADS)
     element_loss_forward(const __grid_constant__ struct element_loss_arguments a) {
+    typedef decltype(number_widen(T())) C;
     const int64_t step = (int64_t)gridDim.x * SPACE_THREADS;
     double total = 0;
     for (int64_t at = (int64_t)blockIdx.x * SPACE_THREADS + threadIdx.x; at < a.elements; at += step) {
-        T v[LOSS_INPUTS];
-        inputs_of(a, at, v);
-        const T loss = loss_of(a.way, v[0], v[1], v[2], v[3], (T)a.delta);
+        C v[LOSS_INPUTS];
+        inputs_of<T>(a, at, v);
+        const C loss = loss_of(a.way, v[0], v[1], v[2], v[3], (C)a.delta);
         total += (double)loss;
         if (!a.reduced) {
-            ((T *)a.out)[at] = loss;
+            ((T *)a.out)[at] = number_store<T>::from(loss);
         }
     }
     if (a.reduced) {
@@ -98,26 +100,28 @@ __global__ void __launch_bounds__(SPACE_THREADS)
 template <class T>
 __global__ void __launch_bounds__(SPACE_THREADS)
     element_loss_finish(const __grid_constant__ struct element_loss_arguments a) {
+    typedef decltype(number_widen(T())) C;
     double total = 0;
     for (int64_t i = threadIdx.x; i < a.blocks; i += SPACE_THREADS) {
         total += a.sums[i];
     }
     total = block_total(total);
     if (threadIdx.x == 0) {
-        *(T *)a.out = (T)(total * a.scale);
+        *(T *)a.out = number_store<T>::from((C)(total * a.scale));
     }
 }
 
 template <class T>
 __global__ void __launch_bounds__(SPACE_THREADS)
     element_loss_back(const __grid_constant__ struct element_loss_arguments a) {
+    typedef decltype(number_widen(T())) C;
     const int64_t step = (int64_t)gridDim.x * SPACE_THREADS;
     const T *gradient = (const T *)a.gradient;
     for (int64_t at = (int64_t)blockIdx.x * SPACE_THREADS + threadIdx.x; at < a.elements; at += step) {
-        T v[LOSS_INPUTS];
-        inputs_of(a, at, v);
-        const T factor = a.reduced ? (T)((double)*gradient * a.scale) : gradient[at];
-        ((T *)a.out)[at] = factor * loss_slope(a.way, v[0], v[1], v[2], v[3], (T)a.delta);
+        C v[LOSS_INPUTS];
+        inputs_of<T>(a, at, v);
+        const C factor = a.reduced ? (C)((double)number_widen(*gradient) * a.scale) : (C)number_widen(gradient[at]);
+        ((T *)a.out)[at] = number_store<T>::from(factor * loss_slope(a.way, v[0], v[1], v[2], v[3], (C)a.delta));
     }
 }
 
@@ -129,14 +133,16 @@ typedef void element_loss_function(const struct element_loss_arguments arguments
 
 enum { FORWARD, FINISH, BACK, KINDS };
 
-/* [f64][kind] */
-static element_loss_function *const element_loss_functions[2][KINDS] = {
-    {element_loss_forward<float>, element_loss_finish<float>, element_loss_back<float>},
-    {element_loss_forward<double>, element_loss_finish<double>, element_loss_back<double>}};
+/* By dtype from DTYPE_F16 on. */
+static_assert(DTYPE_F64 - DTYPE_F16 == 3, "the table's order");
+#define KINDS_OF(T)                                                                                                    \
+    { element_loss_forward<T>, element_loss_finish<T>, element_loss_back<T> }
+static element_loss_function *const element_loss_functions[4][KINDS] = {KINDS_OF(__half), KINDS_OF(__nv_bfloat16),
+                                                                        KINDS_OF(float), KINDS_OF(double)};
 
 static bool element_loss_walk(cuda_kernel_seen *seen, void *context) {
     bool more = true;
-    for (int i = 0; i < 2 * KINDS; i++) {
+    for (int i = 0; i < 4 * KINDS; i++) {
         more = more && seen(context, false, (const void *)element_loss_functions[i / KINDS][i % KINDS]);
     }
     return more;
@@ -156,7 +162,7 @@ static uint64_t element_loss_workspace(struct device *device, const struct launc
 static int element_loss_run(struct cuda *cuda, struct cuda_stream *stream, const struct launch *launch,
                             struct fault *fault) {
     const struct element_loss loss = element_loss_make(launch);
-    element_loss_function *const *functions = element_loss_functions[launch->output.dtype == DTYPE_F64];
+    element_loss_function *const *functions = element_loss_functions[launch->output.dtype - DTYPE_F16];
     struct element_loss_arguments a = {};
     for (unsigned i = 0; i < loss.n_inputs; i++) {
         a.in[i] = loss.x[i].data;
@@ -179,7 +185,10 @@ static int element_loss_run(struct cuda *cuda, struct cuda_stream *stream, const
 }
 
 #define ELEMENT_LOSS                                                                                                   \
-    { .base = {.workspace = element_loss_workspace}, .driver = element_loss_run, .walk = element_loss_walk }
+    {                                                                                                                  \
+        .base = {.workspace = element_loss_workspace, .halves = true}, .driver = element_loss_run,                     \
+        .walk = element_loss_walk                                                                                      \
+    }
 const struct cuda_kernel cuda_kernel_mse_loss = ELEMENT_LOSS;
 const struct cuda_kernel cuda_kernel_mse_loss_grad = ELEMENT_LOSS;
 const struct cuda_kernel cuda_kernel_l1_loss = ELEMENT_LOSS;

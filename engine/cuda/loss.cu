@@ -1,6 +1,7 @@
 /* Losses of rows of scores and their gradients: a warp for each row. Before it a kernel of one block looks for a wrong target, reports the one at
- * the smallest position, and adds up the targets' weights; after it another one adds up the sums of the blocks. All sums have one order. */
-#include "engine/cuda/cuda.h"
+ * the smallest position, and adds up the targets' weights; after it another one adds up the sums of the blocks. All sums have one order. Halves are
+ * widened where they are read, and results rounded to them where they are written. */
+#include "engine/cuda/number.cuh"
 #include "engine/cuda/space.h"
 #include "engine/device/loss.h"
 
@@ -58,18 +59,19 @@ __device__ __forceinline__ double exponential(double x) {
 }
 
 template <class T> __device__ __forceinline__ double weight_of(const loss_arguments &p, int64_t c) {
-    return p.weight ? (double)((const T *)p.weight)[c] : 1;
+    return p.weight ? (double)number_widen(((const T *)p.weight)[c]) : 1;
 }
 
 /* What the loss multiplies -log_softmax of a class by; `wanted`: the row's probabilities. */
 template <class T>
 __device__ __forceinline__ double factor_of(const loss_arguments &p, const T *wanted, int64_t target, int64_t c) {
-    const double own = wanted ? (double)wanted[c * p.inner] : c == target ? 1 : 0;
+    const double own = wanted ? (double)number_widen(wanted[c * p.inner]) : c == target ? 1 : 0;
     return weight_of<T>(p, c) * (p.smoothing > 0 ? (1 - p.smoothing) * own + p.smoothing / (double)p.classes : own);
 }
 
 template <class T, bool back>
 __global__ void __launch_bounds__(SPACE_THREADS) loss_kernel(const __grid_constant__ struct loss_arguments p) {
+    typedef decltype(number_widen(T())) C;
     const int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP;
     const bool single = !p.probabilities && !(p.smoothing > 0); /* only the target has a factor */
     const double scale = back && p.mean ? 1 / (p.targets ? p.sums[0] : (double)p.rows) : 1;
@@ -80,45 +82,47 @@ __global__ void __launch_bounds__(SPACE_THREADS) loss_kernel(const __grid_consta
         const int64_t at = outer * p.classes * p.inner + inner;
         const T *x = (const T *)p.scores + at, *wanted = p.probabilities ? (const T *)p.probabilities + at : NULL;
         const bool counts = !p.targets || (target != p.ignored && (uint64_t)target < (uint64_t)p.classes);
-        T greatest = -(T)INFINITY;
+        C greatest = -(C)INFINITY;
         double factors = 0, exponentials = 0;
         if (!p.plain) {
             for (int64_t i = lane; i < p.classes; i += WARP) {
-                const T value = x[i * p.inner];
+                const C value = number_widen(x[i * p.inner]);
                 greatest = value > greatest ? value : greatest;
                 factors += single ? 0 : factor_of(p, wanted, target, i);
             }
             greatest = warp_greatest(greatest);
             for (int64_t i = lane; i < p.classes; i += WARP) {
-                exponentials += (double)exponential(x[i * p.inner] - greatest);
+                exponentials += (double)exponential(number_widen(x[i * p.inner]) - greatest);
             }
             exponentials = warp_sum(exponentials);
             factors = single ? (counts ? weight_of<T>(p, target) : 0) : warp_sum(factors);
         }
         if (back) {
             T *out = (T *)p.out + at;
-            const double gradient = (double)((const T *)p.gradient)[p.reduced ? 0 : row] * scale;
+            const double gradient = (double)number_widen(((const T *)p.gradient)[p.reduced ? 0 : row]) * scale;
             for (int64_t i = lane; i < p.classes; i += WARP) {
                 const double part =
-                    p.plain ? 0 : factors * ((double)exponential(x[i * p.inner] - greatest) / exponentials);
-                out[i * p.inner] = counts ? (T)(gradient * (part - factor_of(p, wanted, target, i))) : (T)0;
+                    p.plain ? 0
+                            : factors * ((double)exponential(number_widen(x[i * p.inner]) - greatest) / exponentials);
+                out[i * p.inner] =
+                    number_store<T>::from(counts ? (C)(gradient * (part - factor_of(p, wanted, target, i))) : (C)0);
             }
             continue;
         }
         double loss = 0;
         const double logarithm = p.plain ? 0 : log(exponentials), shift = p.plain ? 0 : (double)greatest;
         if (counts && single) {
-            loss = weight_of<T>(p, target) * (logarithm - ((double)x[target * p.inner] - shift));
+            loss = weight_of<T>(p, target) * (logarithm - ((double)number_widen(x[target * p.inner]) - shift));
         } else if (counts) {
             for (int64_t i = lane; i < p.classes; i += WARP) {
-                loss += factor_of(p, wanted, target, i) * (logarithm - ((double)x[i * p.inner] - shift));
+                loss += factor_of(p, wanted, target, i) * (logarithm - ((double)number_widen(x[i * p.inner]) - shift));
             }
         }
         loss = single ? loss : warp_sum(loss);
         if (lane == 0) {
             total += loss;
             if (!p.reduced) {
-                ((T *)p.out)[row] = (T)loss;
+                ((T *)p.out)[row] = number_store<T>::from((C)loss);
             }
         }
     }
@@ -176,7 +180,8 @@ __global__ void __launch_bounds__(SPACE_THREADS) loss_finish(const __grid_consta
     total = block_total(total);
     if (threadIdx.x == 0) {
         const double by = p.targets ? p.sums[0] : (double)p.rows;
-        *(T *)p.out = (T)(p.mean ? total / by : total);
+        typedef decltype(number_widen(T())) C;
+        *(T *)p.out = number_store<T>::from((C)(p.mean ? total / by : total));
     }
 }
 
@@ -188,14 +193,16 @@ typedef void loss_function(const struct loss_arguments arguments);
 
 enum { FORWARD, BACK, CHECK, FINISH, KINDS };
 
-/* [f64][kind] */
-static loss_function *const loss_functions[2][KINDS] = {
-    {loss_kernel<float, false>, loss_kernel<float, true>, loss_check<float>, loss_finish<float>},
-    {loss_kernel<double, false>, loss_kernel<double, true>, loss_check<double>, loss_finish<double>}};
+/* By dtype from DTYPE_F16 on. */
+static_assert(DTYPE_F64 - DTYPE_F16 == 3, "the table's order");
+#define KINDS_OF(T)                                                                                                    \
+    { loss_kernel<T, false>, loss_kernel<T, true>, loss_check<T>, loss_finish<T> }
+static loss_function *const loss_functions[4][KINDS] = {KINDS_OF(__half), KINDS_OF(__nv_bfloat16), KINDS_OF(float),
+                                                        KINDS_OF(double)};
 
 static bool loss_walk(cuda_kernel_seen *seen, void *context) {
     bool more = true;
-    for (int i = 0; i < 2 * KINDS; i++) {
+    for (int i = 0; i < 4 * KINDS; i++) {
         more = more && seen(context, false, (const void *)loss_functions[i / KINDS][i % KINDS]);
     }
     return more;
@@ -212,7 +219,7 @@ static uint64_t loss_workspace(struct device *device, const struct launch *launc
 
 static int loss_run(struct cuda *cuda, struct cuda_stream *stream, const struct launch *launch, struct fault *fault) {
     const struct class_loss loss = class_loss_make(launch);
-    loss_function *const *functions = loss_functions[loss.scores->dtype == DTYPE_F64];
+    loss_function *const *functions = loss_functions[loss.scores->dtype - DTYPE_F16];
     struct loss_arguments p = {};
     p.scores = loss.scores->data;
     p.gradient = loss.back ? loss.gradient->data : NULL;
@@ -246,7 +253,7 @@ static int loss_run(struct cuda *cuda, struct cuda_stream *stream, const struct 
 }
 
 #define LOSS                                                                                                           \
-    { .base = {.workspace = loss_workspace}, .driver = loss_run, .walk = loss_walk }
+    { .base = {.workspace = loss_workspace, .halves = true}, .driver = loss_run, .walk = loss_walk }
 const struct cuda_kernel cuda_kernel_cross_entropy = LOSS;
 const struct cuda_kernel cuda_kernel_cross_entropy_grad = LOSS;
 const struct cuda_kernel cuda_kernel_soft_cross_entropy = LOSS;
