@@ -1,5 +1,5 @@
 /* Losses of elements, piece by piece. The sums of pieces, which depend on the shape alone, are added up in their order at the end. */
-#include "engine/cpu/cpu.h"
+#include "engine/cpu/floats.h"
 #include "engine/device/loss.h"
 
 enum { PIECE = 1 << 14 }; /* elements between two looks whether to stop */
@@ -8,41 +8,54 @@ struct job {
     struct cpu_job base;
     const struct cpu_loss *functions;
     struct element_loss loss;
-    bool is_f64;
-    int64_t size, pieces;
+    struct cpu_floats floats;
+    int64_t pieces;
     const char *in[LOSS_INPUTS];
     const char *gradient, *factor; /* by each loss, or one number for all; the other one is NULL */
     char *out;
     double *sums; /* workspace: of each piece */
 };
 
-static double element(const struct job *job, const void *from) {
-    return job->is_f64 ? *(const double *)from : (double)*(const float *)from;
-}
+/* Those of the inputs, then: */
+enum { BUFFER_GRADIENT = LOSS_INPUTS, BUFFERS };
 
-static void set(const struct job *job, void *to, double value) {
-    if (job->is_f64) {
-        *(double *)to = value;
-    } else {
-        *(float *)to = (float)value;
+/* n elements from number `at` on. Returns their sum, if that is wanted. */
+static double block_run(const struct job *job, int64_t at, int64_t n, struct cpu_floats_buffer *buffers) {
+    const struct element_loss *loss = &job->loss;
+    const struct cpu_floats *floats = &job->floats;
+    const void *in[LOSS_INPUTS], *gradient = NULL;
+    for (unsigned i = 0; i < loss->n_inputs; i++) {
+        in[i] = cpu_floats_read(floats, n, job->in[i] + at * floats->size, 1, &buffers[i]);
     }
+    if (!loss->back && loss->reduction != OP_REDUCTION_NONE) {
+        return job->functions->sum(n, in, loss->delta);
+    }
+    if (job->gradient) {
+        gradient = cpu_floats_read(floats, n, job->gradient + at * floats->size, 1, &buffers[BUFFER_GRADIENT]);
+    }
+    double factor = job->factor ? cpu_floats_get(floats, job->factor, 0) * loss->scale : 0;
+    char *to = job->out + at * floats->size;
+    void *out = cpu_floats_results(floats, to, &buffers[0]);
+    if (loss->back) {
+        job->functions->back(n, in, loss->delta, gradient, factor, out);
+    } else {
+        job->functions->each(n, in, loss->delta, out);
+    }
+    cpu_floats_write(floats, n, to, 1, &buffers[0]);
+    return 0;
 }
 
 static void piece_run(const struct job *job, int64_t piece) {
-    const struct element_loss *loss = &job->loss;
-    const void *in[LOSS_INPUTS];
-    int64_t at = piece * PIECE, n = loss->elements - at < PIECE ? loss->elements - at : PIECE;
-    for (unsigned i = 0; i < loss->n_inputs; i++) {
-        in[i] = job->in[i] + at * job->size;
+    struct cpu_floats_buffer buffers[BUFFERS];
+    cpu_floats_begin(buffers, BUFFERS);
+    int64_t begin = piece * PIECE, left = job->loss.elements - begin, n = left < PIECE ? left : PIECE;
+    int64_t most = cpu_floats_block(&job->floats, n);
+    double sum = 0;
+    for (int64_t i = 0; i < n; i += most) {
+        sum += block_run(job, begin + i, n - i < most ? n - i : most, buffers);
     }
-    if (loss->back) {
-        const char *gradient = job->gradient ? job->gradient + at * job->size : NULL;
-        double factor = job->factor ? element(job, job->factor) * loss->scale : 0;
-        job->functions->back(n, in, loss->delta, gradient, factor, job->out + at * job->size);
-    } else if (loss->reduction == OP_REDUCTION_NONE) {
-        job->functions->each(n, in, loss->delta, job->out + at * job->size);
-    } else {
-        job->sums[piece] = job->functions->sum(n, in, loss->delta);
+    if (job->sums) {
+        job->sums[piece] = sum;
     }
 }
 
@@ -67,7 +80,7 @@ static void sums_end(struct cpu_job *base) {
         sum += job->sums[i];
     }
     bool mean = job->loss.reduction == OP_REDUCTION_MEAN;
-    set(job, job->out, mean ? sum / (double)job->loss.elements : sum);
+    cpu_floats_set(&job->floats, job->out, 0, mean ? sum / (double)job->loss.elements : sum);
 }
 
 static int64_t pieces_of(const struct element_loss *loss) {
@@ -83,14 +96,13 @@ static uint64_t element_loss_workspace(struct device *device, const struct launc
 static int element_loss_run(struct cpu *cpu, const struct launch *launch, struct cpu_job **begun, struct fault *fault) {
     struct job job = {.base = {.cpu = cpu, .run = pieces_part},
                       .loss = element_loss_make(launch),
-                      .is_f64 = launch->output.dtype == DTYPE_F64,
+                      .floats = cpu_floats_of(cpu, (enum dtype)launch->output.dtype),
                       .out = launch->output.data,
                       .sums = launch->workspace};
     struct element_loss *loss = &job.loss;
     (void)fault;
-    job.size = job.is_f64 ? 8 : 4;
     job.pieces = pieces_of(loss);
-    job.functions = &cpu->kernels->loss[(job.is_f64 ? LOSS_WAY_COUNT : 0) + loss->way];
+    job.functions = &cpu->kernels->loss[(job.floats.is_f64 ? LOSS_WAY_COUNT : 0) + loss->way];
     for (unsigned i = 0; i < loss->n_inputs; i++) {
         job.in[i] = loss->x[i].data;
     }
@@ -102,7 +114,8 @@ static int element_loss_run(struct cpu *cpu, const struct launch *launch, struct
         job.base.end = sums_end;
     }
     bool functions = loss->way >= LOSS_WAY_bce; /* of real numbers */
-    double work = (double)loss->elements * (double)(job.size * (loss->n_inputs + 1)) * (functions ? 4 : 1);
+    double work =
+        (double)loss->elements * (double)((job.floats.is_f64 ? 8 : 4) * (loss->n_inputs + 1)) * (functions ? 4 : 1);
     job.base.parts = cpu_parts(cpu, work);
     job.base.parts = job.pieces < job.base.parts ? (unsigned)job.pieces : job.base.parts;
     cpu_job_begin(&job.base, sizeof job, work, begun);
@@ -110,7 +123,7 @@ static int element_loss_run(struct cpu *cpu, const struct launch *launch, struct
 }
 
 #define ELEMENT_LOSS                                                                                                   \
-    { {.workspace = element_loss_workspace}, element_loss_run }
+    { {.workspace = element_loss_workspace, .halves = true}, element_loss_run }
 const struct cpu_kernel cpu_kernel_mse_loss = ELEMENT_LOSS;
 const struct cpu_kernel cpu_kernel_mse_loss_grad = ELEMENT_LOSS;
 const struct cpu_kernel cpu_kernel_l1_loss = ELEMENT_LOSS;

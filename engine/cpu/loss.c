@@ -2,7 +2,7 @@
  * sums of the units are added up in their order at the end. The gradient by a mean first sums the weights of the targets. */
 #include <math.h>
 
-#include "engine/cpu/cpu.h"
+#include "engine/cpu/floats.h"
 #include "engine/device/loss.h"
 
 enum { PIECE = 1 << 14 }; /* scores between two looks whether to stop */
@@ -15,12 +15,12 @@ struct sums {
 
 struct job {
     struct cpu_job base;
-    const struct cpu_softmax *softmax;
+    const struct cpu_softmax *softmax;  /* of the scores, */
+    const struct cpu_softmax *computed; /* and of those that have been read */
     struct report *report;
     struct class_loss loss;
     enum round round;
-    bool is_f64;
-    int64_t size;
+    struct cpu_floats floats;
     const char *scores, *gradient, *probabilities, *weight; /* NULL: there is none */
     const int64_t *targets;
     char *out;
@@ -40,20 +40,8 @@ static void report_target(const struct job *job, int64_t value, int64_t position
     }
 }
 
-static double element(const struct job *job, const char *from, int64_t at) {
-    return job->is_f64 ? ((const double *)(const void *)from)[at] : (double)((const float *)(const void *)from)[at];
-}
-
-static void set(const struct job *job, char *to, int64_t at, double value) {
-    if (job->is_f64) {
-        ((double *)(void *)to)[at] = value;
-    } else {
-        ((float *)(void *)to)[at] = (float)value;
-    }
-}
-
 static double weight_of(const struct job *job, int64_t class) {
-    return job->weight ? element(job, job->weight, class) : 1;
+    return job->weight ? cpu_floats_get(&job->floats, job->weight, class) : 1;
 }
 
 /* ---- a row ---- */
@@ -64,11 +52,38 @@ struct row {
     int64_t target;
 };
 
-/* What the loss multiplies -log_softmax of a class by. */
-static double row_factor(const struct job *job, const struct row *row, int64_t class) {
+/* Classes of a row that are computed at a time: all of them, or of halves some, in buffers. */
+struct block {
+    int64_t first, n, stride;        /* of scores and probabilities */
+    const void *x, *wanted, *weight; /* NULL: there is none */
+};
+enum { BUFFER_X, BUFFER_WANTED, BUFFER_WEIGHT, BUFFERS };
+
+static struct block block_read(const struct job *job, const struct row *row, int64_t first,
+                               struct cpu_floats_buffer *buffers) {
+    const struct cpu_floats *floats = &job->floats;
+    int64_t inner = job->loss.inner, from = first * inner * floats->size;
+    struct block block = {.first = first,
+                          .n = cpu_floats_block(floats, job->loss.classes - first),
+                          .stride = cpu_floats_stride(floats, inner)};
+    block.x = cpu_floats_read(floats, block.n, row->x + from, inner, &buffers[BUFFER_X]);
+    if (row->wanted) {
+        block.wanted = cpu_floats_read(floats, block.n, row->wanted + from, inner, &buffers[BUFFER_WANTED]);
+    }
+    if (job->weight) {
+        block.weight = cpu_floats_read(floats, block.n, job->weight + first * floats->size, 1, &buffers[BUFFER_WEIGHT]);
+    }
+    return block;
+}
+
+/* What the loss multiplies -log_softmax of a class by, which is number i of the block. */
+static double row_factor(const struct job *job, const struct row *row, const struct block *block, int64_t i) {
     double s = job->loss.smoothing, each = s / (double)job->loss.classes;
-    double own = row->wanted ? element(job, row->wanted, class * job->loss.inner) : class == row->target ? 1 : 0;
-    return weight_of(job, class) * (s > 0 ? (1 - s) * own + each : own);
+    double weight = block->weight ? cpu_floats_at(&job->floats, block->weight, i) : 1;
+    double own = block->wanted                     ? cpu_floats_at(&job->floats, block->wanted, i * block->stride)
+                 : block->first + i == row->target ? 1
+                                                   : 0;
+    return weight * (s > 0 ? (1 - s) * own + each : own);
 }
 
 /* Whether only the target has a factor. */
@@ -76,57 +91,87 @@ static bool row_single(const struct job *job, const struct row *row) {
     return !row->wanted && !(job->loss.smoothing > 0);
 }
 
-static double row_loss(const struct job *job, const struct row *row) {
+static double row_loss(const struct job *job, const struct row *row, struct cpu_floats_buffer *buffers) {
+    const struct cpu_floats *floats = &job->floats;
     int64_t classes = job->loss.classes, inner = job->loss.inner;
     if (job->loss.plain) {
-        return -weight_of(job, row->target) * element(job, row->x, row->target * inner);
+        return -weight_of(job, row->target) * cpu_floats_get(floats, row->x, row->target * inner);
     }
     double maximum = job->softmax->maximum(classes, row->x, inner);
     double logarithm = log(job->softmax->sum(classes, row->x, inner, maximum));
     if (row_single(job, row)) {
-        return weight_of(job, row->target) * (logarithm - (element(job, row->x, row->target * inner) - maximum));
+        double x = cpu_floats_get(floats, row->x, row->target * inner);
+        return weight_of(job, row->target) * (logarithm - (x - maximum));
     }
     double loss = 0;
-    for (int64_t i = 0; i < classes; i++) {
-        loss += row_factor(job, row, i) * (logarithm - (element(job, row->x, i * inner) - maximum));
+    for (int64_t first = 0; first < classes;) {
+        struct block block = block_read(job, row, first, buffers);
+        for (int64_t i = 0; i < block.n; i++) {
+            double x = cpu_floats_at(floats, block.x, i * block.stride);
+            loss += row_factor(job, row, &block, i) * (logarithm - (x - maximum));
+        }
+        first += block.n;
     }
     return loss;
 }
 
 static void row_zero(const struct job *job, const struct row *row) {
-    for (int64_t i = 0; i < job->loss.classes; i++) {
-        set(job, row->out, i * job->loss.inner, 0);
+    int64_t classes = job->loss.classes, step = job->loss.inner * job->floats.size;
+    if (job->loss.inner == 1) {
+        memset(row->out, 0, (size_t)(classes * step));
+        return;
+    }
+    for (int64_t i = 0; i < classes; i++) {
+        cpu_floats_zero(&job->floats, row->out + i * step);
     }
 }
 
-static void row_gradient(const struct job *job, const struct row *row, double gradient) {
+static double row_factors(const struct job *job, const struct row *row, struct cpu_floats_buffer *buffers) {
+    if (row_single(job, row)) {
+        return weight_of(job, row->target);
+    }
+    double all = 0;
+    for (int64_t first = 0; first < job->loss.classes;) {
+        struct block block = block_read(job, row, first, buffers);
+        for (int64_t i = 0; i < block.n; i++) {
+            all += row_factor(job, row, &block, i);
+        }
+        first += block.n;
+    }
+    return all;
+}
+
+static void row_gradient(const struct job *job, const struct row *row, double gradient,
+                         struct cpu_floats_buffer *buffers) {
+    const struct cpu_floats *floats = &job->floats;
     int64_t classes = job->loss.classes, inner = job->loss.inner;
     if (job->loss.plain) {
         row_zero(job, row);
-        set(job, row->out, row->target * inner, -gradient * weight_of(job, row->target));
+        cpu_floats_set(floats, row->out, row->target * inner, -gradient * weight_of(job, row->target));
         return;
     }
-    double maximum = job->softmax->maximum(classes, row->x, inner), all = 0;
-    double sum = job->softmax->sum(classes, row->x, inner, maximum);
-    job->softmax->write(classes, row->x, inner, row->out, inner, maximum, sum);
-    if (row_single(job, row)) {
-        all = weight_of(job, row->target);
-    } else {
-        for (int64_t i = 0; i < classes; i++) {
-            all += row_factor(job, row, i);
+    double maximum = job->softmax->maximum(classes, row->x, inner);
+    double sum = job->softmax->sum(classes, row->x, inner, maximum), all = row_factors(job, row, buffers);
+    for (int64_t first = 0; first < classes;) {
+        struct block block = block_read(job, row, first, buffers);
+        char *to = row->out + first * inner * floats->size;
+        void *out = cpu_floats_results(floats, to, &buffers[BUFFER_X]);
+        job->computed->write(block.n, block.x, block.stride, out, block.stride, maximum, sum);
+        for (int64_t i = 0; i < block.n; i++) {
+            double part = cpu_floats_at(floats, out, i * block.stride);
+            double value = gradient * (all * part - row_factor(job, row, &block, i));
+            cpu_floats_put(floats, out, i * block.stride, value);
         }
-    }
-    for (int64_t i = 0; i < classes; i++) {
-        double part = element(job, row->out, i * inner);
-        set(job, row->out, i * inner, gradient * (all * part - row_factor(job, row, i)));
+        cpu_floats_write(floats, block.n, to, inner, &buffers[BUFFER_X]);
+        first += block.n;
     }
 }
 
 /* Adds the row to the sums of its unit. */
-static void row_run(const struct job *job, int64_t number, struct sums *sums) {
+static void row_run(const struct job *job, int64_t number, struct sums *sums, struct cpu_floats_buffer *buffers) {
     const struct class_loss *loss = &job->loss;
     int64_t outer = number / loss->inner, inner = number % loss->inner;
-    int64_t at = (outer * loss->classes * loss->inner + inner) * job->size;
+    int64_t at = (outer * loss->classes * loss->inner + inner) * job->floats.size;
     struct row row = {.x = job->scores + at,
                       .wanted = job->probabilities ? job->probabilities + at : NULL,
                       .out = loss->back ? job->out + at : NULL,
@@ -143,26 +188,27 @@ static void row_run(const struct job *job, int64_t number, struct sums *sums) {
         return;
     }
     if (!loss->back) {
-        double value = ignored || wrong ? 0 : row_loss(job, &row);
+        double value = ignored || wrong ? 0 : row_loss(job, &row, buffers);
         sums->loss += value;
         if (loss->reduction == OP_REDUCTION_NONE) {
-            set(job, job->out, number, value);
+            cpu_floats_set(&job->floats, job->out, number, value);
         }
     } else if (ignored || wrong) {
         row_zero(job, &row);
     } else {
         bool each = loss->reduction == OP_REDUCTION_NONE;
-        row_gradient(job, &row, element(job, job->gradient, each ? number : 0) * job->scale);
+        double gradient = cpu_floats_get(&job->floats, job->gradient, each ? number : 0) * job->scale;
+        row_gradient(job, &row, gradient, buffers);
     }
 }
 
 /* ---- the job ---- */
 
-static void unit_run(const struct job *job, int64_t unit) {
+static void unit_run(const struct job *job, int64_t unit, struct cpu_floats_buffer *buffers) {
     struct sums sums = {0, 0};
     int64_t begin = unit * job->unit, end = begin + job->unit;
     for (int64_t row = begin; row < end && row < job->loss.rows; row++) {
-        row_run(job, row, &sums);
+        row_run(job, row, &sums, buffers);
     }
     if (job->sums) {
         job->sums[unit] = sums;
@@ -173,8 +219,10 @@ static bool units_part(struct cpu_job *base, struct cpu_lane *lane) {
     struct job *job = (struct job *)base;
     int64_t begin = cpu_part_begin(job->units, lane->part, base->parts);
     int64_t end = cpu_part_begin(job->units, lane->part + 1, base->parts);
+    struct cpu_floats_buffer buffers[BUFFERS];
+    cpu_floats_begin(buffers, BUFFERS);
     for (int64_t unit = begin + lane->position; unit < end; unit++) {
-        unit_run(job, unit);
+        unit_run(job, unit, buffers);
         if (unit + 1 < end && cpu_job_stops(base)) {
             lane->position = unit + 1 - begin;
             return false;
@@ -205,7 +253,8 @@ static bool weights_again(struct cpu_job *base) {
 static void loss_end(struct cpu_job *base) {
     struct job *job = (struct job *)base;
     struct sums total = sums_total(job);
-    set(job, job->out, 0, job->loss.reduction == OP_REDUCTION_MEAN ? total.loss / total.weight : total.loss);
+    cpu_floats_set(&job->floats, job->out, 0,
+                   job->loss.reduction == OP_REDUCTION_MEAN ? total.loss / total.weight : total.loss);
 }
 
 /* Whether the launch needs the sums of its units. */
@@ -238,9 +287,9 @@ static int loss_run(struct cpu *cpu, const struct launch *launch, struct cpu_job
                       .scale = 1};
     const struct class_loss *loss = &job.loss;
     (void)fault;
+    job.floats = cpu_floats_of(cpu, (enum dtype)loss->scores->dtype);
     job.softmax = cpu->kernels->softmax[0][loss->scores->dtype];
-    job.is_f64 = loss->scores->dtype == DTYPE_F64;
-    job.size = job.is_f64 ? 8 : 4;
+    job.computed = cpu->kernels->softmax[0][job.floats.is_f64 ? DTYPE_F64 : DTYPE_F32];
     job.scores = loss->scores->data;
     job.gradient = loss->back ? loss->gradient->data : NULL;
     job.weight = loss->weight ? loss->weight->data : NULL;
@@ -255,8 +304,8 @@ static int loss_run(struct cpu *cpu, const struct launch *launch, struct cpu_job
     } else if (job.sums || (!loss->back && loss->reduction != OP_REDUCTION_NONE)) {
         job.base.end = loss_end;
     }
-    double row = loss->plain ? (loss->back ? (double)loss->classes * (double)job.size : 0) + 64
-                             : (double)loss->classes * (job.is_f64 ? 96 : 40) + 512;
+    double row = loss->plain ? (loss->back ? (double)loss->classes * (double)job.floats.size : 0) + 64
+                             : (double)loss->classes * (job.floats.is_f64 ? 96 : 40) + 512;
     double work = (double)loss->rows * row;
     job.base.parts = cpu_parts(cpu, work);
     job.base.parts = job.units < job.base.parts ? (unsigned)job.units : job.base.parts;
@@ -265,7 +314,7 @@ static int loss_run(struct cpu *cpu, const struct launch *launch, struct cpu_job
 }
 
 #define LOSS                                                                                                           \
-    { {.workspace = loss_workspace}, loss_run }
+    { {.workspace = loss_workspace, .halves = true}, loss_run }
 const struct cpu_kernel cpu_kernel_cross_entropy = LOSS;
 const struct cpu_kernel cpu_kernel_cross_entropy_grad = LOSS;
 const struct cpu_kernel cpu_kernel_soft_cross_entropy = LOSS;

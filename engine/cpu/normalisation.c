@@ -7,12 +7,12 @@
 
 #include <math.h>
 
-#include "engine/cpu/cpu.h"
+#include "engine/cpu/floats.h"
 
 enum {
-    PIECE = 1 << 14,      /* elements between two looks whether to stop */
-    ROW_PARTS = 32,       /* of the gradient with a factor for each element */
-    SUMS_PIECE = 1 << 10, /* factors between two looks */
+    PIECE = 1 << 14,               /* elements between two looks whether to stop */
+    ROW_PARTS = 32,                /* of the gradient with a factor for each element */
+    SUMS_PIECE = CPU_FLOATS_BLOCK, /* factors between two looks */
 };
 
 enum pass { PASS_MOMENTS, PASS_GRADIENT, PASS_RESULT };
@@ -24,10 +24,10 @@ struct job {
     struct normalisation_operands of;
     enum pass passes[3];
     int n_passes;
-    bool is_f64;
-    int64_t size, elements; /* of an element; of a row */
-    double *sums;           /* workspace: [parts][2][factors], of the gradients by weight and bias */
-    int64_t n_sums;         /* parts */
+    struct cpu_floats floats;
+    int64_t elements; /* of a row */
+    double *sums;     /* workspace: [parts][2][factors], of the gradients by weight and bias */
+    int64_t n_sums;   /* parts */
 };
 
 /* What is known of a row so far, and where to go on in it. */
@@ -41,20 +41,23 @@ struct row {
     double plain, plain_with_x; /* the same without the weight */
 };
 
-static double element(const struct job *job, const void *from, int64_t at) {
-    return job->is_f64 ? ((const double *)from)[at] : (double)((const float *)from)[at];
-}
+/* Sums over a piece of a row. */
+struct sums {
+    double squares, gradient, with_x;
+};
 
-static void set(const struct job *job, void *to, int64_t at, double value) {
-    if (job->is_f64) {
-        ((double *)to)[at] = value;
-    } else {
-        ((float *)to)[at] = (float)value;
-    }
-}
+/* Elements that are computed at a time: a piece, or if they are halves a part of it in buffers. Without a weight for each element, or in a pass that
+ * does not need one, `weight` is NULL; and so are the others. */
+struct block {
+    int64_t n, stride; /* of x and the gradient */
+    int64_t from;      /* the first one's place in x */
+    int64_t offset;    /* and in its segment */
+    const void *x, *gradient, *weight, *bias;
+};
+enum { BUFFER_X, BUFFER_GRADIENT, BUFFER_WEIGHT, BUFFER_BIAS, BUFFERS };
 
-static const char *at(const struct job *job, const void *from, int64_t element) {
-    return (const char *)from + element * job->size;
+static void *at(const struct job *job, const void *from, int64_t element) {
+    return (char *)(uintptr_t)from + element * job->floats.size;
 }
 
 /* ---- a row ---- */
@@ -62,8 +65,8 @@ static const char *at(const struct job *job, const void *from, int64_t element) 
 static void row_begin(const struct job *job, struct row *row, int64_t number, bool first) {
     *row = (struct row){.number = number, .first = first};
     if (job->n.given) {
-        row->mean = element(job, job->of.mean, number);
-        row->scale = 1 / sqrt(element(job, job->of.variance, number) + job->n.epsilon);
+        row->mean = cpu_floats_get(&job->floats, job->of.mean, number);
+        row->scale = 1 / sqrt(cpu_floats_get(&job->floats, job->of.variance, number) + job->n.epsilon);
     }
 }
 
@@ -73,102 +76,146 @@ static int64_t row_factor(const struct job *job, const struct row *row, int64_t 
     return row->number % n->factor_rows * n->factor_row_step + segment * n->factor_segment_step;
 }
 
+/* The weight or bias of the row's present segment; `otherwise` if there are none. */
+static double segment_factor(const struct job *job, const struct row *row, const void *factors, double otherwise) {
+    return factors ? cpu_floats_get(&job->floats, factors, row_factor(job, row, row->segment)) : otherwise;
+}
+
 /* The sums of a segment belong to one factor: the parts of a group norm are its images, each with all channels. */
-static double *segment_sums(const struct job *job, const struct row *row, int64_t factor) {
-    return job->sums + row->number / job->n.factor_rows * 2 * job->n.factors + factor;
+static double *segment_sums(const struct job *job, const struct row *row) {
+    return job->sums + row->number / job->n.factor_rows * 2 * job->n.factors + row_factor(job, row, row->segment);
 }
 
-static void piece_moments(const struct job *job, struct row *row, int64_t from, int64_t n) {
-    const char *x = at(job, job->of.x, from);
+static struct block block_read(const struct job *job, enum pass pass, int64_t from, int64_t offset, int64_t n,
+                               struct cpu_floats_buffer *buffers) {
+    const struct cpu_floats *floats = &job->floats;
+    const struct normalisation_operands *of = &job->of;
+    int64_t stride = job->n.stride;
+    struct block block = {.n = n, .stride = cpu_floats_stride(floats, stride), .from = from, .offset = offset};
+    block.x = cpu_floats_read(floats, n, at(job, of->x, from), stride, &buffers[BUFFER_X]);
+    if (pass != PASS_MOMENTS && job->n.back) {
+        block.gradient = cpu_floats_read(floats, n, at(job, of->gradient, from), stride, &buffers[BUFFER_GRADIENT]);
+    }
+    if (pass != PASS_MOMENTS && job->n.along && of->weight) {
+        block.weight = cpu_floats_read(floats, n, at(job, of->weight, offset), 1, &buffers[BUFFER_WEIGHT]);
+    }
+    if (pass != PASS_MOMENTS && job->n.along && of->bias) {
+        block.bias = cpu_floats_read(floats, n, at(job, of->bias, offset), 1, &buffers[BUFFER_BIAS]);
+    }
+    return block;
+}
+
+static void block_moments(const struct job *job, struct row *row, const struct block *block, struct sums *sums) {
     if (job->n.centred) {
-        job->functions->moments(n, x, job->n.stride, &row->moments);
+        job->functions->moments(block->n, block->x, block->stride, &row->moments);
     } else {
-        row->moments.squares += job->functions->squares(n, x, job->n.stride);
+        sums->squares += job->functions->squares(block->n, block->x, block->stride);
     }
 }
 
-static void piece_gradient(const struct job *job, struct row *row, int64_t from, int64_t n) {
-    const char *g = at(job, job->of.gradient, from), *x = at(job, job->of.x, from);
-    int64_t factor = row_factor(job, row, row->segment);
-    const void *along = job->n.along && job->of.weight ? at(job, job->of.weight, row->offset) : NULL;
-    double with_x, sum = job->functions->dots(n, g, x, job->n.stride, row->mean, row->scale, along, &with_x);
-    double weight = !job->n.along && job->of.weight ? element(job, job->of.weight, factor) : 1;
-    row->gradient += sum * weight;
-    row->with_x += with_x * weight;
-    row->plain += sum;
-    row->plain_with_x += with_x;
-    if (!job->n.along && job->sums) {
-        double *sums = segment_sums(job, row, factor);
-        sums[0] = (row->offset ? sums[0] : 0) + with_x;
-        sums[job->n.factors] = (row->offset ? sums[job->n.factors] : 0) + sum;
-    }
+static void block_gradient(const struct job *job, const struct row *row, const struct block *block, struct sums *sums) {
+    double with_x;
+    sums->gradient += job->functions->dots(block->n, block->gradient, block->x, block->stride, row->mean, row->scale,
+                                           block->weight, &with_x);
+    sums->with_x += with_x;
 }
 
-static void piece_back(const struct job *job, const struct row *row, int64_t part, int64_t from, int64_t n) {
-    const char *g = at(job, job->of.gradient, from), *x = at(job, job->of.x, from);
-    char *out = (char *)job->of.out[0] + from * job->size;
+static void block_back(const struct job *job, const struct row *row, int64_t part, const struct block *block,
+                       void *out) {
     double shift = job->n.centred ? row->gradient / (double)job->elements : 0;
     double slope = row->with_x / (double)job->elements;
     if (job->n.along) {
-        double *weights = job->sums + part * 2 * job->n.factors + row->offset, *biases = weights + job->n.factors;
+        double *weights = job->sums + part * 2 * job->n.factors + block->offset, *biases = weights + job->n.factors;
         if (row->first) {
-            memset(weights, 0, (size_t)n * sizeof *weights);
-            memset(biases, 0, (size_t)n * sizeof *biases);
+            memset(weights, 0, (size_t)block->n * sizeof *weights);
+            memset(biases, 0, (size_t)block->n * sizeof *biases);
         }
-        job->functions->back_along(n, g, x, row->mean, row->scale,
-                                   job->of.weight ? at(job, job->of.weight, row->offset) : NULL, shift, slope, out,
-                                   weights, biases);
+        job->functions->back_along(block->n, block->gradient, block->x, row->mean, row->scale, block->weight, shift,
+                                   slope, out, weights, biases);
     } else {
-        double weight = job->of.weight ? element(job, job->of.weight, row_factor(job, row, row->segment)) : 1;
-        job->functions->back(n, g, x, job->n.stride, row->mean, row->scale, weight, shift, slope, out);
+        double weight = segment_factor(job, row, job->of.weight, 1);
+        job->functions->back(block->n, block->gradient, block->x, block->stride, row->mean, row->scale, weight, shift,
+                             slope, out);
     }
 }
 
-static void piece_write(const struct job *job, const struct row *row, int64_t from, int64_t n) {
-    const char *x = at(job, job->of.x, from);
-    char *out = (char *)job->of.out[0] + from * job->size;
+static void block_write(const struct job *job, const struct row *row, const struct block *block, void *out) {
     if (job->n.along) {
-        job->functions->write_along(n, x, row->mean, row->scale,
-                                    job->of.weight ? at(job, job->of.weight, row->offset) : NULL,
-                                    job->of.bias ? at(job, job->of.bias, row->offset) : NULL, out);
+        job->functions->write_along(block->n, block->x, row->mean, row->scale, block->weight, block->bias, out);
     } else {
-        int64_t factor = row_factor(job, row, row->segment);
-        double weight = job->of.weight ? element(job, job->of.weight, factor) : 1;
-        double bias = job->of.bias ? element(job, job->of.bias, factor) : 0;
-        job->functions->write(n, x, job->n.stride, row->mean, row->scale, weight, bias, out);
+        double weight = segment_factor(job, row, job->of.weight, 1), bias = segment_factor(job, row, job->of.bias, 0);
+        job->functions->write(block->n, block->x, block->stride, row->mean, row->scale, weight, bias, out);
+    }
+}
+
+static void block_result(const struct job *job, const struct row *row, int64_t part, const struct block *block,
+                         struct cpu_floats_buffer *buffers) {
+    void *to = at(job, job->of.out[0], block->from), *out = cpu_floats_results(&job->floats, to, &buffers[BUFFER_X]);
+    if (job->n.back) {
+        block_back(job, row, part, block, out);
+    } else {
+        block_write(job, row, block, out);
+    }
+    cpu_floats_write(&job->floats, block->n, to, job->n.stride, &buffers[BUFFER_X]);
+}
+
+/* Adds the sums of a piece up for the row, and for the factor of its segment. */
+static void piece_gradient(const struct job *job, struct row *row, const struct sums *piece) {
+    double weight = job->n.along ? 1 : segment_factor(job, row, job->of.weight, 1);
+    row->gradient += piece->gradient * weight;
+    row->with_x += piece->with_x * weight;
+    row->plain += piece->gradient;
+    row->plain_with_x += piece->with_x;
+    if (!job->n.along && job->sums) {
+        double *sums = segment_sums(job, row);
+        sums[0] = (row->offset ? sums[0] : 0) + piece->with_x;
+        sums[job->n.factors] = (row->offset ? sums[job->n.factors] : 0) + piece->gradient;
     }
 }
 
 /* One pass over a piece: the next n elements. */
-static void piece_run(const struct job *job, struct row *row, enum pass pass, int64_t part, int64_t n) {
+static void piece_run(const struct job *job, struct row *row, enum pass pass, int64_t part, int64_t n,
+                      struct cpu_floats_buffer *buffers) {
     int64_t from = row->number * job->n.row_step + row->segment * job->n.segment_step + row->offset * job->n.stride;
+    int64_t most = cpu_floats_block(&job->floats, n);
+    struct sums sums = {0, 0, 0};
+    for (int64_t i = 0; i < n; i += most) {
+        int64_t left = n - i, count = left < most ? left : most;
+        struct block block = block_read(job, pass, from + i * job->n.stride, row->offset + i, count, buffers);
+        if (pass == PASS_MOMENTS) {
+            block_moments(job, row, &block, &sums);
+        } else if (pass == PASS_GRADIENT) {
+            block_gradient(job, row, &block, &sums);
+        } else {
+            block_result(job, row, part, &block, buffers);
+        }
+    }
     if (pass == PASS_MOMENTS) {
-        piece_moments(job, row, from, n);
+        row->moments.squares += sums.squares;
     } else if (pass == PASS_GRADIENT) {
-        piece_gradient(job, row, from, n);
-    } else if (job->n.back) {
-        piece_back(job, row, part, from, n);
-    } else {
-        piece_write(job, row, from, n);
+        piece_gradient(job, row, &sums);
     }
 }
 
 /* What a row gives besides its elements. */
 static void row_finish(const struct job *job, const struct row *row) {
+    const struct cpu_floats *floats = &job->floats;
     double count = (double)job->elements, keep = 1 - job->n.momentum;
     if (job->of.mean && !job->n.given) {
-        double mean = element(job, job->of.mean, row->number), variance = element(job, job->of.variance, row->number);
-        set(job, job->of.out[1], row->number, keep * mean + job->n.momentum * row->mean);
-        set(job, job->of.out[2], row->number, keep * variance + job->n.momentum * row->moments.squares / (count - 1));
+        double mean = cpu_floats_get(floats, job->of.mean, row->number);
+        double variance = cpu_floats_get(floats, job->of.variance, row->number);
+        cpu_floats_set(floats, job->of.out[1], row->number, keep * mean + job->n.momentum * row->mean);
+        cpu_floats_set(floats, job->of.out[2], row->number,
+                       keep * variance + job->n.momentum * row->moments.squares / (count - 1));
     }
     if (job->n.back && !job->sums) { /* all that a factor has is in this row */
-        set(job, job->of.out[1], row->number, row->plain_with_x);
-        set(job, job->of.out[2], row->number, row->plain);
+        cpu_floats_set(floats, job->of.out[1], row->number, row->plain_with_x);
+        cpu_floats_set(floats, job->of.out[2], row->number, row->plain);
     }
 }
 
 /* A row from where it was left. False: it is left again. `seen` counts elements since the last look whether to stop. */
-static bool row_run(struct job *job, struct row *row, int64_t part, int64_t *seen) {
+static bool row_run(struct job *job, struct row *row, int64_t part, int64_t *seen, struct cpu_floats_buffer *buffers) {
     for (; row->pass < job->n_passes; row->pass++, row->segment = 0) {
         enum pass pass = job->passes[row->pass];
         for (; row->segment < job->n.segments; row->segment++, row->offset = 0) {
@@ -180,7 +227,7 @@ static bool row_run(struct job *job, struct row *row, int64_t part, int64_t *see
                     }
                     *seen = 0;
                 }
-                piece_run(job, row, pass, part, n);
+                piece_run(job, row, pass, part, n, buffers);
                 row->offset += n;
                 *seen += n;
             }
@@ -200,15 +247,17 @@ static bool row_run(struct job *job, struct row *row, int64_t part, int64_t *see
 static bool rows_part(struct cpu_job *base, struct cpu_lane *lane) {
     struct job *job = (struct job *)base;
     struct row here, *row = lane->state ? lane->state : &here;
+    struct cpu_floats_buffer buffers[BUFFERS];
     int64_t begin = cpu_part_begin(job->n.rows, lane->part, base->parts);
     int64_t end = cpu_part_begin(job->n.rows, lane->part + 1, base->parts), seen = 0;
     bool left = lane->position > 0;
+    cpu_floats_begin(buffers, BUFFERS);
     for (int64_t number = begin + (left ? lane->position - 1 : 0); number < end; number++) {
         if (!left) {
             row_begin(job, row, number, number == begin);
         }
         left = false;
-        if (!row_run(job, row, lane->part, &seen)) {
+        if (!row_run(job, row, lane->part, &seen, buffers)) {
             lane->position = number - begin + 1;
             return false;
         }
@@ -221,11 +270,13 @@ static bool sums_part(struct cpu_job *base, struct cpu_lane *lane) {
     struct job *job = (struct job *)base;
     int64_t factors = job->n.factors, end = cpu_part_begin(factors, lane->part + 1, base->parts);
     int64_t i = cpu_part_begin(factors, lane->part, base->parts) + lane->position;
+    struct cpu_floats_buffer buffer;
     while (i < end) {
         int64_t n = end - i < SUMS_PIECE ? end - i : SUMS_PIECE;
         for (int which = 0; which < 2 && job->of.out[1 + which]; which++) {
-            job->functions->total(n, job->n_sums, 2 * factors, job->sums + which * factors + i,
-                                  (char *)job->of.out[1 + which] + i * job->size);
+            void *to = at(job, job->of.out[1 + which], i), *out = cpu_floats_results(&job->floats, to, &buffer);
+            job->functions->total(n, job->n_sums, 2 * factors, job->sums + which * factors + i, out);
+            cpu_floats_write(&job->floats, n, to, 1, &buffer);
         }
         i += n;
         if (i < end && cpu_job_stops(base)) {
@@ -255,9 +306,8 @@ static void job_init(struct job *job, struct cpu *cpu, const struct launch *laun
     *job = (struct job){.base = {.cpu = cpu, .run = rows_part, .lane_bytes = sizeof(struct row)}};
     normalisation_make(&job->n, launch);
     job->of = normalisation_operands(launch);
-    job->is_f64 = launch->output.dtype == DTYPE_F64;
-    job->size = job->is_f64 ? 8 : 4;
-    job->functions = &cpu->kernels->normalisation[job->is_f64];
+    job->floats = cpu_floats_of(cpu, (enum dtype)launch->output.dtype);
+    job->functions = &cpu->kernels->normalisation[job->floats.is_f64];
     job->elements = job->n.segments * job->n.length;
     if (!job->n.given) {
         job->passes[job->n_passes++] = PASS_MOMENTS;
@@ -307,7 +357,7 @@ static int normalisation_run(struct cpu *cpu, const struct launch *launch, struc
 }
 
 #define NORMALISATION                                                                                                  \
-    { {.workspace = normalisation_workspace}, normalisation_run }
+    { {.workspace = normalisation_workspace, .halves = true}, normalisation_run }
 const struct cpu_kernel cpu_kernel_batch_norm = NORMALISATION;
 const struct cpu_kernel cpu_kernel_batch_norm_inference = NORMALISATION;
 const struct cpu_kernel cpu_kernel_batch_norm_grad = NORMALISATION;

@@ -1,0 +1,159 @@
+/* Kernels that read and write f16 and bf16 themselves take no memory for conversions: a row for each of them, with inputs of a Mi elements
+ * or more. */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/device/suite.h"
+
+enum { KIB = 1 << 10, ELEMENTS = 1 << 20, INPUTS_MOST = 8 };
+/* What operations take besides their results: an eighth of what one operand as f32 would. */
+enum { ALLOWED = 512 * KIB };
+
+struct shape {
+    int rank;
+    int64_t extents[VALUES_RANK_MAX];
+};
+
+struct row {
+    unsigned opcode, results;
+    struct shape inputs[INPUTS_MOST]; /* the last one is before one of rank 0 */
+    struct op_packed attributes;
+    uint64_t further; /* bytes of workspace beyond ALLOWED; the reason stands beside it */
+};
+
+#define OF(...)                                                                                                        \
+    {                                                                                                                  \
+        sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), {                                                          \
+            __VA_ARGS__                                                                                                \
+        }                                                                                                              \
+    }
+
+static uint64_t ones(struct suite *suite, enum dtype dtype, const struct shape *shape) {
+    int64_t ints[2 + VALUES_RANK_MAX] = {dtype, 1};
+    memcpy(ints + 2, shape->extents, (size_t)shape->rank * sizeof *ints);
+    struct op_request request = {.opcode = OP_FULL,
+                                 .n_ints = 2 + (unsigned)shape->rank,
+                                 .ints = ints,
+                                 .n_floats = 1,
+                                 .floats = (const double[]){1}};
+    uint64_t id;
+    cr_assert_eq(suite_submit(suite, &request, &id), STATUS_OK);
+    return id;
+}
+
+static void run(const struct row *row, enum dtype dtype) {
+    const struct op_info *info = op_info(row->opcode);
+    struct suite suite;
+    struct failure failure = {0};
+    struct session_stats stats;
+    uint64_t inputs[INPUTS_MOST], result, elements = 0;
+    unsigned n = 0;
+    suite_open_limited(&suite, 3, 0, 0);
+    for (; n < INPUTS_MOST && row->inputs[n].rank; n++) {
+        uint64_t of_input = 1;
+        for (int i = 0; i < row->inputs[n].rank; i++)
+            of_input *= (uint64_t)row->inputs[n].extents[i];
+        elements = of_input > elements ? of_input : elements;
+        inputs[n] = ones(&suite, info->index_inputs >> n & 1 ? DTYPE_I64 : dtype, &row->inputs[n]);
+    }
+    cr_assert_geq(elements, ELEMENTS, "%s: too few elements to tell", info->name);
+    suite_sync(&suite);
+    struct op_request request = {.opcode = row->opcode,
+                                 .n_inputs = n,
+                                 .inputs = inputs,
+                                 .further = row->results - 1,
+                                 .n_ints = row->attributes.n_ints,
+                                 .ints = row->attributes.ints,
+                                 .n_floats = row->attributes.n_floats,
+                                 .floats = row->attributes.floats};
+    cr_assert_eq(suite_submit(&suite, &request, &result), STATUS_OK, "%s is refused", info->name);
+    cr_assert_eq(suite_outcome(&suite, result, &failure), STATUS_OK, "%s: %s", info->name, failure.message);
+    suite_sync(&suite);
+    session_stats(suite.session, &stats);
+    cr_expect_leq(stats.peak, stats.live + ALLOWED + row->further, "%s of %s took %llu KiB more than its results",
+                  info->name, dtype_name(dtype), (unsigned long long)(stats.peak - stats.live) / KIB);
+    suite_close(&suite);
+}
+
+static void run_rows(const struct row *rows, size_t n) {
+    const char *device = getenv("TENSORD_TEST_DEVICE");
+    if (device && strncmp(device, "cpu", 3) != 0 && strncmp(device, "late", 4) != 0)
+        cr_skip("this device's kernels may get f32 instead");
+    for (size_t i = 0; i < n; i++) {
+        run(&rows[i], DTYPE_F16);
+        run(&rows[i], DTYPE_BF16);
+    }
+}
+#define RUN(rows) run_rows(rows, sizeof(rows) / sizeof *(rows))
+
+Test(halves, normalisations_take_no_memory_to_convert) {
+#define BATCH OF(64, 32, 32, 32)
+#define ROWS OF(4096, 256)
+    const struct op_packed batch = SUITE_ATTRIBUTES(batch_norm, .axis = 1, .epsilon = 1e-5, .momentum = 0.1);
+    const struct op_packed channel = SUITE_ATTRIBUTES(channel_norm, .axis = 1, .epsilon = 1e-5);
+    const struct op_packed group = SUITE_ATTRIBUTES(group_norm, .groups = 4, .epsilon = 1e-5);
+    const struct op_packed line = SUITE_ATTRIBUTES(row_norm, .axes = 1, .epsilon = 1e-5);
+    const struct row rows[] = {
+        {OP_BATCH_NORM, 3, {BATCH, OF(32), OF(32), OF(32), OF(32)}, batch},
+        {OP_BATCH_NORM_INFERENCE, 1, {BATCH, OF(32), OF(32), OF(32), OF(32)}, channel},
+        {OP_BATCH_NORM_GRAD, 3, {BATCH, BATCH, OF(32)}, channel},
+        {OP_LAYER_NORM, 1, {ROWS, OF(256), OF(256)}, line},
+        {OP_LAYER_NORM_GRAD, 3, {ROWS, ROWS, OF(256)}, line},
+        {OP_GROUP_NORM, 1, {BATCH, OF(32), OF(32)}, group},
+        {OP_GROUP_NORM_GRAD, 3, {BATCH, BATCH, OF(32)}, group},
+        {OP_RMS_NORM, 1, {ROWS, OF(256)}, line},
+        {OP_RMS_NORM_GRAD, 2, {ROWS, ROWS, OF(256)}, line},
+    };
+    RUN(rows);
+}
+
+Test(halves, losses_take_no_memory_to_convert) {
+#define SCORES OF(4096, 512)
+#define PLACES OF(4096)
+#define NONE .reduction = OP_REDUCTION_NONE
+#define MEAN .reduction = OP_REDUCTION_MEAN
+    const struct op_packed classes = SUITE_ATTRIBUTES(cross_entropy, MEAN, .ignore_index = -100),
+                           each = SUITE_ATTRIBUTES(cross_entropy, NONE, .ignore_index = -100, .label_smoothing = 0.1),
+                           soft = SUITE_ATTRIBUTES(soft_cross_entropy, NONE),
+                           nll = SUITE_ATTRIBUTES(nll_loss, NONE, .ignore_index = -100),
+                           mean = SUITE_ATTRIBUTES(reduced, MEAN), none = SUITE_ATTRIBUTES(reduced, NONE),
+                           huber = SUITE_ATTRIBUTES(huber_loss, NONE, .delta = 1), kl = SUITE_ATTRIBUTES(kl_div, NONE);
+    const struct row rows[] = {
+        {OP_CROSS_ENTROPY, 1, {SCORES, PLACES, OF(512)}, each},
+        {OP_CROSS_ENTROPY_GRAD, 1, {PLACES, SCORES, PLACES, OF(512)}, each},
+        {OP_CROSS_ENTROPY, 1, {SCORES, PLACES}, classes},
+        {OP_SOFT_CROSS_ENTROPY, 1, {SCORES, SCORES, OF(512)}, soft},
+        {OP_SOFT_CROSS_ENTROPY_GRAD, 1, {PLACES, SCORES, SCORES, OF(512)}, soft},
+        {OP_NLL_LOSS, 1, {SCORES, PLACES}, nll},
+        {OP_NLL_LOSS_GRAD, 1, {PLACES, SCORES, PLACES}, nll},
+        {OP_MSE_LOSS, 1, {SCORES, SCORES}, mean},
+        {OP_MSE_LOSS, 1, {SCORES, SCORES}, none},
+        {OP_MSE_LOSS_GRAD, 1, {SCORES, SCORES, SCORES}, none},
+        {OP_L1_LOSS, 1, {SCORES, SCORES}, none},
+        {OP_L1_LOSS_GRAD, 1, {SCORES, SCORES, SCORES}, none},
+        {OP_HUBER_LOSS, 1, {SCORES, SCORES}, huber},
+        {OP_HUBER_LOSS_GRAD, 1, {SCORES, SCORES, SCORES}, huber},
+        {OP_BCE_WITH_LOGITS, 1, {SCORES, SCORES, SCORES, SCORES}, none},
+        {OP_BCE_WITH_LOGITS_GRAD, 1, {SCORES, SCORES, SCORES, SCORES}, none},
+        {OP_BCE_WITH_LOGITS_TARGET_GRAD, 1, {SCORES, SCORES, SCORES, SCORES}, none},
+        {OP_KL_DIV, 1, {SCORES, SCORES}, kl},
+        {OP_KL_DIV_GRAD, 1, {SCORES, SCORES, SCORES}, kl},
+        {OP_KL_DIV_TARGET_GRAD, 1, {SCORES, SCORES, SCORES}, kl},
+    };
+    RUN(rows);
+}
+
+Test(halves, optimisers_take_no_memory_to_convert) {
+#define P OF(1024, 1024)
+    const struct row rows[] = {
+        {OP_SGD, 1, {P, P}, SUITE_ATTRIBUTES(sgd, .rate = 0.1)},
+        {OP_SGD, 2, {P, P, P}, SUITE_ATTRIBUTES(sgd, .rate = 0.1, .momentum = 0.9)},
+        {OP_ADAM, 3, {P, P, P, P}, SUITE_ATTRIBUTES(adam, .step = 1, .rate = 0.1, .beta1 = 0.9, .beta2 = 0.99)},
+        {OP_ADAMW, 3, {P, P, P, P}, SUITE_ATTRIBUTES(adamw, .step = 1, .rate = 0.1, .beta1 = 0.9, .beta2 = 0.99)},
+        {OP_RMSPROP, 2, {P, P, P}, SUITE_ATTRIBUTES(rmsprop, .rate = 0.1, .alpha = 0.9)},
+        {OP_ADAGRAD, 2, {P, P, P}, SUITE_ATTRIBUTES(adagrad, .rate = 0.1)},
+        {OP_MOVING_AVERAGE, 1, {P, P}, SUITE_ATTRIBUTES(moving_average, .decay = 0.9)},
+    };
+    RUN(rows);
+}
