@@ -1,6 +1,7 @@
 /* Pooling: a thread for each place of the result. A gradient is gathered: each place of x adds up the windows that have it, in the order of
- * y's places, so that it comes out the same from run to run. */
-#include "engine/cuda/cuda.h"
+ * y's places, so that it comes out the same from run to run. Halves are widened where they are read, and results rounded to them where they are
+ * written. */
+#include "engine/cuda/number.cuh"
 #include "engine/cuda/space.h"
 
 #define POOLING_FUNCTION static __host__ __device__ __forceinline__
@@ -47,6 +48,7 @@ template <class T> __device__ __forceinline__ void mean_add(struct mean_sum<T> *
 template <class T, bool greatest>
 __global__ void __launch_bounds__(SPACE_THREADS, 4)
     pooling_forward(const __grid_constant__ struct pooling_arguments a) {
+    typedef decltype(number_widen(T())) C;
     const struct pooling &p = a.p;
     const int64_t step = (int64_t)gridDim.x * SPACE_THREADS;
     for (int64_t at = (int64_t)blockIdx.x * SPACE_THREADS + threadIdx.x; at < a.count; at += step) {
@@ -54,14 +56,14 @@ __global__ void __launch_bounds__(SPACE_THREADS, 4)
         const T *x = (const T *)a.from + to.plane * a.x_places;
         const struct pooling_window wz = pooling_window(&p, 0, to.z), wy = pooling_window(&p, 1, to.y);
         const struct pooling_window wx = pooling_window(&p, 2, to.x);
-        T value = -(T)INFINITY;
-        struct mean_sum<T> sum = {};
+        C value = -(C)INFINITY;
+        struct mean_sum<C> sum = {};
         int64_t position = -1;
         for (int64_t i = 0; i < wz.count; i++) {
             for (int64_t j = 0; j < wy.count; j++) {
                 int64_t from = ((wz.begin + i * wz.step) * p.x[1] + wy.begin + j * wy.step) * p.x[2] + wx.begin;
                 for (int64_t k = 0; k < wx.count; k++, from += wx.step) {
-                    const T seen = x[from];
+                    const C seen = number_widen(x[from]);
                     if (!greatest) {
                         mean_add(&sum, seen);
                     } else if (position < 0 || seen > value || (seen != seen && value == value)) {
@@ -74,14 +76,16 @@ __global__ void __launch_bounds__(SPACE_THREADS, 4)
         if (greatest) {
             a.positions[at] = position;
         } else {
-            value = (isfinite(sum.sum) ? sum.sum : sum.plain) / (T)(wz.divisor * wy.divisor * wx.divisor);
+            value = (isfinite(sum.sum) ? sum.sum : sum.plain) / (C)(wz.divisor * wy.divisor * wx.divisor);
         }
-        ((T *)a.to)[at] = value;
+        ((T *)a.to)[at] = number_store<T>::from(value);
     }
 }
 
 template <class T, bool greatest>
-__global__ void __launch_bounds__(SPACE_THREADS, 2) pooling_back(const __grid_constant__ struct pooling_arguments a) {
+__global__ void __launch_bounds__(SPACE_THREADS, greatest && sizeof(T) == 2 ? 4 : 2)
+    pooling_back(const __grid_constant__ struct pooling_arguments a) {
+    typedef decltype(number_widen(T())) C;
     const struct pooling &p = a.p;
     const int64_t step = (int64_t)gridDim.x * SPACE_THREADS;
     for (int64_t at = (int64_t)blockIdx.x * SPACE_THREADS + threadIdx.x; at < a.count; at += step) {
@@ -89,7 +93,7 @@ __global__ void __launch_bounds__(SPACE_THREADS, 2) pooling_back(const __grid_co
         const int64_t own = at - to.plane * a.x_places;
         const struct pooling_range zs = pooling_seen(&p, 0, to.z), ys = pooling_seen(&p, 1, to.y);
         const struct pooling_range xs = pooling_seen(&p, 2, to.x);
-        T sum = 0;
+        C sum = 0;
         for (int64_t z = zs.first; z < zs.end; z++) {
             const struct pooling_window wz = pooling_window(&p, 0, z);
             for (int64_t y = ys.first; y < ys.end && pooling_has(&wz, to.z); y++) {
@@ -101,12 +105,12 @@ __global__ void __launch_bounds__(SPACE_THREADS, 2) pooling_back(const __grid_co
                     if (greatest ? a.indices[from] != own : !pooling_has(&wx, to.x)) {
                         continue;
                     }
-                    const T gradient = ((const T *)a.from)[from];
-                    sum += greatest ? gradient : gradient / (T)(wz.divisor * wy.divisor * wx.divisor);
+                    const C gradient = number_widen(((const T *)a.from)[from]);
+                    sum += greatest ? gradient : gradient / (C)(wz.divisor * wy.divisor * wx.divisor);
                 }
             }
         }
-        ((T *)a.to)[at] = sum;
+        ((T *)a.to)[at] = number_store<T>::from(sum);
     }
 }
 
@@ -116,18 +120,20 @@ __global__ void __launch_bounds__(SPACE_THREADS, 2) pooling_back(const __grid_co
 
 typedef void pooling_function(const struct pooling_arguments arguments);
 
-/* [back][greatest][f64] */
-static pooling_function *const pooling_functions[2][2][2] = {
-    {{pooling_forward<float, false>, pooling_forward<double, false>},
-     {pooling_forward<float, true>, pooling_forward<double, true>}},
-    {{pooling_back<float, false>, pooling_back<double, false>},
-     {pooling_back<float, true>, pooling_back<double, true>}},
+/* By dtype from DTYPE_F16 on. */
+static_assert(DTYPE_F64 - DTYPE_F16 == 3, "the table's order");
+#define DTYPES(kernel, greatest)                                                                                       \
+    { kernel<__half, greatest>, kernel<__nv_bfloat16, greatest>, kernel<float, greatest>, kernel<double, greatest> }
+/* [back][greatest] */
+static pooling_function *const pooling_functions[2][2][4] = {
+    {DTYPES(pooling_forward, false), DTYPES(pooling_forward, true)},
+    {DTYPES(pooling_back, false), DTYPES(pooling_back, true)},
 };
 
 static bool pooling_walk(cuda_kernel_seen *seen, void *context) {
     bool more = true;
-    for (int i = 0; i < 8; i++) {
-        more = more && seen(context, false, (const void *)pooling_functions[i >> 2][i >> 1 & 1][i & 1]);
+    for (int i = 0; i < 16; i++) {
+        more = more && seen(context, false, (const void *)pooling_functions[i >> 3][i >> 2 & 1][i & 3]);
     }
     return more;
 }
@@ -148,12 +154,12 @@ static int pooling_run(struct cuda *cuda, struct cuda_stream *stream, const stru
     a.x_places = pooling_volume(a.p.x);
     a.y_places = pooling_volume(a.p.y);
     a.count = a.p.planes * (back ? a.x_places : a.y_places);
-    return space_start((const void *)pooling_functions[back][greatest][out->dtype == DTYPE_F64],
+    return space_start((const void *)pooling_functions[back][greatest][out->dtype - DTYPE_F16],
                        space_blocks(cuda, a.count / SPACE_THREADS + 1), &a, fault, stream->stream);
 }
 
 #define POOLING                                                                                                        \
-    { .driver = pooling_run, .walk = pooling_walk }
+    { .base = {.halves = true}, .driver = pooling_run, .walk = pooling_walk }
 const struct cuda_kernel cuda_kernel_max_pool = POOLING;
 const struct cuda_kernel cuda_kernel_max_pool_grad = POOLING;
 const struct cuda_kernel cuda_kernel_avg_pool = POOLING;
