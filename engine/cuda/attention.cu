@@ -3,8 +3,10 @@
  * column of what is summed, in registers. A row's maximum so far is subtracted in exponentials, and sums are scaled down where it grows.
  *
  * Backward computes the scores again, once for the gradient by q, and once for those by k and v, which sum over the rows of all heads that
- * share them: so each number is summed by one thread, in one order. */
-#include "engine/cuda/cuda.h"
+ * share them: so each number is summed by one thread, in one order.
+ *
+ * Of halves (T) tiles and sums are in f32 (C): they are widened on their way to shared memory, and results rounded where they are written. */
+#include "engine/cuda/number.cuh"
 #include "engine/cuda/shared.cuh"
 #include "engine/cuda/space.h"
 #include "engine/device/attention.h"
@@ -29,9 +31,9 @@ struct attention_arguments {
     struct attention a; /* its mask is an address of the host */
     const void *mask;   /* NULL: there is none */
     int64_t mask_strides[4];
-    bool mask_bool;
-    void *dots; /* of a gradient: of each row's gradient and result */
-    int pitch;  /* of a tile's rows: odd */
+    bool mask_bool, mask_own; /* mask_own: it has q's dtype; neither: the one that is computed in */
+    void *dots;               /* of a gradient: of each row's gradient and result */
+    int pitch;                /* of a tile's rows: odd */
     int64_t row_tiles, key_tiles;
 };
 
@@ -63,14 +65,14 @@ template <class T> __device__ __forceinline__ tiles<T> tiles_of(const attention_
 }
 
 /* `rows` rows that lie one after another; those that are missing are 0. */
-template <class T>
+template <class T, class C>
 __device__ __forceinline__ void tile_load(const attention_arguments &p, const void *from, int64_t first, int64_t rows,
-                                          int64_t width, T *to) {
+                                          int64_t width, C *to) {
     const T *x = (const T *)from + first * width;
     const int w = (int)width;
     for (int i = (int)threadIdx.x; i < TILE * w; i += SPACE_THREADS) {
         const int row = i / w, column = i - row * w;
-        to[row * p.pitch + column] = row < rows ? x[i] : (T)0;
+        to[row * p.pitch + column] = row < rows ? number_widen(x[i]) : (C)0;
     }
 }
 
@@ -110,13 +112,13 @@ __device__ __forceinline__ void tile_sum(const attention_arguments &p, const T *
     }
 }
 
-template <class T, int COLUMNS>
-__device__ __forceinline__ void tile_store(void *to, int64_t at, int64_t width, T factor, const T (&sums)[COLUMNS]) {
+template <class T, class C, int COLUMNS>
+__device__ __forceinline__ void tile_store(void *to, int64_t at, int64_t width, C factor, const C (&sums)[COLUMNS]) {
     const int lane = (int)threadIdx.x % SHARE;
 #pragma unroll
     for (int c = 0; c < COLUMNS; c++) {
         if (lane + c * SHARE < (int)width) {
-            ((T *)to)[at * width + lane + c * SHARE] = sums[c] * factor;
+            ((T *)to)[at * width + lane + c * SHARE] = number_store<T>::from(sums[c] * factor);
         }
     }
 }
@@ -129,21 +131,23 @@ template <class T, int COLUMNS> __device__ __forceinline__ void clear(T (&sums)[
 }
 
 /* The score of a row and a key, from their product; -inf if the row does not see the key. */
-template <class T>
-__device__ __forceinline__ T score_of(const attention_arguments &p, int64_t batch, int64_t head, int64_t row,
-                                      int64_t key, T product) {
-    const T never = -(T)INFINITY;
+template <class T, class C>
+__device__ __forceinline__ C score_of(const attention_arguments &p, int64_t batch, int64_t head, int64_t row,
+                                      int64_t key, C product) {
+    const C never = -(C)INFINITY;
     if (row >= p.a.n || key >= p.a.m || (p.a.causal && key > row)) {
         return never;
     }
-    T score = product * (T)p.a.scale;
+    C score = product * (C)p.a.scale;
     if (p.mask) {
         const int64_t at =
             batch * p.mask_strides[0] + head * p.mask_strides[1] + row * p.mask_strides[2] + key * p.mask_strides[3];
         if (p.mask_bool) {
             score = ((const uint8_t *)p.mask)[at] ? score : never;
+        } else if (sizeof(T) == sizeof(C) || p.mask_own) {
+            score += number_widen(((const T *)p.mask)[at]);
         } else {
-            score += ((const T *)p.mask)[at];
+            score += ((const C *)p.mask)[at];
         }
     }
     return score;
@@ -194,33 +198,34 @@ template <class T, int COLUMNS>
 __global__ void __launch_bounds__(SPACE_THREADS)
     attention_forward(const __grid_constant__ struct attention_arguments p) {
     DYNAMIC_SHARED(shared);
-    const tiles<T> of = tiles_of<T>(p, shared);
+    typedef decltype(number_widen(T())) C;
+    const tiles<C> of = tiles_of<C>(p, shared);
     const int own = (int)threadIdx.x / SHARE, lane = (int)threadIdx.x % SHARE;
     const int64_t units = p.a.batch * p.a.heads * p.row_tiles;
     for (int64_t unit = blockIdx.x; unit < units; unit += gridDim.x) {
         const row_tile tile = row_tile_of(p, unit);
-        T sums[COLUMNS], maximum = -(T)INFINITY, total = 0;
+        C sums[COLUMNS], maximum = -(C)INFINITY, total = 0;
         clear(sums);
         __syncthreads(); /* the unit before has been read */
-        tile_load(p, p.a.q, tile.q + tile.first, tile.rows, p.a.d, of.left);
+        tile_load<T>(p, p.a.q, tile.q + tile.first, tile.rows, p.a.d, of.left);
 #pragma unroll 1
         for (int64_t key = 0; key < tile.keys; key += TILE) {
-            T scores[EACH], greatest = -(T)INFINITY, sum = 0;
+            C scores[EACH], greatest = -(C)INFINITY, sum = 0;
             __syncthreads();
-            tile_load(p, p.a.k, tile.k + key, p.a.m - key, p.a.d, of.right);
+            tile_load<T>(p, p.a.k, tile.k + key, p.a.m - key, p.a.d, of.right);
             __syncthreads();
             tile_dots(p, of.left, of.right, p.a.d, scores);
 #pragma unroll
             for (int u = 0; u < EACH; u++) {
-                scores[u] = score_of(p, tile.batch, tile.head, tile.first + own, key + lane + u * SHARE, scores[u]);
+                scores[u] = score_of<T>(p, tile.batch, tile.head, tile.first + own, key + lane + u * SHARE, scores[u]);
                 greatest = scores[u] > greatest ? scores[u] : greatest;
             }
             greatest = row_greatest(greatest);
             greatest = maximum > greatest ? maximum : greatest;
-            const T shift = greatest == -(T)INFINITY ? (T)0 : greatest, keep = exponential(maximum - shift);
+            const C shift = greatest == -(C)INFINITY ? (C)0 : greatest, keep = exponential(maximum - shift);
 #pragma unroll
             for (int u = 0; u < EACH; u++) {
-                const T part = exponential(scores[u] - shift);
+                const C part = exponential(scores[u] - shift);
                 of.scores[own * LINE + lane + u * SHARE] = part;
                 sum += part;
             }
@@ -231,15 +236,15 @@ __global__ void __launch_bounds__(SPACE_THREADS)
                 sums[c] *= keep;
             }
             __syncthreads();
-            tile_load(p, p.a.v, tile.k + key, p.a.m - key, p.a.e, of.right);
+            tile_load<T>(p, p.a.v, tile.k + key, p.a.m - key, p.a.e, of.right);
             __syncthreads();
             tile_sum(p, of.scores, of.right, p.a.e, sums);
         }
         if (own < tile.rows) {
             const int64_t at = tile.q + tile.first + own;
-            tile_store(p.a.out[0], at, p.a.e, total == 0 ? (T)0 : 1 / total, sums);
+            tile_store<T>(p.a.out[0], at, p.a.e, total == 0 ? (C)0 : 1 / total, sums);
             if (lane == 0) {
-                ((T *)p.a.out[1])[at] = total == 0 ? -(T)INFINITY : maximum + logarithm(total);
+                ((C *)p.a.out[1])[at] = total == 0 ? -(C)INFINITY : maximum + logarithm(total);
             }
         }
     }
@@ -248,20 +253,21 @@ __global__ void __launch_bounds__(SPACE_THREADS)
 /* A warp for each row. */
 template <class T>
 __global__ void __launch_bounds__(SPACE_THREADS) attention_dots(const __grid_constant__ struct attention_arguments p) {
+    typedef decltype(number_widen(T())) C;
     const int lane = (int)threadIdx.x % WARP;
     const int64_t rows = p.a.batch * p.a.heads * p.a.n;
     for (int64_t row = (int64_t)blockIdx.x * WARPS + threadIdx.x / WARP; row < rows;
          row += (int64_t)gridDim.x * WARPS) {
         const T *x = (const T *)p.a.gradient + row * p.a.e, *y = (const T *)p.a.result + row * p.a.e;
-        T sum = 0;
+        C sum = 0;
         for (int64_t i = lane; i < p.a.e; i += WARP) {
-            sum += x[i] * y[i];
+            sum += number_widen(x[i]) * number_widen(y[i]);
         }
         for (int distance = WARP / 2; distance > 0; distance /= 2) {
             sum += __shfl_xor_sync(0xffffffffu, sum, distance, WARP);
         }
         if (lane == 0) {
-            ((T *)p.dots)[row] = sum;
+            ((C *)p.dots)[row] = sum;
         }
     }
 }
@@ -269,45 +275,47 @@ __global__ void __launch_bounds__(SPACE_THREADS) attention_dots(const __grid_con
 template <class T, int COLUMNS>
 __global__ void __launch_bounds__(SPACE_THREADS) attention_rows(const __grid_constant__ struct attention_arguments p) {
     DYNAMIC_SHARED(shared);
-    const tiles<T> of = tiles_of<T>(p, shared);
+    typedef decltype(number_widen(T())) C;
+    const tiles<C> of = tiles_of<C>(p, shared);
     const int own = (int)threadIdx.x / SHARE, lane = (int)threadIdx.x % SHARE;
     const int64_t units = p.a.batch * p.a.heads * p.row_tiles;
     for (int64_t unit = blockIdx.x; unit < units; unit += gridDim.x) {
         const row_tile tile = row_tile_of(p, unit);
         const int64_t row = tile.q + tile.first + own;
-        const T logsumexp = own < tile.rows ? ((const T *)p.a.logsumexp)[row] : -(T)INFINITY;
-        const T dot = own < tile.rows ? ((const T *)p.dots)[row] : (T)0;
-        T sums[COLUMNS];
+        const C logsumexp = own < tile.rows ? ((const C *)p.a.logsumexp)[row] : -(C)INFINITY;
+        const C dot = own < tile.rows ? ((const C *)p.dots)[row] : (C)0;
+        C sums[COLUMNS];
         clear(sums);
 #pragma unroll 1
         for (int64_t key = 0; key < tile.keys; key += TILE) {
-            T parts[EACH], slopes[EACH];
+            C parts[EACH], slopes[EACH];
             __syncthreads();
-            tile_load(p, p.a.q, tile.q + tile.first, tile.rows, p.a.d, of.left);
-            tile_load(p, p.a.k, tile.k + key, p.a.m - key, p.a.d, of.right);
+            tile_load<T>(p, p.a.q, tile.q + tile.first, tile.rows, p.a.d, of.left);
+            tile_load<T>(p, p.a.k, tile.k + key, p.a.m - key, p.a.d, of.right);
             __syncthreads();
             tile_dots(p, of.left, of.right, p.a.d, parts);
 #pragma unroll
             for (int u = 0; u < EACH; u++) {
-                const T score = score_of(p, tile.batch, tile.head, tile.first + own, key + lane + u * SHARE, parts[u]);
+                const C score =
+                    score_of<T>(p, tile.batch, tile.head, tile.first + own, key + lane + u * SHARE, parts[u]);
                 parts[u] = part_of(score, logsumexp);
             }
             __syncthreads();
-            tile_load(p, p.a.gradient, tile.q + tile.first, tile.rows, p.a.e, of.left);
-            tile_load(p, p.a.v, tile.k + key, p.a.m - key, p.a.e, of.right);
+            tile_load<T>(p, p.a.gradient, tile.q + tile.first, tile.rows, p.a.e, of.left);
+            tile_load<T>(p, p.a.v, tile.k + key, p.a.m - key, p.a.e, of.right);
             __syncthreads();
             tile_dots(p, of.left, of.right, p.a.e, slopes);
 #pragma unroll
             for (int u = 0; u < EACH; u++) {
-                of.slopes[own * LINE + lane + u * SHARE] = parts[u] * (slopes[u] - dot) * (T)p.a.scale;
+                of.slopes[own * LINE + lane + u * SHARE] = parts[u] * (slopes[u] - dot) * (C)p.a.scale;
             }
             __syncthreads();
-            tile_load(p, p.a.k, tile.k + key, p.a.m - key, p.a.d, of.right);
+            tile_load<T>(p, p.a.k, tile.k + key, p.a.m - key, p.a.d, of.right);
             __syncthreads();
             tile_sum(p, of.slopes, of.right, p.a.d, sums);
         }
         if (own < tile.rows) {
-            tile_store(p.a.out[0], row, p.a.d, (T)1, sums);
+            tile_store<T>(p.a.out[0], row, p.a.d, (C)1, sums);
         }
     }
 }
@@ -315,14 +323,15 @@ __global__ void __launch_bounds__(SPACE_THREADS) attention_rows(const __grid_con
 template <class T, int COLUMNS>
 __global__ void __launch_bounds__(SPACE_THREADS) attention_keys(const __grid_constant__ struct attention_arguments p) {
     DYNAMIC_SHARED(shared);
-    const tiles<T> of = tiles_of<T>(p, shared);
+    typedef decltype(number_widen(T())) C;
+    const tiles<C> of = tiles_of<C>(p, shared);
     const int own = (int)threadIdx.x / SHARE, lane = (int)threadIdx.x % SHARE;
     const int64_t units = p.a.batch * p.a.kv_heads * p.key_tiles;
     for (int64_t unit = blockIdx.x; unit < units; unit += gridDim.x) {
         const int64_t line = unit / p.key_tiles, key = (unit - line * p.key_tiles) * TILE;
         const int64_t batch = line / p.a.kv_heads, first_head = (line - batch * p.a.kv_heads) * p.a.group;
         const int64_t keys = p.a.m - key, begin = line * p.a.m + key;
-        T by_k[COLUMNS], by_v[COLUMNS];
+        C by_k[COLUMNS], by_v[COLUMNS];
         clear(by_k);
         clear(by_v);
 #pragma unroll 1
@@ -330,41 +339,41 @@ __global__ void __launch_bounds__(SPACE_THREADS) attention_keys(const __grid_con
             const int64_t q = (batch * p.a.heads + head) * p.a.n;
 #pragma unroll 1
             for (int64_t row = p.a.causal ? key : 0; row < p.a.n; row += TILE) {
-                T parts[EACH], slopes[EACH];
+                C parts[EACH], slopes[EACH];
                 __syncthreads();
-                tile_load(p, p.a.q, q + row, p.a.n - row, p.a.d, of.left);
-                tile_load(p, p.a.k, begin, keys, p.a.d, of.right);
+                tile_load<T>(p, p.a.q, q + row, p.a.n - row, p.a.d, of.left);
+                tile_load<T>(p, p.a.k, begin, keys, p.a.d, of.right);
                 __syncthreads();
                 tile_dots(p, of.right, of.left, p.a.d, parts);
 #pragma unroll
                 for (int u = 0; u < EACH; u++) {
                     const int64_t at = row + lane + u * SHARE;
-                    const T logsumexp = at < p.a.n ? ((const T *)p.a.logsumexp)[q + at] : -(T)INFINITY;
-                    parts[u] = part_of(score_of(p, batch, head, at, key + own, parts[u]), logsumexp);
+                    const C logsumexp = at < p.a.n ? ((const C *)p.a.logsumexp)[q + at] : -(C)INFINITY;
+                    parts[u] = part_of(score_of<T>(p, batch, head, at, key + own, parts[u]), logsumexp);
                 }
                 __syncthreads();
-                tile_load(p, p.a.gradient, q + row, p.a.n - row, p.a.e, of.left);
-                tile_load(p, p.a.v, begin, keys, p.a.e, of.right);
+                tile_load<T>(p, p.a.gradient, q + row, p.a.n - row, p.a.e, of.left);
+                tile_load<T>(p, p.a.v, begin, keys, p.a.e, of.right);
                 __syncthreads();
                 tile_dots(p, of.right, of.left, p.a.e, slopes);
 #pragma unroll
                 for (int u = 0; u < EACH; u++) {
                     const int64_t at = row + lane + u * SHARE;
-                    const T dot = at < p.a.n ? ((const T *)p.dots)[q + at] : (T)0;
+                    const C dot = at < p.a.n ? ((const C *)p.dots)[q + at] : (C)0;
                     of.scores[own * LINE + lane + u * SHARE] = parts[u];
-                    of.slopes[own * LINE + lane + u * SHARE] = parts[u] * (slopes[u] - dot) * (T)p.a.scale;
+                    of.slopes[own * LINE + lane + u * SHARE] = parts[u] * (slopes[u] - dot) * (C)p.a.scale;
                 }
                 __syncthreads();
                 tile_sum(p, of.scores, of.left, p.a.e, by_v);
                 __syncthreads();
-                tile_load(p, p.a.q, q + row, p.a.n - row, p.a.d, of.left);
+                tile_load<T>(p, p.a.q, q + row, p.a.n - row, p.a.d, of.left);
                 __syncthreads();
                 tile_sum(p, of.slopes, of.left, p.a.d, by_k);
             }
         }
         if (own < keys) {
-            tile_store(p.a.out[1], begin + own, p.a.d, (T)1, by_k);
-            tile_store(p.a.out[2], begin + own, p.a.e, (T)1, by_v);
+            tile_store<T>(p.a.out[1], begin + own, p.a.d, (C)1, by_k);
+            tile_store<T>(p.a.out[2], begin + own, p.a.e, (C)1, by_v);
         }
     }
 }
@@ -396,36 +405,44 @@ cudaError_t attention_start(enum attention_kind kind, unsigned blocks, size_t sh
 typedef cudaError_t attention_starter(enum attention_kind kind, unsigned blocks, size_t shared,
                                       const attention_arguments &p, cudaStream_t stream);
 
-/* By the columns that a thread has, the fewest first. */
-const struct {
-    int columns;
-    attention_starter *start;
-} attention_f32[] = {
-    {8, attention_start<float, 8>}, {16, attention_start<float, 16>}, {32, attention_start<float, 32>}};
+/* By the columns that a thread has, the fewest first; of f64 the most alone. */
+enum { WAYS = 3 };
+const int attention_columns[WAYS] = {8, 16, 32};
+static_assert(DTYPE_F64 - DTYPE_F16 == 3, "the table's order");
+#define STARTERS(T)                                                                                                    \
+    { attention_start<T, 8>, attention_start<T, 16>, attention_start<T, 32> }
+attention_starter *const attention_starters[4][WAYS] = {
+    STARTERS(__half),
+    STARTERS(__nv_bfloat16),
+    STARTERS(float),
+    {attention_start<double, 32>, attention_start<double, 32>, attention_start<double, 32>}};
+const void *const attention_sums[4] = {(const void *)attention_dots<__half>,
+                                       (const void *)attention_dots<__nv_bfloat16>, (const void *)attention_dots<float>,
+                                       (const void *)attention_dots<double>};
 
 template <class T, int COLUMNS> bool attention_seen(cuda_kernel_seen *seen, void *context) {
     return seen(context, false, (const void *)attention_forward<T, COLUMNS>) &&
            seen(context, false, (const void *)attention_rows<T, COLUMNS>) &&
            seen(context, false, (const void *)attention_keys<T, COLUMNS>);
 }
+template <class T> bool attention_seen_all(cuda_kernel_seen *seen, void *context) {
+    return attention_seen<T, 8>(seen, context) && attention_seen<T, 16>(seen, context) &&
+           attention_seen<T, 32>(seen, context) && seen(context, false, (const void *)attention_dots<T>);
+}
 
-attention_starter *starter_of(bool f64, int64_t width) {
-    if (f64) {
-        return attention_start<double, WIDTH_MAX / SHARE>;
-    }
+attention_starter *starter_of(unsigned dtype, int64_t width) {
     int i = 0;
-    while (attention_f32[i].columns * SHARE < width) {
+    while (attention_columns[i] * SHARE < width) {
         i++;
     }
-    return attention_f32[i].start;
+    return attention_starters[dtype - DTYPE_F16][i];
 }
 
 } // namespace
 
 static bool attention_walk(cuda_kernel_seen *seen, void *context) {
-    return attention_seen<float, 8>(seen, context) && attention_seen<float, 16>(seen, context) &&
-           attention_seen<float, 32>(seen, context) && attention_seen<double, 32>(seen, context) &&
-           seen(context, false, (const void *)attention_dots<float>) &&
+    return attention_seen_all<__half>(seen, context) && attention_seen_all<__nv_bfloat16>(seen, context) &&
+           attention_seen_all<float>(seen, context) && attention_seen<double, 32>(seen, context) &&
            seen(context, false, (const void *)attention_dots<double>);
 }
 
@@ -433,8 +450,13 @@ static int64_t width_of(const struct attention *a) {
     return a->d > a->e ? a->d : a->e;
 }
 
-static size_t shared_of(int64_t width, bool f64) {
-    return (size_t)(2 * TILE * (width | 1) + 2 * TILE * LINE) * (f64 ? sizeof(double) : sizeof(float));
+/* Of a number that is computed with. */
+static size_t size_of(unsigned dtype) {
+    return dtype == DTYPE_F64 ? sizeof(double) : sizeof(float);
+}
+
+static size_t shared_of(int64_t width, unsigned dtype) {
+    return (size_t)(2 * TILE * (width | 1) + 2 * TILE * LINE) * size_of(dtype);
 }
 
 static int attention_accepts(struct device *device, const struct launch *launch, struct fault *fault) {
@@ -444,7 +466,7 @@ static int attention_accepts(struct device *device, const struct launch *launch,
         return fault_set(fault, STATUS_UNSUPPORTED,
                          "a cuda device's attention has at most %d elements on the last axes", (int)WIDTH_MAX);
     }
-    if (shared_of(width_of(&a), launch->output.dtype == DTYPE_F64) > most) {
+    if (shared_of(width_of(&a), launch->output.dtype) > most) {
         return fault_set(fault, STATUS_UNSUPPORTED,
                          "the device's blocks have too little shared memory for these heads");
     }
@@ -454,31 +476,32 @@ static int attention_accepts(struct device *device, const struct launch *launch,
 static uint64_t attention_workspace(struct device *device, const struct launch *launch) {
     const struct attention a = attention_make(launch);
     (void)device;
-    return a.back ? (uint64_t)(a.batch * a.heads * a.n) * dtype_size((enum dtype)launch->output.dtype) : 0;
+    return a.back ? (uint64_t)(a.batch * a.heads * a.n) * size_of(launch->output.dtype) : 0;
 }
 
 static int attention_run(struct cuda *cuda, struct cuda_stream *stream, const struct launch *launch,
                          struct fault *fault) {
-    const bool f64 = launch->output.dtype == DTYPE_F64;
+    const unsigned dtype = launch->output.dtype;
     struct attention_arguments p = {};
     p.a = attention_make(launch);
     if (p.a.mask) {
         p.mask = p.a.mask->data;
         p.mask_bool = p.a.mask->dtype == DTYPE_BOOL;
+        p.mask_own = p.a.mask->dtype == dtype;
         memcpy(p.mask_strides, p.a.mask->strides, sizeof p.mask_strides);
     }
     p.dots = launch->workspace;
     p.pitch = (int)(width_of(&p.a) | 1);
     p.row_tiles = (p.a.n + TILE - 1) / TILE;
     p.key_tiles = (p.a.m + TILE - 1) / TILE;
-    const size_t shared = shared_of(width_of(&p.a), f64);
-    attention_starter *start = starter_of(f64, width_of(&p.a));
+    const size_t shared = shared_of(width_of(&p.a), dtype);
+    attention_starter *start = starter_of(dtype, width_of(&p.a));
     const int64_t rows = p.a.batch * p.a.heads * p.row_tiles, keys = p.a.batch * p.a.kv_heads * p.key_tiles;
     if (!p.a.back) {
         CUDA_TRY(fault, start(FORWARD, space_blocks(cuda, rows), shared, p, stream->stream));
         return STATUS_OK;
     }
-    int code = space_start(f64 ? (const void *)attention_dots<double> : (const void *)attention_dots<float>,
+    int code = space_start(attention_sums[dtype - DTYPE_F16],
                            space_blocks(cuda, p.a.batch * p.a.heads * p.a.n / WARPS + 1), &p, fault, stream->stream);
     if (code != STATUS_OK) {
         return code;
@@ -490,8 +513,8 @@ static int attention_run(struct cuda *cuda, struct cuda_stream *stream, const st
 
 #define ATTENTION                                                                                                      \
     {                                                                                                                  \
-        .base = {.accepts = attention_accepts, .workspace = attention_workspace}, .driver = attention_run,             \
-        .walk = attention_walk                                                                                         \
+        .base = {.accepts = attention_accepts, .workspace = attention_workspace, .halves = true},                      \
+        .driver = attention_run, .walk = attention_walk                                                                \
     }
 const struct cuda_kernel cuda_kernel_attention = ATTENTION;
 const struct cuda_kernel cuda_kernel_attention_grad = ATTENTION;

@@ -35,13 +35,20 @@ static enum dtype dense_dtype(const struct dense *dense, enum dtype dtype) {
     return !dense->halves && (dtype == DTYPE_F16 || dtype == DTYPE_BF16) ? DTYPE_F32 : dtype;
 }
 
+/* A kernel that takes halves takes a mask of attention in the halves of the other operands, too. */
+static enum dtype dense_input_dtype(const struct dense *dense, unsigned i) {
+    const struct step *step = dense->step;
+    enum dtype own = dense->in[i].dtype;
+    if (dense->own_dtypes || (dense->halves && own == step->output->type.dtype))
+        return own;
+    return op_operand_dtype(step->request->opcode, step->types, i, &step->output->type);
+}
+
 static int dense_inputs(struct dense *dense) {
     struct step *step = dense->step;
     int code = STATUS_OK;
     for (unsigned i = 0; i < dense->n_inputs && code == STATUS_OK; i++) {
-        enum dtype dtype = dense->own_dtypes
-                               ? dense->in[i].dtype
-                               : op_operand_dtype(step->request->opcode, step->types, i, &step->output->type);
+        enum dtype dtype = dense_input_dtype(dense, i);
         struct ledger *ledger = &step->session->ledger;
         if (!(dense->strided >> i & 1))
             code = view_make_contiguous(ledger, step->stream, &dense->in[i], dense_dtype(dense, dtype), step->fault);

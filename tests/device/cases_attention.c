@@ -22,8 +22,9 @@ static int shape_of(const struct sizes *s, bool keys, int64_t rows, int64_t colu
     return rank;
 }
 
-/* A mask that broadcasts to the scores: bool, or floating with -inf here and there. */
+/* A mask that broadcasts to the scores: bool, or floating with -inf here and there, of a dtype whose numbers f32 has. */
 static struct sample mask_random(struct suite *suite, enum dtype dtype, const struct sizes *s) {
+    static const enum dtype others[] = {DTYPE_F16, DTYPE_BF16, DTYPE_F32};
     int64_t shape[VALUES_RANK_MAX], narrow[VALUES_RANK_MAX];
     int rank = shape_of(s, false, s->n, s->m, shape);
     rank = suite_narrower(suite, rank, shape, narrow);
@@ -33,7 +34,8 @@ static struct sample mask_random(struct suite *suite, enum dtype dtype, const st
             values->i[k] = suite_chance(suite, 70);
         return suite_upload(suite, values);
     }
-    struct values *values = values_create(dtype, rank, narrow);
+    struct values *values =
+        values_create(suite_chance(suite, 50) ? dtype : others[suite_below(suite, 3)], rank, narrow);
     suite_fill(suite, values, FILL_ORDINARY);
     for (int64_t k = 0; k < values->count; k++)
         values->f[k] = suite_chance(suite, 10) ? -INFINITY : values->f[k];
@@ -92,8 +94,8 @@ static void case_attention(struct suite *suite, const struct op_case *row) {
                                          {4, 4, 1, 65, 40, 5, 6, 2},
                                          {1, 2, 1, 66, 20, 100, 128, 2}};
     for (size_t i = 0; i < sizeof large / sizeof *large; i++)
-        for (int k = 0; k < 2; k++)
-            attention_once(suite, row, k ? DTYPE_F64 : DTYPE_F32, &large[i]);
+        for (int dtype = DTYPE_F16; dtype <= DTYPE_F64; dtype++)
+            attention_once(suite, row, (enum dtype)dtype, &large[i]);
 }
 
 const struct op_case op_case_attention = {case_attention, OP_ATTENTION, FILL_ORDINARY};
