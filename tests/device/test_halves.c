@@ -42,6 +42,13 @@ static uint64_t ones(struct suite *suite, enum dtype dtype, const struct shape *
     return id;
 }
 
+/* Targets and positions are integers, and logsumexp is what attention computes in. */
+static enum dtype input_dtype(unsigned opcode, unsigned i, enum dtype dtype) {
+    if (op_info(opcode)->index_inputs >> i & 1)
+        return DTYPE_I64;
+    return opcode == OP_ATTENTION_GRAD && i == 5 ? DTYPE_F32 : dtype;
+}
+
 static void run(const struct row *row, enum dtype dtype) {
     const struct op_info *info = op_info(row->opcode);
     struct suite suite;
@@ -55,7 +62,7 @@ static void run(const struct row *row, enum dtype dtype) {
         for (int i = 0; i < row->inputs[n].rank; i++)
             of_input *= (uint64_t)row->inputs[n].extents[i];
         elements = of_input > elements ? of_input : elements;
-        inputs[n] = ones(&suite, info->index_inputs >> n & 1 ? DTYPE_I64 : dtype, &row->inputs[n]);
+        inputs[n] = ones(&suite, input_dtype(row->opcode, n, dtype), &row->inputs[n]);
     }
     cr_assert_geq(elements, ELEMENTS, "%s: too few elements to tell", info->name);
     suite_sync(&suite);
@@ -76,16 +83,25 @@ static void run(const struct row *row, enum dtype dtype) {
     suite_close(&suite);
 }
 
-static void run_rows(const struct row *rows, size_t n) {
+/* The devices whose kernels have been made for this. */
+enum { ON_CPU = 1, ON_CUDA = 2 };
+
+static unsigned device_kind(void) {
     const char *device = getenv("TENSORD_TEST_DEVICE");
-    if (device && strncmp(device, "cpu", 3) != 0 && strncmp(device, "late", 4) != 0)
+    if (!device || strncmp(device, "cpu", 3) == 0 || strncmp(device, "late", 4) == 0)
+        return ON_CPU;
+    return strncmp(device, "cuda", 4) == 0 || strcmp(device, "emulated") == 0 ? ON_CUDA : 0;
+}
+
+static void run_rows(const struct row *rows, size_t n, unsigned devices) {
+    if (!(device_kind() & devices))
         cr_skip("this device's kernels may get f32 instead");
     for (size_t i = 0; i < n; i++) {
         run(&rows[i], DTYPE_F16);
         run(&rows[i], DTYPE_BF16);
     }
 }
-#define RUN(rows) run_rows(rows, sizeof(rows) / sizeof *(rows))
+#define RUN(rows, devices) run_rows(rows, sizeof(rows) / sizeof *(rows), devices)
 
 Test(halves, normalisations_take_no_memory_to_convert) {
 #define BATCH OF(64, 32, 32, 32)
@@ -105,7 +121,7 @@ Test(halves, normalisations_take_no_memory_to_convert) {
         {OP_RMS_NORM, 1, {ROWS, OF(256)}, line},
         {OP_RMS_NORM_GRAD, 2, {ROWS, ROWS, OF(256)}, line},
     };
-    RUN(rows);
+    RUN(rows, ON_CPU | ON_CUDA);
 }
 
 Test(halves, losses_take_no_memory_to_convert) {
@@ -141,7 +157,7 @@ Test(halves, losses_take_no_memory_to_convert) {
         {OP_KL_DIV_GRAD, 1, {SCORES, SCORES, SCORES}, kl},
         {OP_KL_DIV_TARGET_GRAD, 1, {SCORES, SCORES, SCORES}, kl},
     };
-    RUN(rows);
+    RUN(rows, ON_CPU | ON_CUDA);
 }
 
 Test(halves, optimisers_take_no_memory_to_convert) {
@@ -155,5 +171,34 @@ Test(halves, optimisers_take_no_memory_to_convert) {
         {OP_ADAGRAD, 2, {P, P, P}, SUITE_ATTRIBUTES(adagrad, .rate = 0.1)},
         {OP_MOVING_AVERAGE, 1, {P, P}, SUITE_ATTRIBUTES(moving_average, .decay = 0.9)},
     };
-    RUN(rows);
+    RUN(rows, ON_CPU | ON_CUDA);
+}
+
+Test(halves, pooling_takes_no_memory_to_convert) {
+#define IMAGES OF(64, 32, 32, 64)
+#define POOLED OF(64, 32, 16, 32)
+#define WINDOW .kernel = SUITE_LIST(2)
+#define EXTENTS SUITE_LIST(64, 32, 32, 64)
+    const struct row rows[] = {
+        {OP_MAX_POOL, 2, {IMAGES}, SUITE_ATTRIBUTES(max_pool, WINDOW)},
+        {OP_MAX_POOL_GRAD, 1, {POOLED, POOLED}, SUITE_ATTRIBUTES(max_pool_grad, WINDOW, .shape = EXTENTS)},
+        {OP_AVG_POOL, 1, {IMAGES}, SUITE_ATTRIBUTES(avg_pool, WINDOW)},
+        {OP_AVG_POOL_GRAD, 1, {POOLED}, SUITE_ATTRIBUTES(avg_pool_grad, WINDOW, .shape = EXTENTS)},
+        {OP_ADAPTIVE_AVG_POOL, 1, {IMAGES}, SUITE_ATTRIBUTES(adaptive_avg_pool, .extents = SUITE_LIST(16, 32))},
+        {OP_ADAPTIVE_AVG_POOL_GRAD, 1, {POOLED}, SUITE_ATTRIBUTES(adaptive_avg_pool_grad, .shape = EXTENTS)},
+    };
+    RUN(rows, ON_CUDA);
+}
+
+Test(halves, attention_takes_no_memory_to_convert) {
+#define HEADS OF(32, 128, 256)
+#define MASK OF(32, 128, 128)
+    const struct op_packed plain = SUITE_ATTRIBUTES(attention, .scale = 1);
+    const struct row rows[] = {
+        {OP_ATTENTION, 2, {HEADS, HEADS, HEADS}, plain},
+        {OP_ATTENTION, 2, {HEADS, HEADS, HEADS, MASK}, plain},
+        {OP_ATTENTION_GRAD, 3, {HEADS, HEADS, HEADS, HEADS, HEADS, OF(32, 128)}, plain},
+        {OP_ATTENTION_GRAD, 3, {HEADS, HEADS, HEADS, HEADS, HEADS, OF(32, 128), MASK}, plain},
+    };
+    RUN(rows, ON_CUDA);
 }
