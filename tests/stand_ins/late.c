@@ -693,7 +693,8 @@ static void late_take_operations(const struct device *cpu) {
                                                   .needs = kernel->needs ? late_needs : NULL,
                                                   .accepts = kernel->accepts ? late_accepts : NULL,
                                                   .workspace = kernel->workspace ? late_workspace : NULL,
-                                                  .waits = late_waits};
+                                                  .waits = late_waits,
+                                                  .halves = kernel->halves};
         late_operations[opcode] = &late_entries[opcode];
     }
 }
