@@ -2,7 +2,7 @@
  *
  * Two rounds: each chunk counts the elements that it chooses; then it writes them behind those of the chunks before. What is behind the
  * last one is filled with zeros, a share by each chunk. */
-#include "engine/cpu/cpu.h"
+#include "engine/cpu/indices.h"
 #include "engine/cpu/key.h"
 
 #include <string.h>
@@ -23,7 +23,7 @@ struct job {
     mark_function *mark;
     const char *x;
     const bool *mask;
-    const int64_t *positions; /* of unique_runs */
+    struct cpu_indices positions; /* of unique_runs */
     int64_t n, size;
     uint64_t infinity; /* for keys */
     bool floating;
@@ -158,14 +158,15 @@ static void write_runs(const struct job *job, int64_t part, int64_t begin, int64
                        int64_t *place) {
     int64_t *indices = output_ints(job, 1), *inverse = output_ints(job, 2), *counts = output_ints(job, 3);
     for (int64_t i = begin; i < end; i++) {
+        int64_t position = cpu_index(&job->positions, i);
         if (marks[i - begin]) {
             write_value(job, i, *place);
-            indices[*place] = job->positions[i];
+            indices[*place] = position;
             counts[*place] = run_length(job, i, part);
             ++*place;
         }
-        if ((uint64_t)job->positions[i] < (uint64_t)job->n) {
-            inverse[job->positions[i]] = *place - 1;
+        if ((uint64_t)position < (uint64_t)job->n) {
+            inverse[position] = *place - 1;
         }
     }
 }
@@ -249,7 +250,6 @@ static int compact_run(struct cpu *cpu, const struct launch *launch, struct cpu_
                                                                    : mark_runs[place],
                       .x = x->data,
                       .mask = launch->opcode == OP_MASKED_SELECT ? launch->inputs[1].data : NULL,
-                      .positions = launch->opcode == OP_UNIQUE_RUNS ? launch->inputs[1].data : NULL,
                       .n = 1,
                       .size = (int64_t)dtype_size(dtype),
                       .infinity = key_infinity(dtype),
@@ -259,6 +259,9 @@ static int compact_run(struct cpu *cpu, const struct launch *launch, struct cpu_
     for (int i = 0; i < x->rank; i++) {
         job.n *= x->shape[i];
     }
+    if (launch->opcode == OP_UNIQUE_RUNS) {
+        job.positions = cpu_indices_of(cpu, &launch->inputs[1]);
+    }
     int64_t chunks = job.n / CHUNK < CHUNKS ? job.n / CHUNK : CHUNKS;
     job.base.parts = chunks < 1 ? 1 : (unsigned)chunks;
     cpu_job_begin(&job.base, sizeof job, (double)job.n * (double)(2 * job.size + 16), begun);
@@ -266,7 +269,7 @@ static int compact_run(struct cpu *cpu, const struct launch *launch, struct cpu_
 }
 
 #define COMPACT                                                                                                        \
-    { {.workspace = compact_workspace}, compact_run }
+    { {.index_dtypes = CPU_INDEX_DTYPES, .workspace = compact_workspace}, compact_run }
 const struct cpu_kernel cpu_kernel_nonzero = COMPACT;
 const struct cpu_kernel cpu_kernel_masked_select = COMPACT;
 const struct cpu_kernel cpu_kernel_unique_runs = COMPACT;

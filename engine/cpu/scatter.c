@@ -2,8 +2,8 @@
  *
  * Each part has elements of the output for itself: some columns (places off the axis), or, where there are few columns, a range of the axis.
  * It takes the values of its elements in ascending order of their places on the axis, so that the result depends neither on threads nor on
- * chance. Halves are summed in f32, in the workspace. */
-#include "engine/cpu/cpu.h"
+ * chance. Halves are summed in f32, in the workspace. Indices and values of other dtypes are converted block by block, as they are read. */
+#include "engine/cpu/indices.h"
 
 #include <string.h>
 
@@ -16,9 +16,9 @@ typedef struct {
 } complex128;
 
 enum {
-    BLOCK = 512,        /* values that are converted at a time */
-    PIECE = 1 << 14,    /* values between two looks whether to stop */
-    COLUMNS_LEAST = 16, /* of a part: fewer would share cache lines */
+    BLOCK = CPU_INDICES_BLOCK, /* values that are converted at a time */
+    PIECE = 1 << 14,           /* values between two looks whether to stop */
+    COLUMNS_LEAST = 16,        /* of a part: fewer would share cache lines */
 };
 
 /* For n values: out[index · step + i · along] += or = values[i], where the index of value i is in begin … end - 1. The function returns
@@ -32,18 +32,25 @@ struct points {
 };
 typedef bool points_function(const struct points *points);
 
+/* Where the indices of such values are. */
+struct places {
+    int64_t offset, stride;
+    int64_t position; /* of the first one in the index tensor; the others follow it */
+};
+
 struct job {
     struct cpu_job base;
     const struct launch *launch;
     const char *x, *values;
-    const int64_t *indices;
+    struct cpu_indices indices;
     char *out;
     char *sums; /* where values are added: `out`, or f32 in the workspace */
     points_function *points;
     cpu_row_function *widen, *narrow; /* of halves, to f32 and back; else NULL */
+    cpu_row_function *convert;        /* of values to the output's dtype; NULL: they have it */
     int64_t outer, n, inner, k;       /* x [outer, n, inner], places [outer, k, inner] */
-    int64_t size, sum_size;
-    int64_t value_strides[3];
+    int64_t size, sum_size, value_size;
+    int64_t value_strides[3], index_strides[3];
     bool same;        /* the indices are [k]; else [outer, k, inner] */
     bool cuts_axis;   /* parts are ranges of the axis; else ranges of columns */
     int64_t segments; /* of columns, in each of the outer places */
@@ -139,51 +146,97 @@ static void region_end(const struct job *job, const struct region *at) {
     }
 }
 
-/* Reports the first wrong index of a run. The first thread claims the report by setting its code. */
-static void points_report(const struct job *job, const struct points *points) {
+/* Reports the first wrong index of a run, which begins at `position`. The first thread claims the report by setting its code. */
+static __attribute__((noinline)) void points_report(const struct job *job, const struct points *points,
+                                                    int64_t position) {
     struct report *report = job->launch->report;
     uint32_t none = STATUS_OK;
-    const int64_t *index = points->index;
-    while ((uint64_t)*index < (uint64_t)job->n) {
-        index += points->index_stride;
+    int64_t i = 0;
+    while ((uint64_t)points->index[i * points->index_stride] < (uint64_t)job->n) {
+        i++;
     }
     if (atomic_compare_exchange_strong(&report->code, &none, STATUS_OUT_OF_RANGE)) {
-        report->value = *index;
-        report->position = index - job->indices;
+        report->value = points->index[i * points->index_stride];
+        report->position = position + i;
         report->limit = job->n;
     }
 }
 
-/* A run of values, halves block by block. */
-static void points_run(const struct job *job, struct points *points) {
-    if (!job->widen) {
-        if (job->points(points)) {
-            points_report(job, points);
-        }
-        return;
+static inline void points_take(const struct job *job, const struct points *points, int64_t position) {
+    if (__builtin_expect(job->points(points), 0)) {
+        points_report(job, points, position);
     }
-    float block[BLOCK];
+}
+
+/* A run of values block by block, which are converted; so are indices, if they are `narrow`. Not for runs that are not: it takes much of the
+ * stack. */
+static __attribute__((noinline)) void points_convert(const struct job *job, const struct points *points,
+                                                     const struct places *places, bool narrow) {
+    int64_t block[BLOCK];
+    _Alignas(16) char converted[BLOCK * sizeof(pair)];
+    float widened[BLOCK];
     struct points part = *points;
     for (int64_t i = 0; i < points->n; i += BLOCK) {
-        part.n = points->n - i < BLOCK ? points->n - i : BLOCK;
-        char *from = (char *)(uintptr_t)points->values + i * points->stride * job->size;
-        job->widen(&(struct cpu_row){part.n, {(char *)block, from}, {1, points->stride}});
-        part.index = points->index + i * points->index_stride;
-        part.out = (char *)points->out + i * points->along * job->sum_size;
-        part.values = block;
-        part.stride = 1;
-        if (job->points(&part)) {
-            points_report(job, &part);
+        struct cpu_row row = {.stride = {1, points->stride}};
+        char *from = (char *)(uintptr_t)points->values + i * points->stride * job->value_size;
+        part.n = row.n = points->n - i < BLOCK ? points->n - i : BLOCK;
+        if (job->convert) {
+            row.data[0] = converted;
+            row.data[1] = from;
+            job->convert(&row);
+            row.stride[1] = 1;
+            from = converted;
         }
+        if (job->widen) {
+            row.data[0] = (char *)widened;
+            row.data[1] = from;
+            job->widen(&row);
+            from = (char *)widened;
+        }
+        if (narrow) {
+            part.index =
+                cpu_indices_read(&job->indices, places->offset + i * places->stride, places->stride, part.n, block);
+            part.index_stride = 1;
+        } else {
+            part.index = points->index + i * points->index_stride;
+        }
+        part.out = (char *)points->out + i * points->along * job->sum_size;
+        part.values = from;
+        part.stride = job->convert || job->widen ? 1 : points->stride;
+        points_take(job, &part, places->position + i);
+    }
+}
+
+/* A run of values, with indices and values as they are in memory. */
+static inline void points_run(const struct job *job, struct points *points, const struct places *places) {
+    const struct cpu_indices *indices = &job->indices;
+    bool narrow = false;
+    int64_t one;
+    if (places->stride == 0) {
+        one = cpu_index(indices, places->offset);
+        points->index = &one;
+    } else if (indices->size == 8) {
+        points->index = cpu_indices_at(indices, places->offset);
+        points->index_stride = places->stride;
+    } else {
+        narrow = true;
+    }
+    if (narrow || job->convert || job->widen) {
+        points_convert(job, points, places, narrow);
+    } else {
+        points_take(job, points, places->position);
     }
 }
 
 /* Places k, of one outer place, of a region's columns: by one run along the columns, */
 static void region_across(const struct job *job, const struct region *at, int64_t k) {
-    const int64_t *strides = job->value_strides;
+    const int64_t *strides = job->value_strides, *index = job->index_strides;
+    const struct places places =
+        job->same ? (struct places){.offset = k * index[1], .position = k}
+                  : (struct places){.offset = at->outer * index[0] + k * index[1] + at->column * index[2],
+                                    .stride = index[2],
+                                    .position = (at->outer * job->k + k) * job->inner + at->column};
     struct points points = {
-        .index = job->indices + (job->same ? k : (at->outer * job->k + k) * job->inner + at->column),
-        .index_stride = !job->same,
         .extent = job->n,
         .begin = at->row,
         .end = at->row_end,
@@ -191,25 +244,25 @@ static void region_across(const struct job *job, const struct region *at, int64_
         .along = 1,
         .n = at->column_end - at->column,
         .out = job->sums + (at->outer * job->n * job->inner + at->column) * job->sum_size,
-        .values = job->values + (at->outer * strides[0] + k * strides[1] + at->column * strides[2]) * job->size,
+        .values = job->values + (at->outer * strides[0] + k * strides[1] + at->column * strides[2]) * job->value_size,
         .stride = strides[2]};
-    points_run(job, &points);
+    points_run(job, &points, &places);
 }
 
 /* and places k to k + n - 1 of the only column there is: by one run along the axis. */
 static void region_along(const struct job *job, const struct region *at, int64_t k, int64_t n) {
-    const int64_t *strides = job->value_strides;
-    struct points points = {.index = job->indices + (job->same ? k : at->outer * job->k + k),
-                            .index_stride = 1,
-                            .extent = job->n,
+    const int64_t *strides = job->value_strides, *index = job->index_strides, outer = job->same ? 0 : at->outer;
+    const struct places places = {
+        .offset = outer * index[0] + k * index[1], .stride = index[1], .position = outer * job->k + k};
+    struct points points = {.extent = job->n,
                             .begin = at->row,
                             .end = at->row_end,
                             .step = 1,
                             .n = n,
                             .out = job->sums + at->outer * job->n * job->sum_size,
-                            .values = job->values + (at->outer * strides[0] + k * strides[1]) * job->size,
+                            .values = job->values + (at->outer * strides[0] + k * strides[1]) * job->value_size,
                             .stride = strides[1]};
-    points_run(job, &points);
+    points_run(job, &points, &places);
 }
 
 /* Number `number` of the regions that all parts together have. */
@@ -281,7 +334,7 @@ static int scatter_run(struct cpu *cpu, const struct launch *launch, struct cpu_
                       .launch = launch,
                       .x = x->data,
                       .values = values->data,
-                      .indices = indices->data,
+                      .indices = cpu_indices_of(cpu, indices),
                       .out = launch->output.data,
                       .sums = launch->output.data,
                       .points = points_find(launch->opcode, dtype),
@@ -290,6 +343,7 @@ static int scatter_run(struct cpu *cpu, const struct launch *launch, struct cpu_
                       .inner = x->shape[2],
                       .k = values->shape[1],
                       .size = (int64_t)dtype_size(dtype),
+                      .value_size = (int64_t)dtype_size((enum dtype)values->dtype),
                       .same = indices->shape[0] == 1 && indices->shape[2] == 1,
                       .segments = 1};
     job.sum_size = job.size;
@@ -299,7 +353,11 @@ static int scatter_run(struct cpu *cpu, const struct launch *launch, struct cpu_
         job.widen = cpu->kernels->cast[dtype][DTYPE_F32];
         job.narrow = cpu->kernels->cast[DTYPE_F32][dtype];
     }
+    if (values->dtype != dtype) {
+        job.convert = cpu->kernels->cast[values->dtype][dtype];
+    }
     memcpy(job.value_strides, values->strides, sizeof job.value_strides);
+    memcpy(job.index_strides, indices->strides, sizeof job.index_strides);
     double columns = (double)job.outer * (double)job.inner;
     double work = columns * (double)(2 * job.n * job.size + job.k * (2 * job.size + 8));
     unsigned parts = cpu_parts(cpu, work), threads = cpu->team.threads;
@@ -314,6 +372,6 @@ static int scatter_run(struct cpu *cpu, const struct launch *launch, struct cpu_
 }
 
 #define SCATTER                                                                                                        \
-    { {.workspace = scatter_workspace}, scatter_run }
+    { {.converts = cpu_converts_tiles, .index_dtypes = CPU_INDEX_DTYPES, .workspace = scatter_workspace}, scatter_run }
 const struct cpu_kernel cpu_kernel_scatter = SCATTER;
 const struct cpu_kernel cpu_kernel_scatter_add = SCATTER;

@@ -1,12 +1,12 @@
 /* Operations that read positions out of an index tensor. Each index is checked. One wrong index is reported, and elements that a wrong
  * index would have filled are 0. */
-#include "engine/cpu/cpu.h"
+#include "engine/cpu/indices.h"
 
 #include <string.h>
 
 enum {
     PIECE_BYTES = 1 << 18, /* of a row that is copied in pieces */
-    BLOCK = 512,           /* indices that are converted at a time */
+    BLOCK = CPU_INDICES_BLOCK,
 };
 
 struct gather;
@@ -14,9 +14,8 @@ struct job {
     struct cpu_job base;
     const struct launch *launch;
     bool (*gather)(const struct gather *gather);
-    const void *indices;
-    enum dtype index_dtype;
-    int64_t index_size;
+    struct cpu_indices indices;
+    int64_t index_strides[3], x_strides[3]; /* of take and one_hot: the first of those of the indices */
     const char *x;
     char *out;
     int64_t outer, extent, count, inner; /* x [outer, extent, inner], output [outer, count, inner] */
@@ -36,19 +35,8 @@ static void job_report(const struct job *job, int64_t value, int64_t position) {
     }
 }
 
-/* Indices from `position` on as i64, at most BLOCK: they themselves, or in `block`. */
-static const int64_t *job_indices(const struct job *job, int64_t position, int64_t n, int64_t *block) {
-    char *indices = (char *)(uintptr_t)job->indices + position * job->index_size;
-    if (job->index_dtype == DTYPE_I64) {
-        return (const int64_t *)(const void *)indices;
-    }
-    job->base.cpu->kernels->cast[job->index_dtype][DTYPE_I64](&(struct cpu_row){n, {(char *)block, indices}, {1, 1}});
-    return block;
-}
-
 static inline bool job_index(const struct job *job, int64_t position, int64_t *index) {
-    int64_t block;
-    *index = *job_indices(job, position, 1, &block);
+    *index = cpu_index(&job->indices, position * job->index_strides[0]);
     if ((uint64_t)*index < (uint64_t)job->extent) {
         return true;
     }
@@ -103,18 +91,25 @@ static bool (*gather_find(int64_t bytes))(const struct gather *gather) {
                          : NULL;
 }
 
-/* Runs `gather` block by block; its indices begin at `position`. */
-static void job_gather(const struct job *job, struct gather gather, int64_t position, int64_t n, int64_t bytes) {
+/* Indices of a run: where they are in memory, and the position of the first one in the index tensor. */
+struct places {
+    int64_t offset, stride, position;
+};
+
+/* Runs `gather` block by block. */
+static void job_gather(const struct job *job, struct gather gather, const struct places *places, int64_t n,
+                       int64_t bytes) {
     int64_t block[BLOCK];
     for (int64_t done = 0; done < n; done += gather.n) {
         gather.n = n - done < BLOCK ? n - done : BLOCK;
-        gather.index = job_indices(job, position + done, gather.n, block);
+        gather.index =
+            cpu_indices_read(&job->indices, places->offset + done * places->stride, places->stride, gather.n, block);
         if (job->gather(&gather)) {
             int64_t i = 0;
             while ((uint64_t)gather.index[i] < (uint64_t)job->extent) {
                 i++;
             }
-            job_report(job, gather.index[i], position + done + i);
+            job_report(job, gather.index[i], places->position + done + i);
         }
         gather.out = (char *)gather.out + gather.n * bytes;
         gather.x = (const char *)gather.x + gather.n * gather.along * bytes;
@@ -131,7 +126,8 @@ static bool take_short_part(struct cpu_job *base, struct cpu_lane *lane) {
         int64_t n = left < end - row ? left : end - row;
         struct gather gather = {
             .extent = job->extent, .step = 1, .x = job->x + outer * job->extent * bytes, .out = job->out + row * bytes};
-        job_gather(job, gather, position, n, bytes);
+        int64_t stride = job->index_strides[0];
+        job_gather(job, gather, &(struct places){position * stride, stride, position}, n, bytes);
         row += n;
     }
     return true;
@@ -176,13 +172,17 @@ static bool take_along_axis_part(struct cpu_job *base, struct cpu_lane *lane) {
         /* With elements behind the axis a run is one row of them; without any, all of one outer place. */
         int64_t length = job->inner > 1 ? job->inner : job->count, begin = at % length;
         int64_t n = length - begin < end - at ? length - begin : end - at;
-        const char *x = job->x + at / (job->count * job->inner) * job->extent * job->inner * job->size;
+        int64_t row = at / job->inner, outer = row / job->count, place = row % job->count, inner = at % job->inner;
+        const int64_t *index = job->index_strides, *x = job->x_strides;
+        struct places places = {.offset = outer * index[0] + place * index[1] + inner * index[2],
+                                .stride = job->inner > 1 ? index[2] : index[1],
+                                .position = at};
         struct gather gather = {.extent = job->extent,
-                                .step = job->inner,
-                                .along = job->inner > 1,
-                                .x = job->inner > 1 ? x + begin * job->size : x,
+                                .step = x[1],
+                                .along = job->inner > 1 ? x[2] : 0,
+                                .x = job->x + (outer * x[0] + inner * x[2]) * job->size,
                                 .out = job->out + at * job->size};
-        job_gather(job, gather, at, n, job->size);
+        job_gather(job, gather, &places, n, job->size);
         at += n;
     }
     return true;
@@ -218,9 +218,8 @@ static struct job job_make(struct cpu *cpu, const struct launch *launch) {
     const struct operand *x = &launch->inputs[0], *out = &launch->output;
     return (struct job){.base.cpu = cpu,
                         .launch = launch,
-                        .indices = launch->inputs[1].data,
-                        .index_dtype = (enum dtype)launch->inputs[1].dtype,
-                        .index_size = (int64_t)dtype_size((enum dtype)launch->inputs[1].dtype),
+                        .indices = cpu_indices_of(cpu, &launch->inputs[1]),
+                        .index_strides = {launch->inputs[1].strides[0]},
                         .x = x->data,
                         .out = out->data,
                         .outer = x->shape[0],
@@ -243,6 +242,8 @@ static int take_along_axis_run(struct cpu *cpu, const struct launch *launch, str
     struct job job = job_make(cpu, launch);
     (void)fault;
     job.gather = gather_find(job.size);
+    memcpy(job.x_strides, launch->inputs[0].strides, sizeof job.x_strides);
+    memcpy(job.index_strides, launch->inputs[1].strides, sizeof job.index_strides);
     job_run(&job, take_along_axis_part, begun);
     return STATUS_OK;
 }
@@ -251,9 +252,8 @@ static int one_hot_run(struct cpu *cpu, const struct launch *launch, struct cpu_
     const struct operand *out = &launch->output;
     struct job job = {.base.cpu = cpu,
                       .launch = launch,
-                      .indices = launch->inputs[0].data,
-                      .index_dtype = (enum dtype)launch->inputs[0].dtype,
-                      .index_size = (int64_t)dtype_size((enum dtype)launch->inputs[0].dtype),
+                      .indices = cpu_indices_of(cpu, &launch->inputs[0]),
+                      .index_strides = {launch->inputs[0].strides[0]},
                       .out = out->data,
                       .outer = 1,
                       .inner = out->shape[1],
@@ -268,13 +268,6 @@ static int one_hot_run(struct cpu *cpu, const struct launch *launch, struct cpu_
     return STATUS_OK;
 }
 
-/* These operations convert their positions as they read them. */
-static bool converts_positions(const struct device *device, unsigned opcode, enum dtype from, enum dtype to) {
-    (void)device;
-    (void)opcode;
-    return to == DTYPE_I64 && dtype_kind(from) == DTYPE_KIND_INT;
-}
-
-const struct cpu_kernel cpu_kernel_take = {{.converts = converts_positions}, take_run};
-const struct cpu_kernel cpu_kernel_take_along_axis = {{.converts = converts_positions}, take_along_axis_run};
-const struct cpu_kernel cpu_kernel_one_hot = {{.converts = converts_positions}, one_hot_run};
+const struct cpu_kernel cpu_kernel_take = {{.index_dtypes = CPU_INDEX_DTYPES}, take_run};
+const struct cpu_kernel cpu_kernel_take_along_axis = {{.index_dtypes = CPU_INDEX_DTYPES}, take_along_axis_run};
+const struct cpu_kernel cpu_kernel_one_hot = {{.index_dtypes = CPU_INDEX_DTYPES}, one_hot_run};

@@ -46,7 +46,7 @@ struct tile_arguments {
     const char *x;
     char *items;
     struct key_type type;
-    int64_t rows, n, tiles;
+    int64_t rows, n, tiles, strides[3];
     struct divisor_wide inner, across; /* tiles of a row, side by side */
     uint32_t width;                    /* a row takes 2^width places of a tile */
 };
@@ -87,7 +87,8 @@ __global__ void __launch_bounds__(SPACE_THREADS) tile_kernel(const __grid_consta
             I own = item<I>::last();
             if (row < p.rows && at < p.n) {
                 const int64_t outer = index_divide_wide(p.inner, row), inner = row - outer * p.inner.extent;
-                own = item<I>::make(key_read(p.type, p.x, (outer * p.n + at) * p.inner.extent + inner), at);
+                const int64_t from = outer * p.strides[0] + at * p.strides[1] + inner * p.strides[2];
+                own = item<I>::make(key_read(p.type, p.x, from), at);
             }
             items[e] = own;
         }
@@ -237,6 +238,9 @@ static int rows_run(const struct cuda *cuda, const struct sort_rows *sort, const
     tiles.type = sort->type;
     tiles.rows = rows;
     tiles.n = n;
+    for (int i = 0; i < 3; i++) {
+        tiles.strides[i] = sort->strides[i];
+    }
     while (tiles.width < log && (int64_t)1 << tiles.width < n) {
         tiles.width++;
     }
@@ -308,6 +312,9 @@ static int sort_run(struct cuda *cuda, struct cuda_stream *stream, const struct 
     sort.rows = x->shape[0] * x->shape[2];
     sort.n = x->shape[1];
     sort.inner = x->shape[2];
+    sort.strides[0] = sort.n * sort.inner;
+    sort.strides[1] = sort.inner;
+    sort.strides[2] = 1;
     sort.memory = (char *)launch->workspace;
     struct finish_arguments finish = {};
     int code = sort_rows_run(cuda, &sort, &finish.items, fault, stream->stream);

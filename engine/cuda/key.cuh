@@ -68,8 +68,9 @@ INDEX_FUNCTION uint64_t key_read(const struct key_type &type, const char *x, int
     uint64_t key = bits;
     if (type.kind == KEY_SIGNED) {
         key = bits ^ sign;
-    } else if (type.kind == KEY_INDEX) {
-        key = bits < type.limit ? bits : type.limit;
+    } else if (type.kind == KEY_INDEX) { /* of 8 bytes, or with a sign */
+        const uint64_t index = type.size == 4 ? (uint64_t)(int64_t)(int32_t)bits : bits;
+        key = index < type.limit ? index : type.limit;
     } else if (type.kind == KEY_FLOAT) {
         const uint64_t magnitude = bits & ~sign;
         key = magnitude > type.limit ? all : bits == magnitude ? sign + magnitude : sign - magnitude;

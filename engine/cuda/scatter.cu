@@ -11,8 +11,10 @@ namespace {
 struct scatter_arguments {
     const char *items, *values;
     char *out;
-    int64_t elements, n;                   /* items times columns; the extent of the axis of the output */
-    int64_t strides[3];                    /* of the values */
+    int64_t elements, n; /* items times columns; the extent of the axis of the output */
+    int64_t strides[3];  /* of the values */
+    int64_t number_step,
+        column_step; /* how much further the place off the axis is in the next row of items, or column */
     struct divisor_wide k, inner, columns; /* places on the axis; elements behind it; columns that share the indices */
 };
 
@@ -23,7 +25,7 @@ struct scatter_place {
 
     __device__ __forceinline__ scatter_place(const struct scatter_arguments &p, int64_t element) {
         const int64_t slot = index_divide_wide(p.columns, element), column = element - slot * p.columns.extent;
-        const int64_t number = index_divide_wide(p.k, slot), line = number * p.columns.extent + column;
+        const int64_t number = index_divide_wide(p.k, slot), line = number * p.number_step + column * p.column_step;
         row = (const sort_item *)p.items + number * p.k.extent;
         place = slot - number * p.k.extent;
         outer = index_divide_wide(p.inner, line);
@@ -80,7 +82,7 @@ __global__ void __launch_bounds__(SPACE_THREADS)
 }
 
 struct check_arguments {
-    struct take_indices indices;
+    struct take_places indices;
     int64_t count;
 };
 
@@ -134,15 +136,24 @@ static bool scatter_walk(cuda_kernel_seen *seen, void *context) {
     return more;
 }
 
-/* The rows in which indices are sorted: one, if the indices are [1, k, 1]. */
+/* Whether the indices are the same all along an axis. */
+static bool scatter_repeats(const struct operand *indices, int axis) {
+    return indices->shape[axis] == 1 || indices->strides[axis] == 0;
+}
+
+/* The rows in which indices are sorted, without those that repeat others. */
 static struct sort_rows scatter_rows(const struct launch *launch) {
     const struct operand *x = &launch->inputs[0], *indices = &launch->inputs[1];
+    const int64_t outer = scatter_repeats(indices, 0) ? 1 : indices->shape[0];
     struct sort_rows rows = {};
     rows.x = (const char *)indices->data;
-    rows.type = {8, KEY_INDEX, (uint64_t)x->shape[1], 0};
-    rows.rows = indices->shape[0] * indices->shape[2];
+    rows.type = {(uint32_t)dtype_size((enum dtype)indices->dtype), KEY_INDEX, (uint64_t)x->shape[1], 0};
     rows.n = indices->shape[1];
-    rows.inner = indices->shape[2];
+    rows.inner = scatter_repeats(indices, 2) ? 1 : indices->shape[2];
+    rows.rows = outer * rows.inner;
+    for (int i = 0; i < 3; i++) {
+        rows.strides[i] = indices->strides[i];
+    }
     rows.memory = (char *)launch->workspace;
     return rows;
 }
@@ -164,11 +175,13 @@ static uint64_t scatter_workspace(struct device *device, const struct launch *la
 
 static int scatter_run(struct cuda *cuda, struct cuda_stream *stream, const struct launch *launch,
                        struct fault *fault) {
-    const struct operand *x = &launch->inputs[0], *values = &launch->inputs[2], *out = &launch->output;
+    const struct operand *x = &launch->inputs[0], *indices = &launch->inputs[1];
+    const struct operand *values = &launch->inputs[2], *out = &launch->output;
     const int64_t columns = x->shape[0] * x->shape[2];
     enum dtype dtype = (enum dtype)out->dtype;
     struct sort_rows rows = scatter_rows(launch);
-    struct check_arguments check = {{(const int64_t *)rows.x, x->shape[1], launch->report}, rows.rows * rows.n};
+    struct check_arguments check = {take_places_of(launch, 1, x->shape[1]),
+                                    indices->shape[0] * indices->shape[1] * indices->shape[2]};
     struct scatter_arguments arguments = {};
     if (out->data != x->data) {
         CUDA_TRY(fault, cudaMemcpyAsync(out->data, x->data, (size_t)(columns * x->shape[1]) * dtype_size(dtype),
@@ -189,6 +202,9 @@ static int scatter_run(struct cuda *cuda, struct cuda_stream *stream, const stru
     for (int i = 0; i < 3; i++) {
         arguments.strides[i] = values->strides[i];
     }
+    const bool whole = scatter_repeats(indices, 2);
+    arguments.number_step = whole ? x->shape[2] : 1;
+    arguments.column_step = !whole && scatter_repeats(indices, 0) ? x->shape[2] : 1;
     arguments.k = divisor_wide_make(rows.n, arguments.elements);
     arguments.inner = divisor_wide_make(x->shape[2], columns);
     arguments.columns = divisor_wide_make(columns / rows.rows, arguments.elements);
@@ -197,6 +213,9 @@ static int scatter_run(struct cuda *cuda, struct cuda_stream *stream, const stru
 }
 
 #define SCATTER                                                                                                        \
-    { {.accepts = scatter_accepts, .workspace = scatter_workspace}, scatter_run, scatter_walk }
+    {                                                                                                                  \
+        {.index_dtypes = TAKE_INDEX_DTYPES, .accepts = scatter_accepts, .workspace = scatter_workspace}, scatter_run,  \
+            scatter_walk                                                                                               \
+    }
 const struct cuda_kernel cuda_kernel_scatter = SCATTER;
 const struct cuda_kernel cuda_kernel_scatter_add = SCATTER;

@@ -3,11 +3,11 @@
 
 #include "engine/cuda/key.cuh"
 
-/* x [outer, n, inner] has outer · inner rows of n elements, n below 2^32. */
+/* x [outer, n, inner] has outer · inner rows of n elements, n below 2^32, and any strides. */
 struct sort_rows {
     const char *x;
     struct key_type type;
-    int64_t rows, n, inner;
+    int64_t rows, n, inner, strides[3];
     char *memory; /* sort_rows_bytes() */
 };
 

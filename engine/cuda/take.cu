@@ -1,4 +1,4 @@
-/* Operations that read positions out of an index tensor. All operands are contiguous. Each index is checked. Elements that a wrong index
+/* Operations that read positions out of an index tensor. Each index is checked. Elements that a wrong index
  * would have filled are 0. */
 #include "engine/cuda/number.cuh"
 #include "engine/cuda/take.cuh"
@@ -61,9 +61,9 @@ __global__ void __launch_bounds__(SPACE_THREADS) take_kernel(const __grid_consta
 struct along_arguments {
     const char *x;
     char *out;
-    struct take_indices indices;
+    struct take_places indices; /* which have the output's shape */
     int64_t n;
-    struct divisor_wide inner, count;
+    int64_t strides[3]; /* of x */
 };
 
 template <typename T>
@@ -82,9 +82,10 @@ __global__ void __launch_bounds__(SPACE_THREADS) along_kernel(const __grid_const
             const int64_t at = begin + u * step;
             value[u] = T();
             if (at < p.n && take_check(p.indices, at, index[u], &bad)) {
-                const int64_t row = index_divide_wide(p.inner, at), outer = index_divide_wide(p.count, row);
-                const int64_t from = (outer * p.indices.extent + index[u]) * p.inner.extent;
-                value[u] = ((const T *)p.x)[from + at - row * p.inner.extent];
+                const int64_t row = index_divide_wide(p.indices.inner, at);
+                const int64_t outer = index_divide_wide(p.indices.count, row);
+                const int64_t inner = at - row * p.indices.inner.extent;
+                value[u] = ((const T *)p.x)[outer * p.strides[0] + index[u] * p.strides[1] + inner * p.strides[2]];
             }
         }
 #pragma unroll
@@ -160,16 +161,6 @@ static int64_t take_unit(const void *x, const void *out, int64_t bytes) {
     return (int64_t)(all & -all);
 }
 
-static struct take_indices indices_of(const struct launch *launch, unsigned input, int64_t extent) {
-    const struct operand *indices = &launch->inputs[input];
-    return {indices->data, extent, launch->report, indices->dtype == DTYPE_I32};
-}
-
-static bool take_converts(const struct device *device, unsigned opcode, enum dtype from, enum dtype to) {
-    (void)device, (void)opcode;
-    return from == DTYPE_I32 && to == DTYPE_I64;
-}
-
 static int take_run(struct cuda *cuda, struct cuda_stream *stream, const struct launch *launch, struct fault *fault) {
     const struct operand *x = &launch->inputs[0], *out = &launch->output;
     int64_t bytes = x->shape[2] * (int64_t)dtype_size((enum dtype)x->dtype), rows = x->shape[0] * out->shape[1];
@@ -177,7 +168,7 @@ static int take_run(struct cuda *cuda, struct cuda_stream *stream, const struct 
     struct take_arguments arguments = {};
     arguments.x = (const char *)x->data;
     arguments.out = (char *)out->data;
-    arguments.indices = indices_of(launch, 1, x->shape[1]);
+    arguments.indices = take_indices_of(launch, 1, x->shape[1]);
     arguments.rows = rows;
     arguments.inner = bytes / unit;
     arguments.width = space_tile_width(arguments.inner, TILE_LOG);
@@ -194,14 +185,14 @@ static int take_along_axis_run(struct cuda *cuda, struct cuda_stream *stream, co
                                struct fault *fault) {
     const struct operand *x = &launch->inputs[0], *out = &launch->output;
     size_t size = dtype_size((enum dtype)x->dtype);
-    int64_t rows = out->shape[0] * out->shape[1];
     struct along_arguments arguments = {};
     arguments.x = (const char *)x->data;
     arguments.out = (char *)out->data;
-    arguments.indices = indices_of(launch, 1, x->shape[1]);
-    arguments.n = rows * out->shape[2];
-    arguments.inner = divisor_wide_make(out->shape[2], arguments.n);
-    arguments.count = divisor_wide_make(out->shape[1], rows);
+    arguments.indices = take_places_of(launch, 1, x->shape[1]);
+    arguments.n = out->shape[0] * out->shape[1] * out->shape[2];
+    for (int i = 0; i < 3; i++) {
+        arguments.strides[i] = x->strides[i];
+    }
     along_function *kernel = along_functions[take_row((int64_t)size)];
     unsigned blocks = space_blocks(cuda, arguments.n / (SPACE_THREADS * SPACE_UNROLL) + 1);
     return space_start((const void *)kernel, blocks, &arguments, fault, stream->stream);
@@ -213,7 +204,7 @@ static int one_hot_run(struct cuda *cuda, struct cuda_stream *stream, const stru
     enum dtype dtype = (enum dtype)out->dtype;
     size_t size = dtype_size(dtype);
     int64_t n = out->shape[0], classes = out->shape[1];
-    struct one_hot_arguments arguments = {(char *)out->data, n, number_one(dtype), indices_of(launch, 0, classes)};
+    struct one_hot_arguments arguments = {(char *)out->data, n, number_one(dtype), take_indices_of(launch, 0, classes)};
     one_hot_function *kernel = one_hot_functions[take_row((int64_t)size)];
     CUDA_TRY(fault, cudaMemsetAsync(out->data, 0, (size_t)(n * classes) * size, stream->stream));
     return space_start((const void *)kernel, space_blocks(cuda, n / SPACE_THREADS + 1), &arguments, fault,
@@ -221,8 +212,8 @@ static int one_hot_run(struct cuda *cuda, struct cuda_stream *stream, const stru
 }
 
 const struct cuda_kernel cuda_kernel_take = {
-    .base = {.converts = take_converts}, .driver = take_run, .walk = take_walk};
+    .base = {.index_dtypes = TAKE_INDEX_DTYPES}, .driver = take_run, .walk = take_walk};
 const struct cuda_kernel cuda_kernel_take_along_axis = {
-    .base = {.converts = take_converts}, .driver = take_along_axis_run, .walk = take_walk};
+    .base = {.index_dtypes = TAKE_INDEX_DTYPES}, .driver = take_along_axis_run, .walk = take_walk};
 const struct cuda_kernel cuda_kernel_one_hot = {
-    .base = {.converts = take_converts}, .driver = one_hot_run, .walk = take_walk};
+    .base = {.index_dtypes = TAKE_INDEX_DTYPES}, .driver = one_hot_run, .walk = take_walk};

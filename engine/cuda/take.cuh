@@ -16,12 +16,56 @@ struct take_indices {
     const void *index;
     int64_t extent; /* what they should be below */
     struct report *report;
-    bool narrow; /* they are i32; else i64 */
+    bool narrow;    /* they are i32; else i64, or u64, which has the same bits */
+    int64_t stride; /* from one to the next */
 };
 
+/* Indices [outer, count, inner] with any strides, of which the base's has no meaning. Their positions are counted row-major. */
+struct take_places : take_indices {
+    bool dense; /* they are contiguous */
+    int64_t strides[3];
+    struct divisor_wide inner, count;
+};
+
+/* op_kernel.index_dtypes */
+#define TAKE_INDEX_DTYPES (UINT32_C(1) << DTYPE_I32 | UINT32_C(1) << DTYPE_I64 | UINT32_C(1) << DTYPE_U64)
+
+__device__ __forceinline__ int64_t take_read(const struct take_indices &indices, int64_t offset) {
+    return indices.narrow ? (int64_t)((const int32_t *)indices.index)[offset]
+                          : ((const int64_t *)indices.index)[offset];
+}
+
 __device__ __forceinline__ int64_t take_index(const struct take_indices &indices, int64_t position) {
-    return indices.narrow ? (int64_t)((const int32_t *)indices.index)[position]
-                          : ((const int64_t *)indices.index)[position];
+    return take_read(indices, position * indices.stride);
+}
+
+__device__ __forceinline__ int64_t take_index(const struct take_places &places, int64_t position) {
+    if (places.dense) {
+        return take_read(places, position);
+    }
+    const int64_t row = index_divide_wide(places.inner, position), outer = index_divide_wide(places.count, row);
+    return take_read(places, outer * places.strides[0] + (row - outer * places.count.extent) * places.strides[1] +
+                                 (position - row * places.inner.extent) * places.strides[2]);
+}
+
+static inline struct take_indices take_indices_of(const struct launch *launch, unsigned input, int64_t extent) {
+    const struct operand *indices = &launch->inputs[input];
+    return {indices->data, extent, launch->report, indices->dtype == DTYPE_I32, indices->strides[0]};
+}
+
+static inline struct take_places take_places_of(const struct launch *launch, unsigned input, int64_t extent) {
+    const struct operand *indices = &launch->inputs[input];
+    const int64_t *shape = indices->shape, rows = shape[0] * shape[1];
+    struct take_places places = {};
+    (struct take_indices &)places = take_indices_of(launch, input, extent);
+    for (int i = 0; i < 3; i++) {
+        places.strides[i] = indices->strides[i];
+    }
+    places.dense = (shape[2] == 1 || places.strides[2] == 1) && (shape[1] == 1 || places.strides[1] == shape[2]) &&
+                   (shape[0] == 1 || places.strides[0] == shape[1] * shape[2]);
+    places.inner = divisor_wide_make(shape[2], rows * shape[2]);
+    places.count = divisor_wide_make(shape[1], rows);
+    return places;
 }
 
 /* False: the index is wrong; it is noted if it is the thread's first by position. */
@@ -35,8 +79,8 @@ __device__ __forceinline__ bool take_check(const struct take_indices &indices, i
 }
 
 /* Finds the first wrong index at a position up to `met`, if there is one; by all threads of a block. */
-__device__ unsigned long long take_first(const struct take_indices &indices, unsigned long long met,
-                                         unsigned long long *smallest) {
+template <typename I>
+__device__ unsigned long long take_first(const I &indices, unsigned long long met, unsigned long long *smallest) {
     for (unsigned long long begin = 0; begin < met; begin += SPACE_THREADS * SPACE_UNROLL) {
         unsigned long long bad = none;
 #pragma unroll
@@ -58,7 +102,7 @@ __device__ unsigned long long take_first(const struct take_indices &indices, uns
 }
 
 /* The end of a kernel: writes the report if a thread of the block has met a wrong index. */
-__device__ __forceinline__ void take_finish(const struct take_indices &indices, unsigned long long bad) {
+template <typename I> __device__ __forceinline__ void take_finish(const I &indices, unsigned long long bad) {
     __shared__ unsigned long long smallest;
     __shared__ bool reported;
     if (!__syncthreads_or(bad != none)) {

@@ -60,6 +60,15 @@ int bind_input(struct step *step, unsigned i, struct view *view) {
     return view_cast(&step->session->ledger, step->stream, view, dtype, step->fault);
 }
 
+int bind_indices(const struct step *step, struct view *view) {
+    const struct op_kernel *kernel = step->session->order->device->vtable->operations[step->request->opcode];
+    uint32_t reads = kernel->index_dtypes | UINT32_C(1) << DTYPE_I64;
+    if (reads >> view->dtype & 1)
+        return STATUS_OK;
+    enum dtype dtype = dtype_size(view->dtype) < 4 && (reads >> DTYPE_I32 & 1) ? DTYPE_I32 : DTYPE_I64;
+    return view_cast(&step->session->ledger, step->stream, view, dtype, step->fault);
+}
+
 /* ---- outputs ---- */
 
 static int outputs_allocate(struct step *step) {

@@ -23,6 +23,29 @@ static void take_shape(struct view *view, const struct tensor_type *type, int ax
     view_set3(view, outer, type->shape[axis], inner);
 }
 
+/* Presents a view as [outer, axis, inner]. False: its axes before or behind do not merge. */
+static bool view_fold3(struct view *view, int axis) {
+    int64_t outer = 1, inner = 1, strides[SHAPE_RANK_MAX], extent = view->shape[axis];
+    for (int i = 0; i < view->rank; i++)
+        if (i != axis)
+            *(i < axis ? &outer : &inner) *= view->shape[i];
+    if (!layout_reshape(view->rank, view->shape, view->strides, 3, (int64_t[]){outer, extent, inner}, strides))
+        return false;
+    view_set3(view, outer, extent, inner);
+    memcpy(view->strides, strides, 3 * sizeof *strides);
+    return true;
+}
+
+/* The same for any view: of one whose axes do not merge by a copy. */
+static int view_make_lines(struct step *step, struct view *view, int axis) {
+    if (view_fold3(view, axis))
+        return STATUS_OK;
+    int code = view_convert(&step->session->ledger, step->stream, view, view->dtype, step->fault);
+    if (code == STATUS_OK)
+        view_fold3(view, axis);
+    return code;
+}
+
 /* A contiguous operand as [outer, axis, inner]. */
 static void view_lines(struct view *view, int axis) {
     struct tensor_type type = {.rank = view->rank};
@@ -32,17 +55,20 @@ static void view_lines(struct view *view, int axis) {
 
 /* ---- positions out of an index tensor ---- */
 
-/* Indices, contiguous, as i64 or what the kernel reads as such; those of take_along_axis broadcast against x off the axis. */
+/* Indices of take, with any stride, and of take_along_axis, [outer, count, inner], which broadcast against x off the axis; those of
+ * one_hot one after another. */
 static int take_indices(struct step *step, unsigned i, int axis, struct view *view) {
     view_init(view, step->inputs[i]);
-    if (step->request->opcode == OP_TAKE_ALONG_AXIS) {
+    int code = bind_indices(step, view);
+    if (code == STATUS_OK && step->request->opcode == OP_TAKE_ALONG_AXIS) {
         int64_t shape[SHAPE_RANK_MAX];
         memcpy(shape, step->output->type.shape, sizeof shape);
         shape[axis] = view->shape[axis];
         view_broadcast(view, step->output->type.rank, shape);
+        code = view_make_lines(step, view, axis);
+    } else if (code == STATUS_OK && step->request->opcode == OP_ONE_HOT) {
+        code = view_make_contiguous(&step->session->ledger, step->stream, view, view->dtype, step->fault);
     }
-    enum dtype read = bind_converts(step, view->dtype, DTYPE_I64) ? view->dtype : DTYPE_I64;
-    int code = view_make_contiguous(&step->session->ledger, step->stream, view, read, step->fault);
     view->as = DTYPE_I64;
     return code;
 }
@@ -58,7 +84,7 @@ static void one_hot_shape(struct view *out, struct view *indices) {
     indices->strides[0] = 1;
 }
 
-/* x as [outer, n, inner]; take_along_axis broadcasts x off the axis as well. */
+/* x as [outer, n, inner], contiguous for take; take_along_axis broadcasts x off the axis as well, and takes any strides. */
 static int take_source(struct step *step, int axis, struct view *x) {
     view_init(x, step->inputs[0]);
     struct tensor_type type = step->inputs[0]->type;
@@ -70,6 +96,7 @@ static int take_source(struct step *step, int axis, struct view *x) {
         if (wide != STATUS_OK)
             return wide;
         view_broadcast(x, type.rank, type.shape);
+        return view_make_lines(step, x, axis);
     }
     int code = view_make_contiguous(&step->session->ledger, step->stream, x, x->dtype, step->fault);
     take_shape(x, &type, axis);
@@ -100,8 +127,6 @@ int bind_take(struct step *step) {
             one_hot_shape(&out, &views[0]);
         else
             take_shape(&out, &step->output->type, axis);
-        if (step->request->opcode == OP_TAKE_ALONG_AXIS)
-            view_set3(&views[1], out.shape[0], out.shape[1], out.shape[2]);
         struct plan plan = bind_plan(step, &out, views, n_inputs);
         plan.report = step->guard->report;
         plan.weight = plan_weight(&step->session->order->cost, &out, NULL) * step->info->passes;
@@ -113,41 +138,39 @@ int bind_take(struct step *step) {
 
 /* ---- positions in an index tensor, to which values go ---- */
 
-/* Presents a view as [outer, axis, inner]. False: its axes before or behind do not merge. */
-static bool view_fold3(struct view *view, int axis) {
-    int64_t outer = 1, inner = 1, strides[SHAPE_RANK_MAX], extent = view->shape[axis];
-    for (int i = 0; i < view->rank; i++)
-        if (i != axis)
-            *(i < axis ? &outer : &inner) *= view->shape[i];
-    if (!layout_reshape(view->rank, view->shape, view->strides, 3, (int64_t[]){outer, extent, inner}, strides))
-        return false;
-    view_set3(view, outer, extent, inner);
-    memcpy(view->strides, strides, 3 * sizeof *strides);
-    return true;
-}
-
-/* The indices as i64, contiguous: [1, k, 1] if they are the same everywhere off the axis, else [outer, k, inner]. */
+/* The indices: [1, k, 1] if they are the same everywhere off the axis, else [outer, k, inner]. */
 static int scatter_indices(struct step *step, int axis, const struct tensor_type *places, struct view *view) {
-    view_init(view, step->inputs[1]);
     bool same = true;
+    view_init(view, step->inputs[1]);
+    int code = bind_indices(step, view);
     for (int i = 0; i < view->rank; i++)
         same &= i == axis || view->shape[i] == 1;
     if (!same)
         view_broadcast(view, places->rank, places->shape);
-    int code = view_make_contiguous(&step->session->ledger, step->stream, view, DTYPE_I64, step->fault);
     if (code == STATUS_OK)
-        view_fold3(view, axis); /* contiguous: it always folds */
+        code = view_make_lines(step, view, axis);
+    view->as = DTYPE_I64;
     return code;
 }
 
 static int scatter_values(struct step *step, int axis, const struct tensor_type *places, struct view *view) {
     int code = bind_input(step, 2, view);
+    enum dtype as = view->as;
     view_broadcast(view, places->rank, places->shape);
-    if (code != STATUS_OK || view_fold3(view, axis))
-        return code;
-    code = view_convert(&step->session->ledger, step->stream, view, view->dtype, step->fault);
     if (code == STATUS_OK)
-        view_fold3(view, axis);
+        code = view_make_lines(step, view, axis);
+    view->as = as;
+    return code;
+}
+
+/* x, contiguous; one of another dtype is converted where the result is going to be, and then the operation works in place. */
+static int scatter_source(struct step *step, const struct view *out, struct view *x) {
+    struct ledger *ledger = &step->session->ledger;
+    view_init(x, step->inputs[0]);
+    if (x->dtype == out->dtype)
+        return view_make_contiguous(ledger, step->stream, x, x->dtype, step->fault);
+    int code = view_copy(ledger, step->stream, *out, *x, step->fault);
+    *x = *out;
     return code;
 }
 
@@ -161,18 +184,15 @@ int bind_scatter(struct step *step) {
     int code = shape_axis(attributes.axis, out.rank, &axis, step->fault);
     struct tensor_type places = step->output->type;
     places.shape[axis] = step->inputs[1]->type.shape[axis];
+    if (code == STATUS_OK && type_elements(&places) == 0) { /* nothing goes anywhere */
+        view_init(&views[0], step->inputs[0]);
+        return out.data == views[0].data ? STATUS_OK
+                                         : view_copy(&step->session->ledger, step->stream, out, views[0], step->fault);
+    }
     if (code == STATUS_OK) {
-        code = bind_input(step, 0, &views[0]);
+        code = scatter_source(step, &out, &views[0]);
         made = 1;
     }
-    if (code == STATUS_OK && type_elements(&places) == 0) { /* nothing goes anywhere */
-        code = out.data == views[0].data ? STATUS_OK
-                                         : view_copy(&step->session->ledger, step->stream, out, views[0], step->fault);
-        bind_finish_views(views, made);
-        return code;
-    }
-    if (code == STATUS_OK)
-        code = view_make_contiguous(&step->session->ledger, step->stream, &views[0], views[0].dtype, step->fault);
     if (code == STATUS_OK) {
         code = scatter_indices(step, axis, &places, &views[1]);
         made = 2;

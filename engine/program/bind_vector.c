@@ -76,9 +76,17 @@ int bind_place(struct step *step) {
 static int compact_input(struct step *step, unsigned i, const struct tensor_type *both, struct view *view) {
     view_init(view, step->inputs[i]);
     enum dtype dtype = op_operand_dtype(step->request->opcode, step->types, i, &step->output->type);
+    int code = STATUS_OK;
+    if (step->info->index_inputs >> i & 1) {
+        code = bind_indices(step, view);
+        dtype = view->dtype;
+    }
     if (step->request->opcode == OP_MASKED_SELECT)
         view_broadcast(view, both->rank, both->shape);
-    int code = view_make_contiguous(&step->session->ledger, step->stream, view, dtype, step->fault);
+    if (code == STATUS_OK)
+        code = view_make_contiguous(&step->session->ledger, step->stream, view, dtype, step->fault);
+    if (step->info->index_inputs >> i & 1)
+        view->as = DTYPE_I64;
     if (code == STATUS_OK && step->request->opcode != OP_NONZERO)
         view_merge((struct view *const[]){view}, 1);
     return code;

@@ -113,6 +113,8 @@ void bind_take_memory(struct tensor *out, const struct tensor *in);
 bool bind_converts(const struct step *step, enum dtype from, enum dtype to);
 /* A view of input i that the kernel takes: in the dtype that it wants, or in one that it converts. */
 int bind_input(struct step *step, unsigned i, struct view *view);
+/* Makes indices, with whatever strides, of a dtype that the kernel reads. */
+int bind_indices(const struct step *step, struct view *view);
 static inline void bind_finish_views(struct view *views, unsigned count) {
     for (unsigned i = 0; i < count; i++)
         view_finish(&views[i]);

@@ -85,6 +85,47 @@ Test(indices, one_out_of_range_poisons_the_result_and_names_itself) {
     }
 }
 
+/* Whatever their dtype, and where they lie: one after another, in rows, or as a view that repeats its only column. */
+Test(indices, a_wrong_one_is_reported_the_same_in_every_dtype_and_layout) {
+    static const enum dtype dtypes[] = {DTYPE_I64, DTYPE_U64, DTYPE_I32, DTYPE_U32,
+                                        DTYPE_I16, DTYPE_U16, DTYPE_I8,  DTYPE_U8};
+    static const struct {
+        int64_t columns, at;
+        bool repeats;
+        const char *where;
+    } layouts[] = {{1, 17, false, "position 17 "}, {3, 52, false, "position 52 "}, {3, 17, true, "position 51 "}};
+    static const unsigned opcodes[] = {OP_TAKE_ALONG_AXIS, OP_SCATTER, OP_SCATTER_ADD};
+    struct suite suite;
+    suite_open(&suite, 8);
+    struct sample value = suite_sample(&suite, DTYPE_F32, 0, NULL, FILL_ORDINARY);
+    for (size_t i = 0; i < 3 * 3 * sizeof dtypes / sizeof *dtypes; i++) {
+        enum dtype dtype = dtypes[i / 9];
+        unsigned opcode = opcodes[i % 3], layout = (unsigned)(i / 3 % 3);
+        int64_t columns = layouts[layout].columns, wide[] = {40, columns}, axis[] = {0};
+        struct sample x = suite_sample(&suite, DTYPE_F32, 2, (int64_t[]){5, columns}, FILL_ANY);
+        struct sample indices =
+            index_values(&suite, dtype, 2, layouts[layout].repeats ? (int64_t[]){40, 1} : wide, layouts[layout].at, 9);
+        uint64_t ids[] = {x.id, indices.id, value.id}, result;
+        struct op_request broadcast = {
+            .opcode = OP_BROADCAST_TO, .n_inputs = 1, .inputs = &indices.id, .n_ints = 2, .ints = wide};
+        if (layouts[layout].repeats)
+            cr_assert_eq(suite_submit(&suite, &broadcast, &ids[1]), STATUS_OK);
+        struct op_request request = {.opcode = opcode,
+                                     .n_inputs = opcode == OP_TAKE_ALONG_AXIS ? 2 : 3,
+                                     .inputs = ids,
+                                     .n_ints = 1,
+                                     .ints = axis};
+        struct failure failure;
+        cr_assert_eq(suite_submit(&suite, &request, &result), STATUS_OK);
+        cr_assert_eq(suite_outcome(&suite, result, &failure), STATUS_OUT_OF_RANGE);
+        cr_assert(strstr(failure.message, "index 9 at ") && strstr(failure.message, layouts[layout].where),
+                  "%s of %s, layout %u: %s", op_info(opcode)->name, dtype_name(dtype), layout, failure.message);
+        suite_forget(&x);
+        suite_forget(&indices);
+    }
+    suite_close(&suite);
+}
+
 /* Through views, casts, reductions, products, joins, in-place operations and other streams. */
 Test(indices, an_axis_that_counts_from_the_end_is_named_from_the_beginning) {
     struct suite suite;

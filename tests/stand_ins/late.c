@@ -690,6 +690,7 @@ static void late_take_operations(const struct device *cpu) {
             continue;
         late_entries[opcode] = (struct op_kernel){.dtypes = late_dtypes,
                                                   .converts = late_converts,
+                                                  .index_dtypes = kernel->index_dtypes,
                                                   .needs = kernel->needs ? late_needs : NULL,
                                                   .accepts = kernel->accepts ? late_accepts : NULL,
                                                   .workspace = kernel->workspace ? late_workspace : NULL,
