@@ -210,7 +210,22 @@ static int matmul_needs(struct device *device, enum dtype dtype, struct fault *f
     return dtype_kind(dtype) >= DTYPE_KIND_FLOAT ? cpu_needs_blas((struct cpu *)device, fault) : STATUS_OK;
 }
 
+/* Packing converts. Halves come from what is as it is in f32, in which they are multiplied. */
+static bool matmul_converts(const struct device *device, unsigned opcode, enum dtype from, enum dtype to) {
+    (void)opcode;
+    if (to == DTYPE_F16 || to == DTYPE_BF16) {
+        return dtype_kind(from) <= DTYPE_KIND_INT && dtype_size(from) == 1;
+    }
+    return ((const struct cpu *)device)->kernels->cast[from][to] != NULL;
+}
+
 #define PRODUCT                                                                                                        \
-    { {.needs = matmul_needs, .accepts = matmul_accepts, .workspace = matmul_workspace}, matmul_run }
+    {                                                                                                                  \
+        {.converts = matmul_converts,                                                                                  \
+         .needs = matmul_needs,                                                                                        \
+         .accepts = matmul_accepts,                                                                                    \
+         .workspace = matmul_workspace},                                                                               \
+            matmul_run                                                                                                 \
+    }
 const struct cpu_kernel cpu_kernel_matmul = PRODUCT;
 const struct cpu_kernel cpu_kernel_linear = PRODUCT;

@@ -128,8 +128,9 @@ void matmul_init(struct matmul_job *job, struct cpu *cpu, const struct launch *l
 
 static bool job_is_direct(const struct matmul_job *job) {
     struct matrix a = matmul_batch(job->a, 0), b = matmul_batch(job->b, 0);
-    return job->packed != DTYPE_BF16 && job->packed == (enum dtype)job->a->dtype && !job->product &&
-           matrix_is_plain(&a) && matrix_is_plain(&b) && job->n <= INT_MAX;
+    return job->packed != DTYPE_BF16 && job->packed == (enum dtype)job->a->dtype &&
+           job->packed == (enum dtype)job->b->dtype && !job->product && matrix_is_plain(&a) && matrix_is_plain(&b) &&
+           job->n <= INT_MAX;
 }
 
 static int64_t rounded(int64_t bytes) {

@@ -137,6 +137,21 @@ static int linear_present(struct step *step, struct view *views) {
     return view_make_contiguous(&step->session->ledger, step->stream, bias, bias->dtype, step->fault);
 }
 
+/* Where kernels convert what they read, all but the few elements of a bias, and an operand beside which the other is much larger: a kernel
+ * that converts one packs copies of both, and the larger could be read as it is. Elsewhere the library that multiplies wants one dtype, and
+ * whole operands are converted. */
+static int matmul_convert(struct step *step, struct view *views, unsigned n_inputs) {
+    enum { MUCH = 8 };
+    int code = STATUS_OK;
+    for (unsigned i = 0; i < n_inputs && code == STATUS_OK; i++) {
+        const struct view *other = &views[i == 0];
+        bool small = other->as == other->dtype && view_elements(&views[i]) <= view_elements(other) / MUCH;
+        if (views[i].as != views[i].dtype && (i == 2 || small))
+            code = view_cast(&step->session->ledger, step->stream, &views[i], views[i].as, step->fault);
+    }
+    return code;
+}
+
 int bind_matmul(struct step *step) {
     struct view out, views[3] = {0};
     unsigned made = 0, n_inputs = step->request->n_inputs;
@@ -144,6 +159,8 @@ int bind_matmul(struct step *step) {
     int code = STATUS_OK;
     for (; made < n_inputs && code == STATUS_OK; made++)
         code = bind_input(step, made, &views[made]);
+    if (code == STATUS_OK)
+        code = matmul_convert(step, views, n_inputs);
     if (code == STATUS_OK && linear)
         code = linear_present(step, views);
     if (code == STATUS_OK)
@@ -156,7 +173,7 @@ int bind_matmul(struct step *step) {
         plan.tf32 = step->session->limits.allow_tf32;
         plan.attributes = step->request->attributes;
         plan.weight =
-            cost_product(&step->session->order->cost, views[0].dtype, plan.tf32, batches, rows, columns, (double)depth);
+            cost_product(&step->session->order->cost, views[0].as, plan.tf32, batches, rows, columns, (double)depth);
         code = plan_push(step->stream, &plan, step->fault);
     }
     bind_finish_views(views, made);

@@ -254,6 +254,36 @@ Test(memory, an_input_of_indices_takes_no_memory) {
     }
 }
 
+/* Where kernels convert as they pack blocks, which take some memory for each thread; an operand beside a much larger one is converted before. */
+Test(memory, a_factor_of_another_dtype_takes_the_memory_of_blocks) {
+    static const struct {
+        struct matrix a, b;
+        uint64_t output, most; /* bytes */
+    } rows[] = {
+        {{DTYPE_F32, 1, 4096}, {DTYPE_F16, 4096, 4096}, 4 * 4096, 48 * MIB},
+        {{DTYPE_BF16, 4096, 4096}, {DTYPE_F32, 4096, 1}, 4 * 4096, 48 * MIB},
+        {{DTYPE_I8, 4096, 4096}, {DTYPE_I32, 4096, 1}, 4 * 4096, 48 * MIB},
+        {{DTYPE_F64, 1, 4096}, {DTYPE_F32, 4096, 4096}, 8 * 4096, 96 * MIB},
+        {{DTYPE_F16, 1, 4096}, {DTYPE_F32, 4096, 1024}, 4 * 1024, 4 * 4096 + 8192},
+    };
+    const char *device = getenv("TENSORD_TEST_DEVICE");
+    if (device && strncmp(device, "cpu", 3) != 0 && strncmp(device, "late", 4) != 0)
+        return;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct suite suite;
+        suite_open_limited(&suite, 3, 0, 0);
+        uint64_t inputs[] = {matrix_of(&suite, &rows[i].a), matrix_of(&suite, &rows[i].b)}, result;
+        suite_sync(&suite);
+        uint64_t before = account(&suite).live;
+        struct op_request request = {.opcode = OP_MATMUL, .n_inputs = 2, .inputs = inputs};
+        cr_assert_eq(suite_submit(&suite, &request, &result), STATUS_OK, "row %zu", i);
+        cr_assert_eq(suite_outcome(&suite, result, NULL), STATUS_OK, "row %zu", i);
+        cr_assert_leq(account(&suite).peak - before, rows[i].output + rows[i].most, "row %zu took %llu bytes", i,
+                      (unsigned long long)(account(&suite).peak - before));
+        suite_close(&suite);
+    }
+}
+
 /* On other devices what kernels want is made tile by tile. The same comes out as of the converted tensor, also where one input repeats itself and another is
  * read backwards. */
 Test(memory, a_large_input_of_another_dtype_takes_the_memory_of_a_tile, .timeout = 300) {
