@@ -1,26 +1,31 @@
-/* searchsorted: a binary search for each value. */
+/* searchsorted: a binary search for each value. Values of another dtype are converted block by block; what is sorted has the common dtype. */
 #include "engine/cpu/cpu.h"
 #include "engine/cpu/key.h"
 
-enum { PIECE = 4096 }; /* values between two looks whether to stop */
+enum {
+    PIECE = 4096, /* values between two looks whether to stop */
+    BLOCK = 512,  /* values that are converted at a time */
+};
 
 struct job {
     struct cpu_job base;
-    void (*search)(const struct job *job, int64_t begin, int64_t end);
-    const void *sorted, *values;
+    void (*search)(const struct job *job, const void *values, int64_t count, int64_t *out);
+    cpu_row_function *convert; /* of values; NULL: they have the dtype */
+    const void *sorted;
+    const char *values;
     int64_t *out;
-    int64_t n, count;
+    int64_t n, count, size; /* of a value as it is in memory */
     uint64_t infinity;
     bool right;
 };
 
 /* `at` elements are known to be below; the rest of the array is halved, without a branch that depends on the elements. */
 #define SEARCH(name, T, kind)                                                                                          \
-    static void search_##name(const struct job *job, int64_t begin, int64_t end) {                                     \
-        const T *sorted = job->sorted, *values = job->values, infinity = (T)job->infinity;                             \
+    static void search_##name(const struct job *job, const void *values, int64_t count, int64_t *out) {                \
+        const T *sorted = job->sorted, *value = values, infinity = (T)job->infinity;                                   \
         (void)infinity;                                                                                                \
-        for (int64_t i = begin; i < end; i++) {                                                                        \
-            const T key = KEY(T, kind, values[i], infinity);                                                           \
+        for (int64_t i = 0; i < count; i++) {                                                                          \
+            const T key = KEY(T, kind, value[i], infinity);                                                            \
             int64_t at = 0, left = job->n;                                                                             \
             while (left > 0) {                                                                                         \
                 int64_t half = left - left / 2;                                                                        \
@@ -28,24 +33,38 @@ struct job {
                 at += (other < key) | ((other == key) & job->right) ? half : 0;                                        \
                 left -= half;                                                                                          \
             }                                                                                                          \
-            job->out[i] = at;                                                                                          \
+            out[i] = at;                                                                                               \
         }                                                                                                              \
     }
 KEY_TYPES(SEARCH)
 #undef SEARCH
 
-static void (*const searches[])(const struct job *job, int64_t begin, int64_t end) = {
+static void (*const searches[])(const struct job *job, const void *values, int64_t count, int64_t *out) = {
 #define SEARCH(name, T, kind) search_##name,
     KEY_TYPES(SEARCH)
 #undef SEARCH
 };
+
+static void search_run(const struct job *job, int64_t begin, int64_t end) {
+    if (!job->convert) {
+        job->search(job, job->values + begin * job->size, end - begin, job->out + begin);
+        return;
+    }
+    _Alignas(8) char block[BLOCK * sizeof(int64_t)];
+    for (int64_t n; begin < end; begin += n) {
+        n = end - begin < BLOCK ? end - begin : BLOCK;
+        char *from = (char *)(uintptr_t)job->values + begin * job->size;
+        job->convert(&(struct cpu_row){n, {block, from}, {1, 1}});
+        job->search(job, block, n, job->out + begin);
+    }
+}
 
 static bool search_part(struct cpu_job *base, struct cpu_lane *lane) {
     struct job *job = (struct job *)base;
     int64_t begin = cpu_part_begin(job->count, lane->part, base->parts) + lane->position;
     int64_t end = cpu_part_begin(job->count, lane->part + 1, base->parts);
     for (; begin < end; begin += PIECE) {
-        job->search(job, begin, end - begin < PIECE ? end : begin + PIECE);
+        search_run(job, begin, end - begin < PIECE ? end : begin + PIECE);
         lane->position += PIECE;
         if (begin + PIECE < end && cpu_job_stops(base)) {
             return false;
@@ -60,18 +79,22 @@ static int searchsorted_run(struct cpu *cpu, const struct launch *launch, struct
     (void)fault;
     searchsorted_attributes_read(&launch->attributes, &attributes);
     struct job job = {.base = {.cpu = cpu, .run = search_part},
-                      .search = searches[key_place((enum dtype)values->dtype)],
+                      .search = searches[key_place((enum dtype)sorted->dtype)],
                       .sorted = sorted->data,
                       .values = values->data,
                       .out = launch->output.data,
                       .n = sorted->shape[0],
                       .count = values->shape[0],
-                      .infinity = key_infinity((enum dtype)values->dtype),
+                      .size = (int64_t)dtype_size((enum dtype)values->dtype),
+                      .infinity = key_infinity((enum dtype)sorted->dtype),
                       .right = attributes.right};
+    if (values->dtype != sorted->dtype) {
+        job.convert = cpu->kernels->cast[values->dtype][sorted->dtype];
+    }
     double work = (double)job.count * (8 + 16 * (double)(64 - __builtin_clzll((uint64_t)job.n)));
     job.base.parts = cpu_parts(cpu, work);
     cpu_job_begin(&job.base, sizeof job, work, begun);
     return STATUS_OK;
 }
 
-const struct cpu_kernel cpu_kernel_searchsorted = {.driver = searchsorted_run};
+const struct cpu_kernel cpu_kernel_searchsorted = {{.converts = cpu_converts_tiles}, searchsorted_run};

@@ -40,7 +40,10 @@ int bind_search(struct step *step) {
     for (; made < 2 && code == STATUS_OK; made++) {
         view_init(&views[made], step->inputs[made]);
         enum dtype dtype = op_operand_dtype(step->request->opcode, step->types, made, &step->output->type);
-        code = view_make_contiguous(&step->session->ledger, step->stream, &views[made], dtype, step->fault);
+        bool reads = made == 1 && bind_converts(step, views[1].dtype, dtype); /* values once each; the others often */
+        code = view_make_contiguous(&step->session->ledger, step->stream, &views[made], reads ? views[1].dtype : dtype,
+                                    step->fault);
+        views[made].as = dtype;
     }
     if (code == STATUS_OK && view_elements(&views[0]) == 0) {
         code = bind_fill(step, &out, (struct op_scalar){0, 0});

@@ -145,15 +145,16 @@ Test(memory, an_input_of_another_dtype_takes_no_memory_where_kernels_convert) {
         unsigned opcode;
         enum dtype first, second; /* DTYPE_INVALID: there is no second input */
         uint64_t output;          /* bytes of an element */
-    } rows[] = {{OP_SUM, DTYPE_U8, DTYPE_INVALID, 0},  {OP_SUM, DTYPE_BOOL, DTYPE_INVALID, 0},
-                {OP_MEAN, DTYPE_U8, DTYPE_INVALID, 0}, {OP_PROD, DTYPE_U16, DTYPE_INVALID, 0},
-                {OP_TAKE, DTYPE_F32, DTYPE_I32, 4},    {OP_ANY, DTYPE_F32, DTYPE_INVALID, 0},
-                {OP_LESS, DTYPE_U8, DTYPE_F32, 1},     {OP_EXP, DTYPE_U8, DTYPE_INVALID, 4},
-                {OP_ADD, DTYPE_I16, DTYPE_F16, 2},     {OP_LOGICAL_AND, DTYPE_F64, DTYPE_I8, 1},
-                {OP_TAKE, DTYPE_F32, DTYPE_I32, 4},    {OP_UNIQUE_RUNS, DTYPE_U8, DTYPE_I32, 25}};
+    } rows[] = {{OP_SUM, DTYPE_U8, DTYPE_INVALID, 0},     {OP_SUM, DTYPE_BOOL, DTYPE_INVALID, 0},
+                {OP_MEAN, DTYPE_U8, DTYPE_INVALID, 0},    {OP_PROD, DTYPE_U16, DTYPE_INVALID, 0},
+                {OP_TAKE, DTYPE_F32, DTYPE_I32, 4},       {OP_ANY, DTYPE_F32, DTYPE_INVALID, 0},
+                {OP_LESS, DTYPE_U8, DTYPE_F32, 1},        {OP_EXP, DTYPE_U8, DTYPE_INVALID, 4},
+                {OP_ADD, DTYPE_I16, DTYPE_F16, 2},        {OP_LOGICAL_AND, DTYPE_F64, DTYPE_I8, 1},
+                {OP_TAKE, DTYPE_F32, DTYPE_I32, 4},       {OP_UNIQUE_RUNS, DTYPE_U8, DTYPE_I32, 25},
+                {OP_SEARCHSORTED, DTYPE_F32, DTYPE_U8, 8}};
     for (size_t i = 0; i < (all ? sizeof rows / sizeof *rows : ALL); i++) {
         const char *name = op_info(rows[i].opcode)->name;
-        bool takes = rows[i].opcode == OP_TAKE;
+        bool takes = rows[i].opcode == OP_TAKE || rows[i].opcode == OP_SEARCHSORTED; /* out of few elements */
         struct suite suite;
         suite_open_limited(&suite, 3, 0, 0);
         uint64_t inputs[2] = {full_of(&suite, rows[i].first, takes ? 2 : MIB)}, result;
