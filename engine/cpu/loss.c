@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "engine/cpu/floats.h"
+#include "engine/cpu/indices.h"
 #include "engine/device/loss.h"
 
 enum { PIECE = 1 << 14 }; /* scores between two looks whether to stop */
@@ -22,7 +23,7 @@ struct job {
     enum round round;
     struct cpu_floats floats;
     const char *scores, *gradient, *probabilities, *weight; /* NULL: there is none */
-    const int64_t *targets;
+    struct cpu_indices targets;                             /* no data: there are none */
     char *out;
     int64_t unit, units; /* rows of a unit */
     struct sums *sums;   /* workspace: of each unit */
@@ -175,14 +176,14 @@ static void row_run(const struct job *job, int64_t number, struct sums *sums, st
     struct row row = {.x = job->scores + at,
                       .wanted = job->probabilities ? job->probabilities + at : NULL,
                       .out = loss->back ? job->out + at : NULL,
-                      .target = job->targets ? job->targets[number] : 0};
-    bool ignored = job->targets && row.target == loss->ignored;
+                      .target = job->targets.data ? cpu_index(&job->targets, number) : 0};
+    bool ignored = job->targets.data && row.target == loss->ignored;
     bool wrong = !ignored && (uint64_t)row.target >= (uint64_t)loss->classes;
     if (wrong) {
         report_target(job, row.target, number);
     }
     if (!ignored && !wrong) {
-        sums->weight += job->targets ? weight_of(job, row.target) : 1;
+        sums->weight += job->targets.data ? weight_of(job, row.target) : 1;
     }
     if (job->round == ROUND_WEIGHTS) {
         return;
@@ -294,7 +295,9 @@ static int loss_run(struct cpu *cpu, const struct launch *launch, struct cpu_job
     job.gradient = loss->back ? loss->gradient->data : NULL;
     job.weight = loss->weight ? loss->weight->data : NULL;
     job.probabilities = loss->soft ? loss->targets->data : NULL;
-    job.targets = loss->soft ? NULL : loss->targets->data;
+    if (!loss->soft) {
+        job.targets = cpu_indices_of(cpu, loss->targets);
+    }
     job.unit = unit_rows(loss);
     job.units = units_of(loss);
     job.sums = loss_sums(loss) ? launch->workspace : NULL;
@@ -314,7 +317,7 @@ static int loss_run(struct cpu *cpu, const struct launch *launch, struct cpu_job
 }
 
 #define LOSS                                                                                                           \
-    { {.workspace = loss_workspace, .halves = true}, loss_run }
+    { {.index_dtypes = CPU_INDEX_DTYPES, .workspace = loss_workspace, .halves = true}, loss_run }
 const struct cpu_kernel cpu_kernel_cross_entropy = LOSS;
 const struct cpu_kernel cpu_kernel_cross_entropy_grad = LOSS;
 const struct cpu_kernel cpu_kernel_soft_cross_entropy = LOSS;

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "engine/cpu/cpu.h"
+#include "engine/cpu/indices.h"
 
 enum {
     PIECE = 256,          /* places of a row that are computed at a time */
@@ -24,7 +24,7 @@ struct job {
     const char *from;           /* x, or the gradient */
     char *to;                   /* y, or x's gradient */
     int64_t *positions;         /* of max_pool: its result, */
-    const int64_t *indices;     /* of max_pool_grad: its input */
+    struct cpu_indices indices; /* of max_pool_grad: its input */
     int64_t x_places, y_rows;   /* places of x; rows of y, in one channel */
     int64_t row_pieces, clears; /* pieces of a row of y; clears of a channel of x, of a gradient */
     int64_t units;              /* rows of y, or channels */
@@ -197,8 +197,12 @@ static void piece_run(struct job *job, struct piece *piece, int64_t at) {
         f->widen(piece->n, piece->positions, job->positions + at);
         break;
     case OP_MAX_POOL_GRAD:
-        f->scatter(piece->n, job->from + at * job->size, job->indices + at, job->x_places,
-                   job->to + piece->plane * job->x_places * job->size);
+        for (int64_t i = 0, n; i < piece->n; i += n) {
+            int64_t block[CPU_INDICES_BLOCK];
+            n = piece->n - i < CPU_INDICES_BLOCK ? piece->n - i : CPU_INDICES_BLOCK;
+            f->scatter(n, job->from + (at + i) * job->size, cpu_indices_read(&job->indices, at + i, 1, n, block),
+                       job->x_places, job->to + piece->plane * job->x_places * job->size);
+        }
         break;
     case OP_AVG_POOL:
     case OP_ADAPTIVE_AVG_POOL:
@@ -313,7 +317,9 @@ static int pooling_run(struct cpu *cpu, const struct launch *launch, struct cpu_
     job.functions = &cpu->kernels->pooling[job.is_f64];
     job.size = job.is_f64 ? 8 : 4;
     job.positions = launch->opcode == OP_MAX_POOL ? launch_further(launch, 1)->data : NULL;
-    job.indices = launch->opcode == OP_MAX_POOL_GRAD ? launch->inputs[1].data : NULL;
+    if (launch->opcode == OP_MAX_POOL_GRAD) {
+        job.indices = cpu_indices_of(cpu, &launch->inputs[1]);
+    }
     job.x_places = pooling_volume(job.p.x);
     job.y_rows = job.p.y[0] * job.p.y[1];
     job.row_pieces = (job.p.y[2] + PIECE - 1) / PIECE;
@@ -332,7 +338,7 @@ static int pooling_run(struct cpu *cpu, const struct launch *launch, struct cpu_
 }
 
 #define POOLING                                                                                                        \
-    { .driver = pooling_run }
+    { {.index_dtypes = CPU_INDEX_DTYPES}, pooling_run }
 const struct cpu_kernel cpu_kernel_max_pool = POOLING;
 const struct cpu_kernel cpu_kernel_max_pool_grad = POOLING;
 const struct cpu_kernel cpu_kernel_avg_pool = POOLING;

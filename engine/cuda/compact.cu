@@ -3,6 +3,7 @@
  * Three kernels: each block counts what it chooses in its chunks; one block adds the counts up; each block writes what it chooses behind
  * that of the chunks before. Outputs are zero before. */
 #include "engine/cuda/key.cuh"
+#include "engine/cuda/take.cuh"
 
 namespace {
 
@@ -20,7 +21,7 @@ struct compact_arguments {
     int64_t *count;             /* the number of all */
     char *values;
     int64_t *indices, *inverse, *run_counts;
-    const int64_t *positions;
+    struct take_indices positions;
     int rank;
     struct divisor_wide shape[SHAPE_RANK_MAX];
 };
@@ -141,7 +142,7 @@ __device__ __forceinline__ void compact_write(const struct compact_arguments &p,
         key_copy(p.values, place, key_bits(p.x, at, p.type.size), p.type.size);
     }
     if (p.mode == COMPACT_RUNS) {
-        p.indices[place] = p.positions[at];
+        p.indices[place] = take_index(p.positions, at);
         p.run_counts[place] = compact_run_end(p, at) - at;
     }
 }
@@ -157,8 +158,9 @@ __global__ void __launch_bounds__(SPACE_THREADS)
             if (compact_chooses(p, at)) {
                 compact_write(p, at, place++);
             }
-            if (p.mode == COMPACT_RUNS && (uint64_t)p.positions[at] < (uint64_t)p.n) {
-                p.inverse[p.positions[at]] = place - 1;
+            const int64_t position = p.mode == COMPACT_RUNS ? take_index(p.positions, at) : -1;
+            if ((uint64_t)position < (uint64_t)p.n) {
+                p.inverse[position] = place - 1;
             }
         }
         __syncthreads(); /* all have read their sums before these change */
@@ -221,7 +223,7 @@ static struct compact_arguments compact_make(const struct launch *launch) {
     } else if (arguments.mode == COMPACT_MASK) {
         arguments.mask = (const uint8_t *)launch->inputs[1].data;
     } else {
-        arguments.positions = (const int64_t *)launch->inputs[1].data;
+        arguments.positions = {launch->inputs[1].data, arguments.n, NULL, launch->inputs[1].dtype == DTYPE_I32, 1};
         arguments.indices = (int64_t *)launch_further(launch, 1)->data;
         arguments.inverse = (int64_t *)launch_further(launch, 2)->data;
         arguments.run_counts = (int64_t *)launch_further(launch, 3)->data;
@@ -250,7 +252,7 @@ static int compact_run(struct cuda *cuda, struct cuda_stream *stream, const stru
 }
 
 #define COMPACT                                                                                                        \
-    { {.workspace = compact_workspace}, compact_run, compact_walk }
+    { {.index_dtypes = TAKE_INDEX_DTYPES, .workspace = compact_workspace}, compact_run, compact_walk }
 const struct cuda_kernel cuda_kernel_nonzero = COMPACT;
 const struct cuda_kernel cuda_kernel_masked_select = COMPACT;
 const struct cuda_kernel cuda_kernel_unique_runs = COMPACT;

@@ -2,7 +2,7 @@
  * the smallest position, and adds up the targets' weights; after it another one adds up the sums of the blocks. All sums have one order. Halves are
  * widened where they are read, and results rounded to them where they are written. */
 #include "engine/cuda/number.cuh"
-#include "engine/cuda/space.h"
+#include "engine/cuda/take.cuh"
 #include "engine/device/loss.h"
 
 namespace {
@@ -11,7 +11,7 @@ enum { WARP = 32, WARPS = SPACE_THREADS / WARP };
 
 struct loss_arguments {
     const void *scores, *gradient, *probabilities, *weight; /* NULL: there is none */
-    const int64_t *targets;
+    struct take_indices targets;                            /* no index: there are none */
     void *out;
     struct report *report;
     double *sums; /* workspace: the weight of all targets, and the loss of each block; NULL: there is none */
@@ -74,14 +74,15 @@ __global__ void __launch_bounds__(SPACE_THREADS) loss_kernel(const __grid_consta
     typedef decltype(number_widen(T())) C;
     const int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP;
     const bool single = !p.probabilities && !(p.smoothing > 0); /* only the target has a factor */
-    const double scale = back && p.mean ? 1 / (p.targets ? p.sums[0] : (double)p.rows) : 1;
+    const double scale = back && p.mean ? 1 / (p.targets.index ? p.sums[0] : (double)p.rows) : 1;
     double total = 0;
     /* All lanes of a warp have the same row, so none is missing when they exchange values. */
     for (int64_t row = (int64_t)blockIdx.x * WARPS + warp; row < p.rows; row += (int64_t)gridDim.x * WARPS) {
-        const int64_t outer = row / p.inner, inner = row - outer * p.inner, target = p.targets ? p.targets[row] : 0;
+        const int64_t outer = row / p.inner, inner = row - outer * p.inner,
+                      target = p.targets.index ? take_index(p.targets, row) : 0;
         const int64_t at = outer * p.classes * p.inner + inner;
         const T *x = (const T *)p.scores + at, *wanted = p.probabilities ? (const T *)p.probabilities + at : NULL;
-        const bool counts = !p.targets || (target != p.ignored && (uint64_t)target < (uint64_t)p.classes);
+        const bool counts = !p.targets.index || (target != p.ignored && (uint64_t)target < (uint64_t)p.classes);
         C greatest = -(C)INFINITY;
         double factors = 0, exponentials = 0;
         if (!p.plain) {
@@ -145,7 +146,7 @@ __global__ void __launch_bounds__(SPACE_THREADS) loss_check(const __grid_constan
     }
     __syncthreads();
     for (int64_t row = threadIdx.x; row < p.rows; row += SPACE_THREADS) {
-        const int64_t target = p.targets[row];
+        const int64_t target = take_index(p.targets, row);
         if (target == p.ignored) {
             continue;
         }
@@ -163,7 +164,7 @@ __global__ void __launch_bounds__(SPACE_THREADS) loss_check(const __grid_constan
         p.sums[0] = weights;
     }
     if (threadIdx.x == 0 && smallest != none) {
-        p.report->value = p.targets[smallest];
+        p.report->value = take_index(p.targets, (int64_t)smallest);
         p.report->position = (int64_t)smallest;
         p.report->limit = p.classes;
         __threadfence_system();
@@ -179,7 +180,7 @@ __global__ void __launch_bounds__(SPACE_THREADS) loss_finish(const __grid_consta
     }
     total = block_total(total);
     if (threadIdx.x == 0) {
-        const double by = p.targets ? p.sums[0] : (double)p.rows;
+        const double by = p.targets.index ? p.sums[0] : (double)p.rows;
         typedef decltype(number_widen(T())) C;
         *(T *)p.out = number_store<T>::from((C)(p.mean ? total / by : total));
     }
@@ -224,7 +225,9 @@ static int loss_run(struct cuda *cuda, struct cuda_stream *stream, const struct 
     p.scores = loss.scores->data;
     p.gradient = loss.back ? loss.gradient->data : NULL;
     p.probabilities = loss.soft ? loss.targets->data : NULL;
-    p.targets = loss.soft ? NULL : (const int64_t *)loss.targets->data;
+    if (!loss.soft) {
+        p.targets = {loss.targets->data, loss.classes, launch->report, loss.targets->dtype == DTYPE_I32, 1};
+    }
     p.weight = loss.weight ? loss.weight->data : NULL;
     p.out = launch->output.data;
     p.report = launch->report;
@@ -253,7 +256,10 @@ static int loss_run(struct cuda *cuda, struct cuda_stream *stream, const struct 
 }
 
 #define LOSS                                                                                                           \
-    { .base = {.workspace = loss_workspace, .halves = true}, .driver = loss_run, .walk = loss_walk }
+    {                                                                                                                  \
+        .base = {.index_dtypes = TAKE_INDEX_DTYPES, .workspace = loss_workspace, .halves = true}, .driver = loss_run,  \
+        .walk = loss_walk                                                                                              \
+    }
 const struct cuda_kernel cuda_kernel_cross_entropy = LOSS;
 const struct cuda_kernel cuda_kernel_cross_entropy_grad = LOSS;
 const struct cuda_kernel cuda_kernel_soft_cross_entropy = LOSS;

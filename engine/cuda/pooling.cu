@@ -2,7 +2,7 @@
  * y's places, so that it comes out the same from run to run. Halves are widened where they are read, and results rounded to them where they are
  * written. */
 #include "engine/cuda/number.cuh"
-#include "engine/cuda/space.h"
+#include "engine/cuda/take.cuh"
 
 #define POOLING_FUNCTION static __host__ __device__ __forceinline__
 #include "proto/ops/pooling.h"
@@ -13,8 +13,8 @@ struct pooling_arguments {
     struct pooling p;
     const void *from;
     void *to;
-    int64_t *positions;     /* max_pool */
-    const int64_t *indices; /* max_pool_grad */
+    int64_t *positions;          /* max_pool */
+    struct take_indices indices; /* max_pool_grad */
     int64_t count, x_places, y_places;
 };
 
@@ -102,7 +102,7 @@ __global__ void __launch_bounds__(SPACE_THREADS, greatest && sizeof(T) == 2 ? 4 
                 for (int64_t x = xs.first; x < xs.end && pooling_has(&wy, to.y); x++) {
                     const struct pooling_window wx = pooling_window(&p, 2, x);
                     const int64_t from = to.plane * a.y_places + (z * p.y[1] + y) * p.y[2] + x;
-                    if (greatest ? a.indices[from] != own : !pooling_has(&wx, to.x)) {
+                    if (greatest ? take_index(a.indices, from) != own : !pooling_has(&wx, to.x)) {
                         continue;
                     }
                     const C gradient = number_widen(((const T *)a.from)[from]);
@@ -150,8 +150,10 @@ static int pooling_run(struct cuda *cuda, struct cuda_stream *stream, const stru
     a.from = in->data;
     a.to = out->data;
     a.positions = greatest && !back ? (int64_t *)launch_further(launch, 1)->data : NULL;
-    a.indices = greatest && back ? (const int64_t *)launch->inputs[1].data : NULL;
     a.x_places = pooling_volume(a.p.x);
+    if (greatest && back) {
+        a.indices = {launch->inputs[1].data, a.x_places, NULL, launch->inputs[1].dtype == DTYPE_I32, 1};
+    }
     a.y_places = pooling_volume(a.p.y);
     a.count = a.p.planes * (back ? a.x_places : a.y_places);
     return space_start((const void *)pooling_functions[back][greatest][out->dtype - DTYPE_F16],
@@ -159,7 +161,7 @@ static int pooling_run(struct cuda *cuda, struct cuda_stream *stream, const stru
 }
 
 #define POOLING                                                                                                        \
-    { .base = {.halves = true}, .driver = pooling_run, .walk = pooling_walk }
+    { .base = {.index_dtypes = TAKE_INDEX_DTYPES, .halves = true}, .driver = pooling_run, .walk = pooling_walk }
 const struct cuda_kernel cuda_kernel_max_pool = POOLING;
 const struct cuda_kernel cuda_kernel_max_pool_grad = POOLING;
 const struct cuda_kernel cuda_kernel_avg_pool = POOLING;

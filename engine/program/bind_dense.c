@@ -50,10 +50,17 @@ static int dense_inputs(struct dense *dense) {
     for (unsigned i = 0; i < dense->n_inputs && code == STATUS_OK; i++) {
         enum dtype dtype = dense_input_dtype(dense, i);
         struct ledger *ledger = &step->session->ledger;
-        if (!(dense->strided >> i & 1))
+        bool indices = step->info->index_inputs >> i & 1;
+        if (indices) {
+            code = bind_indices(step, &dense->in[i]);
+            dtype = dense->in[i].dtype;
+        }
+        if (code == STATUS_OK && !(dense->strided >> i & 1))
             code = view_make_contiguous(ledger, step->stream, &dense->in[i], dense_dtype(dense, dtype), step->fault);
-        else if (dense->in[i].dtype != dense_dtype(dense, dtype))
+        else if (code == STATUS_OK && dense->in[i].dtype != dense_dtype(dense, dtype))
             code = view_cast(ledger, step->stream, &dense->in[i], dense_dtype(dense, dtype), step->fault);
+        if (indices)
+            dense->in[i].as = DTYPE_I64;
     }
     return code;
 }

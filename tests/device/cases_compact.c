@@ -77,7 +77,8 @@ static void unique_once(struct suite *suite, struct sample *x) {
 
 /* Complex numbers of which equal ones are neighbours, and which were in the opposite order before. */
 static void unique_complex(struct suite *suite, enum dtype dtype, int64_t n) {
-    struct values *x = values_create(dtype, 1, &n), *places = values_create(DTYPE_I64, 1, &n);
+    struct values *x = values_create(dtype, 1, &n),
+                  *places = values_create(suite_chance(suite, 50) ? DTYPE_I64 : DTYPE_I32, 1, &n);
     int64_t run = 0;
     for (int64_t k = 0; k < n; k++) {
         run += suite_chance(suite, 40);

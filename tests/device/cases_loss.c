@@ -44,7 +44,7 @@ static void loss_once(struct suite *suite, const struct op_case *row, enum dtype
     const struct sample *inputs[] = {&in[0], &in[1], &in[2], &in[3]};
     in[0] = suite_input(suite, dtype, reduction == OP_REDUCTION_NONE ? rank - 1 : 0, places, FILL_ORDINARY);
     in[1] = suite_input(suite, dtype, rank, shape, FILL_ORDINARY);
-    enum dtype integers = suite_chance(suite, 50) ? DTYPE_I64 : DTYPE_I16;
+    enum dtype integers = ((const enum dtype[]){DTYPE_I64, DTYPE_I32, DTYPE_I16})[suite_below(suite, 3)];
     in[2] = soft ? suite_input(suite, dtype, rank, shape, FILL_NEAR_ONE)
                  : targets_random(suite, integers, rank - 1, places, classes, ignored);
     in[3] = weights_random(suite, dtype, 1, &classes);

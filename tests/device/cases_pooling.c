@@ -98,6 +98,12 @@ static void pool_once(struct suite *suite, const struct op_case *row, const stru
     if (row->opcode != forward) {
         struct sample gradient =
             suite_input(suite, dtype, pooled[0].values->rank, pooled[0].values->shape, FILL_ORDINARY);
+        if (n == 2 && suite_chance(suite, 50)) {
+            struct sample narrow =
+                suite_attributes(suite, OP_CAST, &pooled[1], SUITE_ATTRIBUTES(cast, .dtype = DTYPE_I32));
+            suite_free(suite, &pooled[1]);
+            pooled[1] = narrow;
+        }
         const struct sample *inputs[] = {&gradient, &pooled[1]};
         struct sample result =
             suite_run(suite, &(struct suite_call){.opcode = row->opcode,

@@ -255,6 +255,49 @@ Test(memory, an_input_of_indices_takes_no_memory) {
     }
 }
 
+/* Targets of losses, and the places that pooling has found. */
+Test(memory, an_input_of_indices_of_layers_takes_no_memory) {
+    static const int64_t scores[] = {1, 2, MIB}, places[] = {1, MIB}, pooled[] = {1, 2, MIB / 2};
+    static const struct {
+        unsigned opcode;
+        int rank;
+        const int64_t *first, *indices;
+        uint64_t output;
+    } rows[] = {{OP_NLL_LOSS, 2, scores, places, 4 * MIB}, {OP_MAX_POOL_GRAD, 3, pooled, pooled, 8 * MIB}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct suite suite;
+        suite_open_limited(&suite, 3, 0, 0);
+        uint64_t inputs[2], result;
+        for (int k = 0; k < 2; k++) {
+            int rank = k ? rows[i].rank : 3;
+            int64_t ints[5] = {k ? DTYPE_I32 : DTYPE_F32, 1};
+            double value = 1;
+            memcpy(ints + 2, k ? rows[i].indices : rows[i].first, (size_t)rank * sizeof *ints);
+            struct op_request full = {
+                .opcode = OP_FULL, .n_ints = 2 + (unsigned)rank, .ints = ints, .n_floats = 1, .floats = &value};
+            cr_assert_eq(suite_submit(&suite, &full, &inputs[k]), STATUS_OK);
+        }
+        suite_sync(&suite);
+        uint64_t before = account(&suite).live;
+        struct op_packed packed =
+            rows[i].opcode == OP_NLL_LOSS
+                ? SUITE_ATTRIBUTES(nll_loss, .ignore_index = -100, .reduction = OP_REDUCTION_NONE)
+                : SUITE_ATTRIBUTES(max_pool_grad, .shape = SUITE_LIST(1, 2, MIB), .kernel = SUITE_LIST(2));
+        struct op_request request = {.opcode = rows[i].opcode,
+                                     .n_inputs = 2,
+                                     .inputs = inputs,
+                                     .n_ints = packed.n_ints,
+                                     .ints = packed.ints,
+                                     .n_floats = packed.n_floats,
+                                     .floats = packed.floats};
+        cr_assert_eq(suite_submit(&suite, &request, &result), STATUS_OK, "row %zu", i);
+        cr_assert_eq(suite_outcome(&suite, result, NULL), STATUS_OK, "row %zu", i);
+        cr_assert_leq(account(&suite).peak - before, rows[i].output + 65536, "%s took %llu bytes",
+                      op_info(rows[i].opcode)->name, (unsigned long long)(account(&suite).peak - before));
+        suite_close(&suite);
+    }
+}
+
 /* Where kernels convert as they pack blocks, which take some memory for each thread; an operand beside a much larger one is converted before. */
 Test(memory, a_factor_of_another_dtype_takes_the_memory_of_blocks) {
     static const struct {
