@@ -16,10 +16,11 @@ struct job {
     double *sums; /* workspace: of each piece */
 };
 
-/* Those of the inputs, then: */
+/* Buffers: one for each of the inputs from x on, and one for the gradient. */
 enum { BUFFER_GRADIENT = LOSS_INPUTS, BUFFERS };
 
-/* n elements from number `at` on. Returns their sum, if that is wanted. */
+/* n elements from number `at` on. Returns the sum of their losses, if these are reduced; else their results are written. Those in a buffer take the
+ * place of x. */
 static double block_run(const struct job *job, int64_t at, int64_t n, struct cpu_floats_buffer *buffers) {
     const struct element_loss *loss = &job->loss;
     const struct cpu_floats *floats = &job->floats;

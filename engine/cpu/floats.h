@@ -2,8 +2,6 @@
  * and are rounded once, when a result is written. Other elements stay where they are. */
 #pragma once
 
-#include <string.h>
-
 #include "engine/cpu/cpu.h"
 
 /* Elements in a buffer: a few buffers stay in the first-level cache. It is a multiple of the blocks that rows_normalisation.c adds up, so that
@@ -80,13 +78,13 @@ static inline void cpu_floats_write(const struct cpu_floats *floats, int64_t n, 
 
 /* ---- single elements ---- */
 
-/* One of a block. */
-static inline double cpu_floats_at(const struct cpu_floats *floats, const void *block, int64_t at) {
-    return floats->is_f64 ? ((const double *)block)[at] : (double)((const float *)block)[at];
+/* One of a block. `is_f64` apart from the rest, for loops that know it. */
+static inline double cpu_floats_at(bool is_f64, const void *block, int64_t at) {
+    return is_f64 ? ((const double *)block)[at] : (double)((const float *)block)[at];
 }
 
-static inline void cpu_floats_put(const struct cpu_floats *floats, void *block, int64_t at, double value) {
-    if (floats->is_f64) {
+static inline void cpu_floats_put(bool is_f64, void *block, int64_t at, double value) {
+    if (is_f64) {
         ((double *)block)[at] = value;
     } else {
         ((float *)block)[at] = (float)value;
@@ -96,7 +94,7 @@ static inline void cpu_floats_put(const struct cpu_floats *floats, void *block, 
 /* One in memory. */
 static inline double cpu_floats_get(const struct cpu_floats *floats, const void *from, int64_t at) {
     if (!floats->widen) {
-        return cpu_floats_at(floats, from, at);
+        return cpu_floats_at(floats->is_f64, from, at);
     }
     float value;
     char *half = (char *)(uintptr_t)from + at * floats->size;
@@ -106,17 +104,9 @@ static inline double cpu_floats_get(const struct cpu_floats *floats, const void 
 
 static inline void cpu_floats_set(const struct cpu_floats *floats, void *to, int64_t at, double value) {
     if (!floats->narrow) {
-        cpu_floats_put(floats, to, at, value);
+        cpu_floats_put(floats->is_f64, to, at, value);
         return;
     }
     float narrower = (float)value;
     floats->narrow(&(struct cpu_row){1, {(char *)to + at * floats->size, (char *)&narrower}, {1, 1}});
-}
-
-static inline void cpu_floats_zero(const struct cpu_floats *floats, void *to) {
-    if (floats->size == 2) {
-        memset(to, 0, 2);
-    } else {
-        cpu_floats_put(floats, to, 0, 0);
-    }
 }

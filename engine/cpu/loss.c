@@ -1,6 +1,7 @@
 /* Losses of rows of scores, and their gradients, by the loops of softmax. Rows are computed in units, which depend on the shape alone: the
  * sums of the units are added up in their order at the end. The gradient by a mean first sums the weights of the targets. */
 #include <math.h>
+#include <string.h>
 
 #include "engine/cpu/floats.h"
 #include "engine/cpu/indices.h"
@@ -55,8 +56,10 @@ struct row {
 
 /* Classes of a row that are computed at a time: all of them, or of halves some, in buffers. */
 struct block {
-    int64_t first, n, stride;        /* of scores and probabilities */
+    int64_t n, stride;               /* of scores and probabilities */
     const void *x, *wanted, *weight; /* NULL: there is none */
+    int64_t target;                  /* counted from the first class; it may lie in another block */
+    double smoothing, each;          /* each class's share of it */
 };
 enum { BUFFER_X, BUFFER_WANTED, BUFFER_WEIGHT, BUFFERS };
 
@@ -64,9 +67,11 @@ static struct block block_read(const struct job *job, const struct row *row, int
                                struct cpu_floats_buffer *buffers) {
     const struct cpu_floats *floats = &job->floats;
     int64_t inner = job->loss.inner, from = first * inner * floats->size;
-    struct block block = {.first = first,
-                          .n = cpu_floats_block(floats, job->loss.classes - first),
-                          .stride = cpu_floats_stride(floats, inner)};
+    struct block block = {.n = cpu_floats_block(floats, job->loss.classes - first),
+                          .stride = cpu_floats_stride(floats, inner),
+                          .target = row->target - first,
+                          .smoothing = job->loss.smoothing,
+                          .each = job->loss.smoothing / (double)job->loss.classes};
     block.x = cpu_floats_read(floats, block.n, row->x + from, inner, &buffers[BUFFER_X]);
     if (row->wanted) {
         block.wanted = cpu_floats_read(floats, block.n, row->wanted + from, inner, &buffers[BUFFER_WANTED]);
@@ -77,14 +82,39 @@ static struct block block_read(const struct job *job, const struct row *row, int
     return block;
 }
 
-/* What the loss multiplies -log_softmax of a class by, which is number i of the block. */
-static double row_factor(const struct job *job, const struct row *row, const struct block *block, int64_t i) {
-    double s = job->loss.smoothing, each = s / (double)job->loss.classes;
-    double weight = block->weight ? cpu_floats_at(&job->floats, block->weight, i) : 1;
-    double own = block->wanted                     ? cpu_floats_at(&job->floats, block->wanted, i * block->stride)
-                 : block->first + i == row->target ? 1
-                                                   : 0;
-    return weight * (s > 0 ? (1 - s) * own + each : own);
+/* Loops over a block, for each dtype one without a question for every class. */
+#define INLINE static inline __attribute__((always_inline))
+
+/* What the loss multiplies -log_softmax of class i by. */
+INLINE double block_factor(const struct block *block, int64_t i, bool is_f64) {
+    double s = block->smoothing, weight = block->weight ? cpu_floats_at(is_f64, block->weight, i) : 1;
+    double own = block->wanted ? cpu_floats_at(is_f64, block->wanted, i * block->stride) : i == block->target ? 1 : 0;
+    return weight * (s > 0 ? (1 - s) * own + block->each : own);
+}
+
+/* Adds the factors to a sum. */
+INLINE double block_factors(struct block block, double sum, bool is_f64) {
+    for (int64_t i = 0; i < block.n; i++) {
+        sum += block_factor(&block, i, is_f64);
+    }
+    return sum;
+}
+
+/* Adds the losses to a sum. */
+INLINE double block_losses(struct block block, double sum, double logarithm, double maximum, bool is_f64) {
+    for (int64_t i = 0; i < block.n; i++) {
+        double x = cpu_floats_at(is_f64, block.x, i * block.stride);
+        sum += block_factor(&block, i, is_f64) * (logarithm - (x - maximum));
+    }
+    return sum;
+}
+
+/* Makes the gradients of the parts of softmax, in their place. */
+INLINE void block_gradients(struct block block, void *out, double gradient, double all, bool is_f64) {
+    for (int64_t i = 0; i < block.n; i++) {
+        double part = cpu_floats_at(is_f64, out, i * block.stride);
+        cpu_floats_put(is_f64, out, i * block.stride, gradient * (all * part - block_factor(&block, i, is_f64)));
+    }
 }
 
 /* Whether only the target has a factor. */
@@ -107,26 +137,25 @@ static double row_loss(const struct job *job, const struct row *row, struct cpu_
     double loss = 0;
     for (int64_t first = 0; first < classes;) {
         struct block block = block_read(job, row, first, buffers);
-        for (int64_t i = 0; i < block.n; i++) {
-            double x = cpu_floats_at(floats, block.x, i * block.stride);
-            loss += row_factor(job, row, &block, i) * (logarithm - (x - maximum));
-        }
+        loss = floats->is_f64 ? block_losses(block, loss, logarithm, maximum, true)
+                              : block_losses(block, loss, logarithm, maximum, false);
         first += block.n;
     }
     return loss;
 }
 
 static void row_zero(const struct job *job, const struct row *row) {
-    int64_t classes = job->loss.classes, step = job->loss.inner * job->floats.size;
-    if (job->loss.inner == 1) {
-        memset(row->out, 0, (size_t)(classes * step));
+    int64_t inner = job->loss.inner, size = job->floats.size;
+    if (inner == 1) {
+        memset(row->out, 0, (size_t)(job->loss.classes * size));
         return;
     }
-    for (int64_t i = 0; i < classes; i++) {
-        cpu_floats_zero(&job->floats, row->out + i * step);
+    for (char *to = row->out, *end = to + job->loss.classes * inner * size; to < end; to += inner * size) {
+        memset(to, 0, size == 2 ? 2 : size == 4 ? 4 : 8);
     }
 }
 
+/* The sum of the factors of all classes. */
 static double row_factors(const struct job *job, const struct row *row, struct cpu_floats_buffer *buffers) {
     if (row_single(job, row)) {
         return weight_of(job, row->target);
@@ -134,9 +163,7 @@ static double row_factors(const struct job *job, const struct row *row, struct c
     double all = 0;
     for (int64_t first = 0; first < job->loss.classes;) {
         struct block block = block_read(job, row, first, buffers);
-        for (int64_t i = 0; i < block.n; i++) {
-            all += row_factor(job, row, &block, i);
-        }
+        all = job->floats.is_f64 ? block_factors(block, all, true) : block_factors(block, all, false);
         first += block.n;
     }
     return all;
@@ -158,10 +185,10 @@ static void row_gradient(const struct job *job, const struct row *row, double gr
         char *to = row->out + first * inner * floats->size;
         void *out = cpu_floats_results(floats, to, &buffers[BUFFER_X]);
         job->computed->write(block.n, block.x, block.stride, out, block.stride, maximum, sum);
-        for (int64_t i = 0; i < block.n; i++) {
-            double part = cpu_floats_at(floats, out, i * block.stride);
-            double value = gradient * (all * part - row_factor(job, row, &block, i));
-            cpu_floats_put(floats, out, i * block.stride, value);
+        if (floats->is_f64) {
+            block_gradients(block, out, gradient, all, true);
+        } else {
+            block_gradients(block, out, gradient, all, false);
         }
         cpu_floats_write(floats, block.n, to, inner, &buffers[BUFFER_X]);
         first += block.n;

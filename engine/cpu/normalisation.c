@@ -46,13 +46,14 @@ struct sums {
     double squares, gradient, with_x;
 };
 
-/* Elements that are computed at a time: a piece, or if they are halves a part of it in buffers. Without a weight for each element, or in a pass that
- * does not need one, `weight` is NULL; and so are the others. */
+/* Elements that are computed at a time: a piece, or of halves a part of it, in buffers. */
 struct block {
     int64_t n, stride; /* of x and the gradient */
     int64_t from;      /* the first one's place in x */
     int64_t offset;    /* and in its segment */
-    const void *x, *gradient, *weight, *bias;
+    const void *x;
+    const void *gradient;      /* NULL: the pass needs none */
+    const void *weight, *bias; /* of each element; NULL: the pass needs none, or a segment has one */
 };
 enum { BUFFER_X, BUFFER_GRADIENT, BUFFER_WEIGHT, BUFFER_BIAS, BUFFERS };
 

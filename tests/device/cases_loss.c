@@ -77,6 +77,10 @@ static void case_loss(struct suite *suite, const struct op_case *row) {
         loss_once(suite, row, DTYPE_F32, 300, 1000, 0, NULL);
     loss_once(suite, row, DTYPE_F64, 2, 7, 2, (int64_t[]){40, 30});
     loss_once(suite, row, DTYPE_F32, 3, 30000, 0, NULL);
+    for (int i = 0; i < 4; i++) { /* halves, which are converted some at a time */
+        loss_once(suite, row, DTYPE_F16, 5, 2500, 0, NULL);
+        loss_once(suite, row, DTYPE_BF16, 2, 1100, 1, (int64_t[]){3});
+    }
 }
 
 const struct op_case op_case_cross_entropy = {case_loss, OP_CROSS_ENTROPY, FILL_ORDINARY};
@@ -145,6 +149,8 @@ static void case_element_loss(struct suite *suite, const struct op_case *row) {
     }
     for (int i = 0; i < 4; i++)
         element_loss_once(suite, row, i % 2 ? DTYPE_F32 : DTYPE_F64, 2, (int64_t[]){70, 1001});
+    for (int i = 0; i < 4; i++) /* converted some at a time */
+        element_loss_once(suite, row, i % 2 ? DTYPE_F16 : DTYPE_BF16, 2, (int64_t[]){3, 1101});
 }
 
 #define ELEMENT_LOSS(name, ID) const struct op_case op_case_##name = {case_element_loss, OP_##ID, FILL_ORDINARY};

@@ -112,6 +112,11 @@ static void case_normalisation(struct suite *suite, const struct op_case *row) {
     norm_once(suite, row, DTYPE_F32, 2, (int64_t[]){120, 700});
     norm_once(suite, row, DTYPE_F32, 4, (int64_t[]){9, 6, 33, 30});
     norm_once(suite, row, DTYPE_F64, 3, (int64_t[]){3, 4, 20000});
+    /* halves, which are converted some at a time */
+    norm_once(suite, row, DTYPE_F16, 2, (int64_t[]){9, 2500});
+    norm_once(suite, row, DTYPE_BF16, 4, (int64_t[]){3, 4, 33, 60});
+    norm_once(suite, row, DTYPE_BF16, 2, (int64_t[]){1500, 3});
+    norm_once(suite, row, DTYPE_F16, 2, (int64_t[]){2, 17001});
     /* squares that f32 has no range for, and sums of them */
     norm_scaled(suite, row, DTYPE_F32, 2, (int64_t[]){12, 700}, 63);
     norm_scaled(suite, row, DTYPE_F32, 2, (int64_t[]){12, 700}, -75);
