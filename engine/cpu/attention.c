@@ -5,6 +5,8 @@
  * of k and v with all that share it; where there are few heads there are two rounds: units of keys for the gradients by k and v, and units of
  * rows for that by q.
  *
+ * Of halves the blocks' rows and keys are converted to f32 in the workspace, and so are results and gradients, until all has been added to them.
+ *
  * Blocks and units depend on shapes alone, so the sums come out the same with any number of threads. */
 #include "engine/device/attention.h"
 
@@ -30,8 +32,10 @@ struct job {
     struct attention a;
     enum round round;
     bool is_f64;
-    int64_t size;
-    int64_t rows, keys; /* of a block */
+    int64_t size;                     /* of an element as it is computed with, */
+    int64_t own_size;                 /* and of all operands but logsumexp and the mask */
+    cpu_row_function *widen, *narrow; /* of halves, to f32 and back; else NULL */
+    int64_t rows, keys;               /* of a block */
     int64_t row_blocks, key_blocks;
     int64_t units, blocks; /* of this round, and in a unit */
     unsigned threads;
@@ -44,6 +48,7 @@ struct job {
 struct room {
     double *maxima, *sums; /* of a unit's rows so far */
     char *parts, *slopes;  /* [ROWS][KEYS] each */
+    char *more;            /* of halves: struct operands */
 };
 
 /* Where a block is: rows and keys from the first ones on. */
@@ -66,7 +71,25 @@ static struct room room_of(const struct job *job, const struct cpu_lane *lane) {
     room.sums = room.maxima + ROWS;
     room.parts = (char *)(room.sums + ROWS);
     room.slopes = room.parts + ROWS * KEYS * job->size;
+    room.more = room.slopes + ROWS * KEYS * job->size;
     return room;
+}
+
+/* ---- where things are ---- */
+
+static char *at_row(const struct job *job, const void *from, const struct block *block, int64_t width) {
+    int64_t row = (block->batch * job->a.heads + block->head) * job->a.n + block->row;
+    return (char *)(uintptr_t)from + row * width * job->own_size;
+}
+
+static char *at_key(const struct job *job, const void *from, const struct block *block, int64_t width) {
+    int64_t key = (block->batch * job->a.kv_heads + block->kv_head) * job->a.m + block->key;
+    return (char *)(uintptr_t)from + key * width * job->own_size;
+}
+
+static char *at_logsumexp(const struct job *job, const void *from, const struct block *block) {
+    int64_t row = (block->batch * job->a.heads + block->head) * job->a.n + block->row;
+    return (char *)(uintptr_t)from + row * job->size;
 }
 
 static double element(const struct job *job, const void *from, int64_t at) {
@@ -81,21 +104,101 @@ static void set(const struct job *job, void *to, int64_t at, double value) {
     }
 }
 
-/* ---- where things are ---- */
-
-static char *at_row(const struct job *job, const void *from, const struct block *block, int64_t width) {
-    int64_t row = (block->batch * job->a.heads + block->head) * job->a.n + block->row;
-    return (char *)(uintptr_t)from + row * width * job->size;
-}
-
-static char *at_key(const struct job *job, const void *from, const struct block *block, int64_t width) {
-    int64_t key = (block->batch * job->a.kv_heads + block->kv_head) * job->a.m + block->key;
-    return (char *)(uintptr_t)from + key * width * job->size;
-}
-
 /* Whether no row of the block sees any of its keys. */
 static bool block_hidden(const struct job *job, const struct block *block) {
     return job->a.causal && block->key >= block->row + block->rows;
+}
+
+/* Whether the block is the first one of its keys, or the last one, backward; and the last one of its rows. */
+static bool block_first(const struct job *job, const struct block *block) {
+    return block->head == block->kv_head * job->a.group && block->row == 0;
+}
+
+static bool block_ends_keys(const struct job *job, const struct block *block) {
+    return block->head == (block->kv_head + 1) * job->a.group - 1 && block->row + block->rows == job->a.n;
+}
+
+static bool block_ends_rows(const struct job *job, const struct block *block) {
+    return block->key + block->keys == job->a.m;
+}
+
+/* A block's rows and keys of all operands, as they are computed with. */
+struct operands {
+    char *q, *k, *v, *gradient, *result; /* forward `result` is written */
+    char *by_q, *by_k, *by_v;
+};
+
+/* Their places in a thread's workspace, of halves, which takes *bytes. */
+static struct operands operands_place(const struct job *job, char *at, int64_t *bytes) {
+    const struct attention *a = &job->a;
+    bool back = a->back, whole = job->round == ROUND_WHOLE;
+    struct operands o;
+    const struct {
+        char **place;
+        int64_t elements;
+    } all[] = {{&o.q, job->rows * a->d},
+               {&o.k, job->keys * a->d},
+               {&o.v, job->keys * a->e},
+               {&o.result, job->rows * a->e},
+               {&o.gradient, back ? job->rows * a->e : 0},
+               {&o.by_k, back ? job->keys * a->d : 0},
+               {&o.by_v, back ? job->keys * a->e : 0},
+               {&o.by_q, !back   ? 0
+                         : whole ? a->group * a->n * a->d
+                                 : job->rows * a->d}};
+    *bytes = 0;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        *all[i].place = at ? at + *bytes : NULL;
+        *bytes += (all[i].elements * job->size + 63) & ~INT64_C(63);
+    }
+    return o;
+}
+
+static void convert(cpu_row_function *cast, int64_t n, const char *from, char *to) {
+    cast(&(struct cpu_row){n, {to, (char *)(uintptr_t)from}, {1, 1}});
+}
+
+/* The rows stay for all blocks of a unit, or the keys for all that follow one another. */
+static struct operands operands_halves(const struct job *job, const struct block *block, const struct room *room,
+                                       bool none) {
+    const struct attention *a = &job->a;
+    int64_t bytes;
+    struct operands o = operands_place(job, room->more, &bytes);
+    bool by_rows = job->round == ROUND_FORWARD || job->round == ROUND_ROWS;
+    if (by_rows ? block->key == 0 : !none) {
+        convert(job->widen, block->rows * a->d, at_row(job, a->q, block, a->d), o.q);
+        if (a->back) {
+            convert(job->widen, block->rows * a->e, at_row(job, a->gradient, block, a->e), o.gradient);
+            convert(job->widen, block->rows * a->e, at_row(job, a->result, block, a->e), o.result);
+        }
+    }
+    if (by_rows ? !none : block_first(job, block)) {
+        convert(job->widen, block->keys * a->d, at_key(job, a->k, block, a->d), o.k);
+        convert(job->widen, block->keys * a->e, at_key(job, a->v, block, a->e), o.v);
+    }
+    if (job->round == ROUND_WHOLE) {
+        o.by_q += ((block->head - block->kv_head * a->group) * a->n + block->row) * a->d * job->size;
+    }
+    return o;
+}
+
+static struct operands operands_of(const struct job *job, const struct block *block, const struct room *room,
+                                   bool none) {
+    const struct attention *a = &job->a;
+    if (job->widen) {
+        return operands_halves(job, block, room, none);
+    }
+    struct operands o = {.q = at_row(job, a->q, block, a->d),
+                         .k = at_key(job, a->k, block, a->d),
+                         .v = at_key(job, a->v, block, a->e),
+                         .result = at_row(job, a->back ? a->result : a->out[0], block, a->e)};
+    if (a->back) {
+        o.gradient = at_row(job, a->gradient, block, a->e);
+        o.by_q = at_row(job, a->out[0], block, a->d);
+        o.by_k = at_key(job, a->out[1], block, a->d);
+        o.by_v = at_key(job, a->out[2], block, a->e);
+    }
+    return o;
 }
 
 /* ---- products ---- */
@@ -128,10 +231,9 @@ static void mask_row(const struct job *job, const struct block *block, int64_t r
 }
 
 /* scale · q · kᵀ of a block, with the mask. */
-static void block_scores(const struct job *job, const struct block *block, char *scores) {
+static void block_scores(const struct job *job, const struct block *block, const struct operands *o, char *scores) {
     const struct attention *a = &job->a;
-    multiply(job, block->rows, block->keys, a->d, a->scale, at_row(job, a->q, block, a->d), a->d, false,
-             at_key(job, a->k, block, a->d), a->d, true, scores, KEYS, false);
+    multiply(job, block->rows, block->keys, a->d, a->scale, o->q, a->d, false, o->k, a->d, true, scores, KEYS, false);
     for (int64_t row = 0; row < block->rows; row++) {
         char *line = scores + row * KEYS * job->size;
         if (a->mask) {
@@ -149,9 +251,9 @@ static void block_scores(const struct job *job, const struct block *block, char 
 static void block_forward(const struct job *job, const struct block *block, const struct room *room) {
     const struct attention *a = &job->a;
     const struct cpu_attention *functions = job->functions;
+    const struct operands o = operands_of(job, block, room, false);
     bool first = block->key == 0;
-    char *result = at_row(job, a->out[0], block, a->e);
-    block_scores(job, block, room->parts);
+    block_scores(job, block, &o, room->parts);
     for (int64_t row = 0; row < block->rows; row++) {
         char *line = room->parts + row * KEYS * job->size;
         double before = first ? -INFINITY : room->maxima[row], maximum = functions->maximum(block->keys, line);
@@ -162,17 +264,19 @@ static void block_forward(const struct job *job, const struct block *block, cons
         room->sums[row] = first ? sum : room->sums[row] * keep + sum;
         room->maxima[row] = maximum;
         if (!first && keep != 1) {
-            functions->scale(a->e, result + row * a->e * job->size, keep);
+            functions->scale(a->e, o.result + row * a->e * job->size, keep);
         }
     }
-    multiply(job, block->rows, a->e, block->keys, 1, room->parts, KEYS, false, at_key(job, a->v, block, a->e), a->e,
-             false, result, a->e, !first);
+    multiply(job, block->rows, a->e, block->keys, 1, room->parts, KEYS, false, o.v, a->e, false, o.result, a->e,
+             !first);
 }
 
 /* All keys have been seen. */
 static void rows_finish(const struct job *job, const struct block *block, const struct room *room) {
     const struct attention *a = &job->a;
-    char *result = at_row(job, a->out[0], block, a->e), *logsumexp = at_row(job, a->out[1], block, 1);
+    int64_t bytes;
+    char *own = at_row(job, a->out[0], block, a->e), *logsumexp = at_logsumexp(job, a->out[1], block);
+    char *result = job->widen ? operands_place(job, room->more, &bytes).result : own;
     for (int64_t row = 0; row < block->rows; row++) {
         double sum = job->a.m > 0 ? room->sums[row] : 0;
         char *line = result + row * a->e * job->size;
@@ -183,13 +287,16 @@ static void rows_finish(const struct job *job, const struct block *block, const 
         }
         set(job, logsumexp, row, sum == 0 ? -INFINITY : room->maxima[row] + log(sum));
     }
+    if (job->narrow) {
+        convert(job->narrow, block->rows * a->e, result, own);
+    }
 }
 
 /* ---- backward ---- */
 
-static void block_parts(const struct job *job, const struct block *block, char *parts) {
-    const char *logsumexp = at_row(job, job->a.logsumexp, block, 1);
-    block_scores(job, block, parts);
+static void block_parts(const struct job *job, const struct block *block, const struct operands *o, char *parts) {
+    const char *logsumexp = at_logsumexp(job, job->a.logsumexp, block);
+    block_scores(job, block, o, parts);
     for (int64_t row = 0; row < block->rows; row++) {
         char *line = parts + row * KEYS * job->size;
         double shift = element(job, logsumexp, row);
@@ -201,14 +308,14 @@ static void block_parts(const struct job *job, const struct block *block, char *
     }
 }
 
-static void block_slopes(const struct job *job, const struct block *block, const struct room *room) {
+static void block_slopes(const struct job *job, const struct block *block, const struct operands *o,
+                         const struct room *room) {
     const struct attention *a = &job->a;
-    const char *gradient = at_row(job, a->gradient, block, a->e), *result = at_row(job, a->result, block, a->e);
-    multiply(job, block->rows, block->keys, a->e, 1, gradient, a->e, false, at_key(job, a->v, block, a->e), a->e, true,
-             room->slopes, KEYS, false);
+    multiply(job, block->rows, block->keys, a->e, 1, o->gradient, a->e, false, o->v, a->e, true, room->slopes, KEYS,
+             false);
     for (int64_t row = 0; row < block->rows; row++) {
         int64_t at = row * a->e * job->size;
-        double shift = job->functions->dot(a->e, gradient + at, result + at);
+        double shift = job->functions->dot(a->e, o->gradient + at, o->result + at);
         job->functions->slopes(block->keys, room->slopes + row * KEYS * job->size, room->parts + row * KEYS * job->size,
                                shift, a->scale);
     }
@@ -224,22 +331,35 @@ static void share(const struct job *job, bool none, int64_t m, int64_t n, int64_
     }
 }
 
+/* Gradients to which nothing more is added. */
+static void block_narrow(const struct job *job, const struct block *block, const struct operands *o) {
+    const struct attention *a = &job->a;
+    if (job->round != ROUND_KEYS && block_ends_rows(job, block)) {
+        convert(job->narrow, block->rows * a->d, o->by_q, at_row(job, a->out[0], block, a->d));
+    }
+    if (job->round != ROUND_ROWS && block_ends_keys(job, block)) {
+        convert(job->narrow, block->keys * a->d, o->by_k, at_key(job, a->out[1], block, a->d));
+        convert(job->narrow, block->keys * a->e, o->by_v, at_key(job, a->out[2], block, a->e));
+    }
+}
+
 static void block_backward(const struct job *job, const struct block *block, const struct room *room) {
     const struct attention *a = &job->a;
-    bool none = block_hidden(job, block), first = block->head == block->kv_head * a->group && block->row == 0;
+    bool none = block_hidden(job, block), first = block_first(job, block);
+    const struct operands o = operands_of(job, block, room, none);
     if (!none) {
-        block_parts(job, block, room->parts);
-        block_slopes(job, block, room);
+        block_parts(job, block, &o, room->parts);
+        block_slopes(job, block, &o, room);
     }
     if (job->round != ROUND_KEYS) {
-        share(job, none, block->rows, a->d, block->keys, room->slopes, false, at_key(job, a->k, block, a->d),
-              at_row(job, a->out[0], block, a->d), block->key == 0);
+        share(job, none, block->rows, a->d, block->keys, room->slopes, false, o.k, o.by_q, block->key == 0);
     }
     if (job->round != ROUND_ROWS) {
-        share(job, none, block->keys, a->d, block->rows, room->slopes, true, at_row(job, a->q, block, a->d),
-              at_key(job, a->out[1], block, a->d), first);
-        share(job, none, block->keys, a->e, block->rows, room->parts, true, at_row(job, a->gradient, block, a->e),
-              at_key(job, a->out[2], block, a->e), first);
+        share(job, none, block->keys, a->d, block->rows, room->slopes, true, o.q, o.by_k, first);
+        share(job, none, block->keys, a->e, block->rows, room->parts, true, o.gradient, o.by_v, first);
+    }
+    if (job->narrow) {
+        block_narrow(job, block, &o);
     }
 }
 
@@ -353,6 +473,11 @@ static void job_init(struct job *job, struct cpu *cpu, const struct launch *laun
     *a = attention_make(launch);
     job->is_f64 = launch->output.dtype == DTYPE_F64;
     job->size = job->is_f64 ? 8 : 4;
+    job->own_size = (int64_t)dtype_size((enum dtype)launch->output.dtype);
+    if (job->own_size < job->size) {
+        job->widen = cpu->kernels->cast[launch->output.dtype][DTYPE_F32];
+        job->narrow = cpu->kernels->cast[DTYPE_F32][launch->output.dtype];
+    }
     job->functions = &cpu->kernels->attention[job->is_f64];
     job_blocks(job);
     job->lane = 2 * ROWS * (int64_t)sizeof(double) + 2 * ROWS * KEYS * job->size;
@@ -362,6 +487,11 @@ static void job_init(struct job *job, struct cpu *cpu, const struct launch *laun
     bool few = a->batch * a->kv_heads < UNITS_FEW && job->row_blocks > 1 && job->key_blocks > 1;
     job_round(job, !a->back ? ROUND_FORWARD : few ? ROUND_KEYS : ROUND_WHOLE);
     job->base.again = job->round == ROUND_KEYS ? rows_again : NULL;
+    if (job->widen) {
+        int64_t bytes;
+        operands_place(job, NULL, &bytes);
+        job->lane += bytes;
+    }
 }
 
 static uint64_t attention_workspace(struct device *device, const struct launch *launch) {
@@ -375,7 +505,7 @@ static bool zeros_part(struct cpu_job *base, struct cpu_lane *lane) {
     struct job *job = (struct job *)base;
     const struct attention *a = &job->a;
     const int64_t rows = a->batch * a->heads * a->n, keys = a->batch * a->kv_heads * a->m;
-    const int64_t bytes[3] = {rows * a->d * job->size, keys * a->d * job->size, keys * a->e * job->size};
+    const int64_t size = job->own_size, bytes[3] = {rows * a->d * size, keys * a->d * size, keys * a->e * size};
     for (int i = 0; i < 3; i++) {
         int64_t begin = cpu_part_begin(bytes[i], lane->part, base->parts);
         int64_t end = cpu_part_begin(bytes[i], lane->part + 1, base->parts);
@@ -398,7 +528,7 @@ static bool zeros_part(struct cpu_job *base, struct cpu_lane *lane) {
 static int zeros_run(struct job *job, struct cpu_job **begun) {
     const struct attention *a = &job->a;
     double rows = (double)(a->batch * a->heads) * (double)a->n, keys = (double)(a->batch * a->kv_heads) * (double)a->m;
-    double work = (rows * (double)a->d + keys * (double)(a->d + a->e)) * (double)job->size;
+    double work = (rows * (double)a->d + keys * (double)(a->d + a->e)) * (double)job->own_size;
     job->base = (struct cpu_job){.cpu = job->base.cpu, .run = zeros_part, .parts = cpu_parts(job->base.cpu, work)};
     cpu_job_begin(&job->base, sizeof *job, work, begun);
     return STATUS_OK;
@@ -435,6 +565,9 @@ static int attention_needs(struct device *device, enum dtype dtype, struct fault
 }
 
 #define ATTENTION                                                                                                      \
-    { {.needs = attention_needs, .accepts = attention_accepts, .workspace = attention_workspace}, attention_run }
+    {                                                                                                                  \
+        {.needs = attention_needs, .accepts = attention_accepts, .workspace = attention_workspace, .halves = true},    \
+            attention_run                                                                                              \
+    }
 const struct cpu_kernel cpu_kernel_attention = ATTENTION;
 const struct cpu_kernel cpu_kernel_attention_grad = ATTENTION;
