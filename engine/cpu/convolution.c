@@ -3,7 +3,7 @@
  * gradient in the same way: which of y's places see a place of x. The gradient by the weight multiplies y's gradient by the transpose of
  * blocks.
  *
- * In f32, where there is oneDNN, it computes some images at a time instead (convolution_images.c), or pieces of them (convolution_cut.c).
+ * In f32 and of halves, where there is oneDNN, it computes some images at a time instead (convolution_images.c), or pieces of them (convolution_cut.c).
  *
  * Blocks, images, slices and pieces depend on shapes alone, so the sums come out the same with any number of threads. */
 #include "engine/cpu/convolution.h"
@@ -26,9 +26,13 @@ enum {
 
 /* ---- gathering ---- */
 
-/* n elements with strides. */
-static void copy_run(int64_t n, int64_t size, const char *from, int64_t from_stride, char *to, int64_t to_stride) {
-    if (from_stride == 1 && to_stride == 1) {
+/* n elements with strides; halves become f32. */
+static void copy_run(const struct convolution_job *job, int64_t n, const char *from, int64_t from_stride, char *to,
+                     int64_t to_stride) {
+    int64_t size = job->size;
+    if (job->widen) {
+        job->widen(&(struct cpu_row){n, {to, (char *)(uintptr_t)from}, {to_stride, from_stride}});
+    } else if (from_stride == 1 && to_stride == 1) {
         cpu_move(to, from, (size_t)(n * size));
     } else if (size == 4) {
         const uint32_t *x = (const void *)from;
@@ -69,7 +73,7 @@ static void gather_run(const struct convolution_job *job, const char *row, int64
         memset(out, 0, (size_t)(n * size));
     }
     if (count > 0) {
-        copy_run(count, size, row + from * size, step, out + first * size, by);
+        copy_run(job, count, row + from * job->own_size, step, out + first * size, by);
     }
 }
 
@@ -95,7 +99,7 @@ static void gather_row(const struct convolution_job *job, const char *channel, i
     while (n > 0) {
         int64_t run = least(n, extent[2] - x), sy, sz;
         if (gather_at(job, 1, y, ty, &sy) && gather_at(job, 0, z, tz, &sz)) {
-            gather_run(job, channel + (sz * seen[1] + sy) * seen[2] * job->size, x, run, tx, out);
+            gather_run(job, channel + (sz * seen[1] + sy) * seen[2] * job->own_size, x, run, tx, out);
         } else {
             memset(out, 0, (size_t)(run * job->size));
         }
@@ -114,7 +118,8 @@ static void gather(const struct convolution_job *job, const char *source, int64_
                    int64_t n, char *block) {
     for (int64_t i = 0; i < rows; i++) {
         int64_t channel = (row + i) / job->kernel, tap = (row + i) % job->kernel;
-        gather_row(job, source + channel * job->source_places * job->size, tap, place, n, block + i * n * job->size);
+        gather_row(job, source + channel * job->source_places * job->own_size, tap, place, n,
+                   block + i * n * job->size);
     }
 }
 
@@ -133,8 +138,8 @@ static void multiply(const struct convolution_job *job, int64_t m, int64_t n, in
     }
 }
 
-static void fill_bias(const struct convolution_job *job, int64_t channel, char *result, int64_t n) {
-    for (int64_t i = 0; i < job->result_channels; i++, result += job->places * job->size) {
+static void fill_bias(const struct convolution_job *job, int64_t channel, char *result, int64_t stride, int64_t n) {
+    for (int64_t i = 0; i < job->result_channels; i++, result += stride * job->size) {
         if (job->is_f64) {
             const double bias = ((const double *)(const void *)job->bias)[channel + i];
             double *out = (void *)result;
@@ -151,19 +156,42 @@ static void fill_bias(const struct convolution_job *job, int64_t channel, char *
     }
 }
 
+static int64_t job_block_bytes(const struct convolution_job *job) {
+    return job->plain ? 0 : job->rows * job->width * job->size;
+}
+
+/* A thread's workspace: a block, and behind it, of halves, the results at its places, or y's gradient there. */
+static int64_t job_lane_bytes(const struct convolution_job *job) {
+    int64_t channels = !job->widen ? 0 : job->way == WAY_WEIGHT ? job->strip : job->result_channels;
+    return job_block_bytes(job) + channels * job->width * job->size;
+}
+
+static char *lane_block(const struct convolution_job *job, const struct cpu_lane *lane) {
+    return job->workspace + (int64_t)lane->number * job_lane_bytes(job);
+}
+
+/* Places of some channels, which are `places` apart in `own` and `n` apart in `block`: from one to the other. */
+static void convert_places(const struct convolution_job *job, int64_t channels, int64_t n, char *own, char *block) {
+    bool widens = job->way == WAY_WEIGHT;
+    for (int64_t i = 0; i < channels; i++, own += job->places * job->own_size, block += n * job->size) {
+        convolution_convert(widens ? job->widen : job->narrow, n, widens ? own : block, widens ? block : own);
+    }
+}
+
 /* One step of a unit, which is some places of one group of an image: a block, and for a strip of the result's channels its product. The block stays
- * in the thread's workspace for the strips that follow. */
+ * in the thread's workspace for the strips that follow, as do the sums of halves. */
 static void unit_places(const struct convolution_job *job, int64_t unit, int64_t step, char *block) {
     int64_t place = unit % job->blocks * job->width, image = unit / job->blocks, size = job->size;
     int64_t group = image % job->c.groups, n = least(job->width, job->places - place); /* image: of each group one */
     int64_t row = step / job->strips * job->rows, rows = least(job->rows, job->depth - row);
     int64_t channel = step % job->strips * job->strip, channels = least(job->strip, job->result_channels - channel);
-    const char *source = job->source + image * job->source_channels * job->source_places * size;
-    char *result = job->result + (image * job->result_channels * job->places + place) * size;
+    const char *source = job->source + image * job->source_channels * job->source_places * job->own_size;
+    char *own = job->result + (image * job->result_channels * job->places + place) * job->own_size;
+    char *result = job->widen ? block + job_block_bytes(job) : own;
     const char *weight = job->left + (group * job->result_channels * job->depth + channel * job->depth + row) * size;
-    int64_t stride = n;
+    int64_t stride = n, result_stride = job->widen ? n : job->places;
     if (job->bias && step == 0) {
-        fill_bias(job, group * job->result_channels, result, n);
+        fill_bias(job, group * job->result_channels, result, result_stride, n);
     }
     if (job->plain) {
         block = (char *)(uintptr_t)source + (row * job->places + place) * size;
@@ -171,13 +199,17 @@ static void unit_places(const struct convolution_job *job, int64_t unit, int64_t
     } else if (channel == 0) {
         gather(job, source, row, rows, place, n, block);
     }
-    multiply(job, channels, n, rows, weight, job->depth, block, stride, false, result + channel * job->places * size,
-             job->places, job->bias || row > 0);
+    result += channel * result_stride * size;
+    multiply(job, channels, n, rows, weight, job->depth, block, stride, false, result, result_stride,
+             job->bias || row > 0);
+    if (job->narrow && row + rows == job->depth) {
+        convert_places(job, channels, n, own + channel * job->places * job->own_size, result);
+    }
 }
 
 static bool places_part(struct cpu_job *base, struct cpu_lane *lane) {
     struct convolution_job *job = (struct convolution_job *)base;
-    char *block = job->workspace + (int64_t)lane->number * job->rows * job->width * job->size;
+    char *block = lane_block(job, lane);
     int64_t steps = job->row_blocks * job->strips;
     int64_t begin = cpu_part_begin(job->units, lane->part, base->parts) * steps;
     int64_t end = cpu_part_begin(job->units, lane->part + 1, base->parts) * steps;
@@ -200,17 +232,24 @@ static void unit_weight(const struct convolution_job *job, int64_t unit, int64_t
     int64_t image = number / job->blocks * job->c.groups + group;
     int64_t place = number % job->blocks * job->width, n = least(job->width, job->places - place);
     char *result = job->result + ((group * job->result_channels + channel) * job->depth + row) * size;
-    const char *gradient = job->left + ((image * job->result_channels + channel) * job->places + place) * size;
+    char *gradient =
+        (char *)(uintptr_t)job->left + ((image * job->result_channels + channel) * job->places + place) * job->own_size;
+    int64_t stride = job->places;
     if (channel == 0) {
-        const char *source = job->source + image * job->source_channels * job->source_places * size;
+        const char *source = job->source + image * job->source_channels * job->source_places * job->own_size;
         gather(job, source, row, rows, place, n, block);
     }
-    multiply(job, channels, rows, n, gradient, job->places, block, n, true, result, job->depth, number > 0);
+    if (job->widen) {
+        convert_places(job, channels, n, gradient, block + job_block_bytes(job));
+        gradient = block + job_block_bytes(job);
+        stride = n;
+    }
+    multiply(job, channels, rows, n, gradient, stride, block, n, true, result, job->depth, number > 0);
 }
 
 static bool weight_part(struct cpu_job *base, struct cpu_lane *lane) {
     struct convolution_job *job = (struct convolution_job *)base;
-    char *block = job->workspace + (int64_t)lane->number * job->rows * job->width * job->size;
+    char *block = lane_block(job, lane);
     int64_t steps = job->c.batch * job->blocks * job->strips;
     int64_t begin = cpu_part_begin(job->units, lane->part, base->parts) * steps;
     int64_t end = cpu_part_begin(job->units, lane->part + 1, base->parts) * steps;
@@ -229,8 +268,8 @@ static bool zero_part(struct cpu_job *base, struct cpu_lane *lane) {
     struct convolution_job *job = (struct convolution_job *)base;
     int64_t elements = job->c.y_channels * job->depth;
     int64_t begin = cpu_part_begin(elements, lane->part, base->parts);
-    memset(job->result + begin * job->size, 0,
-           (size_t)((cpu_part_begin(elements, lane->part + 1, base->parts) - begin) * job->size));
+    memset(job->result + begin * job->own_size, 0,
+           (size_t)((cpu_part_begin(elements, lane->part + 1, base->parts) - begin) * job->own_size));
     return true;
 }
 
@@ -256,6 +295,11 @@ static void job_operands(struct convolution_job *job, const struct launch *launc
     convolution_make(&job->c, launch->opcode, &launch->attributes, x->rank, x->shape, weight->shape, y->shape, false);
     job->is_f64 = out->dtype == DTYPE_F64;
     job->size = job->is_f64 ? 8 : 4;
+    job->own_size = (int64_t)dtype_size((enum dtype)out->dtype);
+    if (job->own_size < job->size) {
+        job->widen = job->base.cpu->kernels->cast[out->dtype][DTYPE_F32];
+        job->narrow = job->base.cpu->kernels->cast[DTYPE_F32][out->dtype];
+    }
 }
 
 static void job_blocks(struct convolution_job *job) {
@@ -270,7 +314,7 @@ static void job_blocks(struct convolution_job *job) {
     job->rows = job->way == WAY_WEIGHT ? least(most(divided_up(job->depth, 8), ROWS_LEAST), ROWS_MOST)
                                        : least(job->depth, BLOCK_ROWS);
     job->row_blocks = divided_up(job->depth, job->rows);
-    job->plain = job->way != WAY_WEIGHT && job->kernel == 1;
+    job->plain = job->way != WAY_WEIGHT && job->kernel == 1 && !job->widen;
     for (int i = 0; i < CONVOLUTION_AXES; i++) {
         job->plain &= c->stride[i] == 1 && c->padding[i] == 0;
     }
@@ -310,12 +354,10 @@ static void job_init(struct convolution_job *job, struct cpu *cpu, const struct 
     }
     if (job->way == WAY_WEIGHT && job->c.batch == 0) {
         job->base.run = zero_part;
+    } else if (job->widen) {
+        convolution_halves_init(job);
     }
     job_work(job);
-}
-
-static int64_t job_block_bytes(const struct convolution_job *job) {
-    return job->plain ? 0 : job->rows * job->width * job->size;
 }
 
 static bool by_dnnl(const struct convolution_job *job) {
@@ -326,20 +368,22 @@ static uint64_t convolution_workspace(struct device *device, const struct launch
     struct convolution_job job;
     job_init(&job, (struct cpu *)device, launch);
     /* When the launch runs, oneDNN may have no memory any more. */
-    uint64_t blocks = (uint64_t)job_block_bytes(&job) * job.threads, images = 0;
+    uint64_t blocks = (uint64_t)job_lane_bytes(&job) * job.threads, images = 0;
     if (by_dnnl(&job)) {
-        blocks = (uint64_t)job_block_bytes(&job) * job.base.cpu->team.threads;
+        blocks = (uint64_t)job_lane_bytes(&job) * job.base.cpu->team.threads;
         images = convolution_images_workspace(&job);
     }
     convolution_images_release(&job);
-    return images > blocks ? images : blocks;
+    return (uint64_t)job.converted_bytes + (images > blocks ? images : blocks);
 }
 
 static int convolution_run(struct cpu *cpu, const struct launch *launch, struct cpu_job **begun, struct fault *fault) {
     struct convolution_job job;
     job_init(&job, cpu, launch);
     job.workspace = launch->workspace;
-    if (by_dnnl(&job) && !convolution_images_begin(&job)) {
+    if (job.converted_bytes) {
+        convolution_halves_begin(&job);
+    } else if (by_dnnl(&job) && !convolution_images_begin(&job)) {
         convolution_images_release(&job);
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "oneDNN has no memory");
     }
@@ -363,7 +407,7 @@ static int convolution_needs(struct device *device, enum dtype dtype, struct fau
 }
 
 #define CONVOLUTION                                                                                                    \
-    { {.needs = convolution_needs, .workspace = convolution_workspace}, convolution_run }
+    { {.needs = convolution_needs, .workspace = convolution_workspace, .halves = true}, convolution_run }
 const struct cpu_kernel cpu_kernel_conv = CONVOLUTION;
 const struct cpu_kernel cpu_kernel_conv_transpose = CONVOLUTION;
 const struct cpu_kernel cpu_kernel_conv_grad_input = CONVOLUTION;

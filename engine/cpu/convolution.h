@@ -29,9 +29,11 @@ enum { CONVOLUTION_KINDS = 1 << SIDES };
 
 struct convolution_cut {
     int64_t whole[SIDES], each[SIDES], count[SIDES];
-    int64_t pieces;       /* of an image; 1: it is not cut */
-    int64_t weights;      /* pieces with different weights: the sides before the places */
-    int64_t source_bytes; /* of the largest piece's places of the source, if these are copied; a multiple of 64 */
+    int64_t pieces;  /* of an image; 1: it is not cut */
+    int64_t weights; /* pieces with different weights: the sides before the places */
+    int64_t
+        source_bytes; /* of the largest piece's places of the source, if these are copied or of halves; a multiple of 64 */
+    int64_t other_bytes; /* of halves, of its places of the result, or of y's gradient; a multiple of 64 */
 };
 
 struct convolution_piece {
@@ -44,11 +46,13 @@ struct convolution_job {
     const struct blas *blas;
     enum convolution_way way;
     struct convolution c;
-    int64_t size; /* of an element */
+    int64_t size;     /* of an element as it is computed with, */
+    int64_t own_size; /* and of the operands */
     bool is_f64;
-    const char *source; /* what is gathered from: x, or y's gradient */
-    const char *left;   /* the weight, or y's gradient */
-    const char *bias;   /* NULL: there is none */
+    cpu_row_function *widen, *narrow; /* of halves, to f32 and back; else NULL */
+    const char *source;               /* what is gathered from: x, or y's gradient */
+    const char *left;                 /* the weight, or y's gradient */
+    const char *bias;                 /* NULL: there is none */
     char *result;
     int64_t source_channels, result_channels; /* of a group; of the weight: y's and x's */
     int64_t places, kernel, source_places;    /* volumes of what the places are of, the kernel, what is gathered from */
@@ -61,6 +65,13 @@ struct convolution_job {
     unsigned threads;
     char *workspace;
     double work;
+    /* Of halves (convolution_halves.c): at the workspace's beginning are the weight in f32, or its gradient's sums, and the bias. `run` and `again`
+     * are those of the rounds in between. */
+    const char *own_weight, *own_bias;
+    char *own_result;
+    int64_t converted_bytes;
+    bool (*run)(struct cpu_job *job, struct cpu_lane *lane);
+    bool (*again)(struct cpu_job *job);
     /* By oneDNN: units are so many images each, and the last one may have fewer; or they are pieces of an image. Of the weight's gradient a unit is a
      * sum over a slice of the images. In the workspace are the weight in oneDNN's order, the slices but the first, and scratch memory for
      * each thread. */
@@ -91,6 +102,17 @@ static inline const int64_t *source_extents(const struct convolution_job *job) {
     return job->way == WAY_BACK ? job->c.y : job->c.x;
 }
 
+/* ---- halves (convolution_halves.c) ---- */
+
+/* Makes rounds of the job: one for the weight, those that it has, or these and one for the weight's gradient. */
+void convolution_halves_init(struct convolution_job *job);
+/* Takes its place in the workspace, before the job's first part. */
+void convolution_halves_begin(struct convolution_job *job);
+/* n elements that follow one another. */
+static inline void convolution_convert(cpu_row_function *cast, int64_t n, const char *from, char *to) {
+    cast(&(struct cpu_row){n, {to, (char *)(uintptr_t)from}, {1, 1}});
+}
+
 /* ---- pieces of an image (convolution_cut.c) ---- */
 
 /* Into so many pieces that each takes one call's work at most. False: it cannot be cut so, or that would be slow. */
@@ -100,10 +122,17 @@ struct convolution_piece convolution_piece_at(const struct convolution_cut *cut,
  * with its places of the source. */
 void convolution_of_piece(const struct convolution_job *job, const struct convolution_piece *piece,
                           struct convolution *out, struct dnnl_around *around);
-/* Copies a piece's places of the source, channel by channel, with zeros for those that are padding. `c` is from convolution_of_piece(), `source` the
- * image's. */
+/* Copies a piece's places of the source, channel by channel, with zeros for those that are padding; halves to f32. `c` is from
+ * convolution_of_piece(), `source` the image's. */
 void convolution_copy_source(const struct convolution_job *job, const struct convolution_piece *piece,
                              const struct convolution *c, const char *source, char *to);
+
+/* Where a piece's places of the result are, or of y's gradient: in elements from an image's beginning on. */
+int64_t convolution_piece_result(const struct convolution_job *job, const struct convolution_piece *piece);
+/* Of halves: a piece's places of what its places are of, one after another in `dense`, are converted from there to an image, or from the image to
+ * there where `cast` widens. */
+void convolution_convert_piece(const struct convolution_job *job, const struct convolution_piece *piece,
+                               cpu_row_function *cast, char *image, char *dense);
 
 /* ---- by oneDNN (convolution_images.c) ---- */
 
@@ -113,4 +142,6 @@ bool convolution_images_init(struct convolution_job *job, struct dnnl *dnnl);
 uint64_t convolution_images_workspace(const struct convolution_job *job);
 /* Before the job's first part: the weight in oneDNN's order, where that takes no long. False: there is no memory. */
 bool convolution_images_begin(struct convolution_job *job);
+/* Of the weight's gradient: where the sums of a slice are. */
+char *convolution_slice_sums(const struct convolution_job *job, int64_t slice);
 void convolution_images_release(struct convolution_job *job);

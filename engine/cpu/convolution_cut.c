@@ -147,7 +147,7 @@ static void side_even(const struct convolution_job *job, struct convolution_cut 
 
 bool convolution_cut_make(const struct convolution_job *job, struct convolution_cut *cut) {
     int64_t places = 1;
-    double unused, sources;
+    double each, sources;
     *cut = (struct convolution_cut){
         .whole = {job->c.groups, job->result_channels, job->source_channels}, .pieces = 1, .weights = 1};
     memcpy(&cut->whole[SIDE_PLACES], places_extents(job), CONVOLUTION_AXES * sizeof *cut->whole);
@@ -168,10 +168,14 @@ bool convolution_cut_make(const struct convolution_job *job, struct convolution_
         places *= side < SIDE_PLACES ? 1 : cut->count[side];
     }
     cut->weights = cut->pieces / places;
-    if (places > 1) {
-        piece_places(job, cut->each, cut->whole, &unused, &sources);
+    piece_places(job, cut->each, cut->whole, &each, &sources);
+    if (places > 1 || job->widen) {
         cut->source_bytes =
             (cut->each[SIDE_GROUPS] * cut->each[SIDE_SOURCES] * (int64_t)sources * job->size + 63) & ~INT64_C(63);
+    }
+    if (job->widen) {
+        cut->other_bytes =
+            (cut->each[SIDE_GROUPS] * cut->each[SIDE_CHANNELS] * (int64_t)each * job->size + 63) & ~INT64_C(63);
     }
     return true;
 }
@@ -216,10 +220,14 @@ void convolution_of_piece(const struct convolution_job *job, const struct convol
 }
 
 /* A row of n places from `begin` on, of which some may be beyond the row's ends. */
-static void copy_row(int64_t n, int64_t begin, int64_t extent, int64_t size, const char *row, char *to) {
+static void copy_row(const struct convolution_job *job, int64_t n, int64_t begin, int64_t extent, const char *row,
+                     char *to) {
+    int64_t size = job->size;
     int64_t before = least(most(-begin, 0), n), end = least(most(extent - begin, before), n);
     memset(to, 0, (size_t)(before * size));
-    if (end > before) {
+    if (end > before && job->widen) {
+        convolution_convert(job->widen, end - before, row + (begin + before) * job->own_size, to + before * size);
+    } else if (end > before) {
         memcpy(to + before * size, row + (begin + before) * size, (size_t)((end - before) * size));
     }
     memset(to + end * size, 0, (size_t)((n - end) * size));
@@ -235,14 +243,31 @@ void convolution_copy_source(const struct convolution_job *job, const struct con
         begin[axis] = cut ? source_begin(job, axis, piece->first[SIDE_PLACES + axis]) : 0;
     }
     for (int64_t i = 0; i < piece->extent[SIDE_GROUPS] * piece->extent[SIDE_SOURCES]; i++) {
-        const char *from = source + (channel + i) * job->source_places * size;
+        const char *from = source + (channel + i) * job->source_places * job->own_size;
         for (int64_t z = begin[0]; z < begin[0] + count[0]; z++) {
             for (int64_t y = begin[1]; y < begin[1] + count[1]; y++, to += row) {
                 if (z >= 0 && z < extent[0] && y >= 0 && y < extent[1]) {
-                    copy_row(count[2], begin[2], extent[2], size, from + (z * extent[1] + y) * extent[2] * size, to);
+                    copy_row(job, count[2], begin[2], extent[2], from + (z * extent[1] + y) * extent[2] * job->own_size,
+                             to);
                 } else {
                     memset(to, 0, (size_t)row);
                 }
+            }
+        }
+    }
+}
+
+void convolution_convert_piece(const struct convolution_job *job, const struct convolution_piece *piece,
+                               cpu_row_function *cast, char *image, char *dense) {
+    const int64_t *whole = places_extents(job), *extent = &piece->extent[SIDE_PLACES];
+    int64_t channels = piece->extent[SIDE_GROUPS] * piece->extent[SIDE_CHANNELS];
+    image += convolution_piece_result(job, piece) * job->own_size;
+    for (int64_t i = 0; i < channels; i++, image += job->places * job->own_size) {
+        for (int64_t z = 0; z < extent[0]; z++) {
+            for (int64_t y = 0; y < extent[1]; y++, dense += extent[2] * job->size) {
+                char *row = image + (z * whole[1] + y) * whole[2] * job->own_size;
+                bool widens = cast == job->widen;
+                convolution_convert(cast, extent[2], widens ? row : dense, widens ? dense : row);
             }
         }
     }

@@ -24,9 +24,13 @@ static char *images_scratch(const struct convolution_job *job, unsigned lane) {
     return job->workspace + weights_bytes(job) + slices_bytes(job) + lane * job->scratch_bytes;
 }
 
-/* Where the sums of a slice are. */
-static char *slice_sums(const struct convolution_job *job, int64_t slice) {
+char *convolution_slice_sums(const struct convolution_job *job, int64_t slice) {
     return slice == 0 ? job->result : job->workspace + (size_t)(slice - 1) * job->slice_bytes;
+}
+
+/* Of a thread's scratch memory, before oneDNN's. */
+static int64_t copies_bytes(const struct convolution_job *job) {
+    return job->cut.source_bytes + job->cut.other_bytes;
 }
 
 /* Units of images, or images of which each has several pieces. */
@@ -42,20 +46,33 @@ static int64_t pieces_each(const struct convolution_job *job) {
 /* ---- whole images ---- */
 
 static bool run_images(const struct convolution_job *job, int64_t unit, char *sums, char *scratch, bool add) {
-    int64_t image = unit * job->images, source = image * job->c.groups * job->source_channels * job->source_places;
-    int64_t result = image * job->c.groups * job->result_channels * job->places;
+    int64_t image = unit * job->images, images = least(job->images, job->c.batch - image), size = job->own_size;
+    int64_t sources = job->c.groups * job->source_channels * job->source_places;
+    int64_t results = job->c.groups * job->result_channels * job->places;
     const struct dnnl_convolution *convolution = unit + 1 < image_units(job) ? job->some : job->last;
-    char *from = (char *)(uintptr_t)job->source + source * job->size;
-    char *other = (job->way == WAY_WEIGHT ? (char *)(uintptr_t)job->left : job->result) + result * job->size;
+    char *from = (char *)(uintptr_t)job->source + image * sources * size;
+    char *own = (job->way == WAY_WEIGHT ? (char *)(uintptr_t)job->left : job->result) + image * results * size;
+    char *other = job->widen ? scratch + job->cut.source_bytes : own;
+    if (job->widen) {
+        convolution_convert(job->widen, images * sources, from, scratch);
+        from = scratch;
+    }
+    if (job->widen && job->way == WAY_WEIGHT) {
+        convolution_convert(job->widen, images * results, own, other);
+    }
     void *weight = sums ? sums : job->weight_bytes ? job->workspace : (void *)(uintptr_t)job->left;
-    bool back = job->way == WAY_BACK;
-    return dnnl_convolution_run(convolution, back ? other : from, weight, job->bias, back ? from : other, add, scratch);
+    bool back = job->way == WAY_BACK,
+         right = dnnl_convolution_run(convolution, back ? other : from, weight, job->bias, back ? from : other, add,
+                                      scratch + copies_bytes(job));
+    if (job->narrow && job->way != WAY_WEIGHT) {
+        convolution_convert(job->narrow, images * results, other, own);
+    }
+    return right;
 }
 
 /* ---- pieces ---- */
 
-/* In elements from an image's beginning on. */
-static int64_t piece_result(const struct convolution_job *job, const struct convolution_piece *piece) {
+int64_t convolution_piece_result(const struct convolution_job *job, const struct convolution_piece *piece) {
     const int64_t *extent = places_extents(job), *first = &piece->first[SIDE_PLACES];
     int64_t channel = piece->first[SIDE_GROUPS] * job->result_channels + piece->first[SIDE_CHANNELS];
     return channel * job->places + (first[0] * extent[1] + first[1]) * extent[2] + first[2];
@@ -67,24 +84,40 @@ static int64_t piece_weight(const struct convolution_job *job, const struct conv
     return channel * job->depth + piece->first[SIDE_SOURCES] * job->kernel;
 }
 
-static bool run_piece(const struct convolution_job *job, int64_t image, int64_t number, char *sums, char *scratch,
-                      bool add) {
-    struct convolution_piece piece = convolution_piece_at(&job->cut, number);
-    const struct dnnl_convolution *convolution = job->pieces[piece.kind];
-    int64_t size = job->size, channels = job->c.groups * job->source_channels;
+/* A piece's places of the source. */
+static char *piece_source(const struct convolution_job *job, const struct convolution_piece *piece, int64_t image,
+                          char *scratch) {
+    int64_t size = job->own_size, channels = job->c.groups * job->source_channels;
     char *source = (char *)(uintptr_t)job->source + image * channels * job->source_places * size;
     if (pieces_each(job) > 1) {
         struct convolution c;
         struct dnnl_around around;
-        convolution_of_piece(job, &piece, &c, &around);
-        convolution_copy_source(job, &piece, &c, source, scratch);
-        source = scratch;
-    } else {
-        int64_t channel = piece.first[SIDE_GROUPS] * job->source_channels + piece.first[SIDE_SOURCES];
-        source += channel * job->source_places * size;
+        convolution_of_piece(job, piece, &c, &around);
+        convolution_copy_source(job, piece, &c, source, scratch);
+        return scratch;
     }
-    char *other = job->way == WAY_WEIGHT ? (char *)(uintptr_t)job->left : job->result, *weight = sums;
-    other += (image * job->c.groups * job->result_channels * job->places + piece_result(job, &piece)) * size;
+    source +=
+        (piece->first[SIDE_GROUPS] * job->source_channels + piece->first[SIDE_SOURCES]) * job->source_places * size;
+    if (!job->widen) {
+        return source;
+    }
+    int64_t own = piece->extent[SIDE_GROUPS] * piece->extent[SIDE_SOURCES];
+    convolution_convert(job->widen, own * job->source_places, source, scratch);
+    return scratch;
+}
+
+static bool run_piece(const struct convolution_job *job, int64_t image, int64_t number, char *sums, char *scratch,
+                      bool add) {
+    struct convolution_piece piece = convolution_piece_at(&job->cut, number);
+    const struct dnnl_convolution *convolution = job->pieces[piece.kind];
+    int64_t size = job->size;
+    char *source = piece_source(job, &piece, image, scratch), *weight = sums;
+    char *own = job->way == WAY_WEIGHT ? (char *)(uintptr_t)job->left : job->result;
+    own += image * job->c.groups * job->result_channels * job->places * job->own_size;
+    char *other = job->widen ? scratch + job->cut.source_bytes : own + convolution_piece_result(job, &piece) * size;
+    if (job->widen && job->way == WAY_WEIGHT) {
+        convolution_convert_piece(job, &piece, job->widen, own, other);
+    }
     int64_t at = piece_weight(job, &piece);
     if (weight) {
         weight += at * size;
@@ -94,9 +127,13 @@ static bool run_piece(const struct convolution_job *job, int64_t image, int64_t 
         weight = (char *)(uintptr_t)job->left + at * size;
     }
     const char *bias = job->bias ? job->bias + at / job->depth * size : NULL;
-    bool back = job->way == WAY_BACK;
-    return dnnl_convolution_run(convolution, back ? other : source, weight, bias, back ? source : other, add,
-                                scratch + job->cut.source_bytes);
+    bool back = job->way == WAY_BACK,
+         right = dnnl_convolution_run(convolution, back ? other : source, weight, bias, back ? source : other, add,
+                                      scratch + copies_bytes(job));
+    if (job->narrow && job->way != WAY_WEIGHT) {
+        convolution_convert_piece(job, &piece, job->narrow, own, other);
+    }
+    return right;
 }
 
 /* The weight of some pieces in oneDNN's order. */
@@ -110,7 +147,7 @@ static bool prepare_part(struct cpu_job *base, struct cpu_lane *lane) {
         if (dnnl_convolution_weight_bytes(convolution) &&
             !dnnl_convolution_prepare(convolution, job->left + piece_weight(job, &piece) * job->size,
                                       job->workspace + (size_t)number * job->weight_bytes,
-                                      images_scratch(job, lane->number) + job->cut.source_bytes)) {
+                                      images_scratch(job, lane->number) + copies_bytes(job))) {
             cpu_job_fail(base);
         }
         if (number + 1 < end && cpu_job_stops(base)) {
@@ -156,8 +193,8 @@ static bool slices_part(struct cpu_job *base, struct cpu_lane *lane) {
         int64_t first = cpu_part_begin(images, slice, (unsigned)job->slices);
         int64_t steps = (cpu_part_begin(images, slice + 1, (unsigned)job->slices) - first) * each;
         while (position < steps) {
-            if (!run_unit(job, first + position / each, weight * each + position % each, slice_sums(job, slice),
-                          images_scratch(job, lane->number), position > 0)) {
+            if (!run_unit(job, first + position / each, weight * each + position % each,
+                          convolution_slice_sums(job, slice), images_scratch(job, lane->number), position > 0)) {
                 cpu_job_fail(base);
             }
             position++;
@@ -176,7 +213,7 @@ static void slices_end(struct cpu_job *base) {
     int64_t elements = job->c.y_channels * job->depth;
     float *result = (void *)job->result;
     for (int64_t slice = 1; slice < job->slices; slice++) {
-        const float *part = (const void *)slice_sums(job, slice);
+        const float *part = (const void *)convolution_slice_sums(job, slice);
         for (int64_t i = 0; i < elements; i++) {
             result[i] += part[i];
         }
@@ -214,8 +251,10 @@ static bool find_images(struct convolution_job *job, struct dnnl *dnnl) {
     if (!job->some || !job->last) {
         return false;
     }
-    fit(dnnl_convolution_scratch_bytes(job->some), &job->scratch_bytes);
-    fit(dnnl_convolution_scratch_bytes(job->last), &job->scratch_bytes);
+    job->cut.source_bytes *= job->images; /* of halves */
+    job->cut.other_bytes *= job->images;
+    fit((size_t)copies_bytes(job) + dnnl_convolution_scratch_bytes(job->some), &job->scratch_bytes);
+    fit((size_t)copies_bytes(job) + dnnl_convolution_scratch_bytes(job->last), &job->scratch_bytes);
     job->weight_bytes = dnnl_convolution_weight_bytes(job->some);
     return dnnl_convolution_weight_bytes(job->last) == job->weight_bytes;
 }
@@ -248,6 +287,9 @@ static bool find_pieces(struct convolution_job *job, struct dnnl *dnnl) {
             continue;
         }
         convolution_of_piece(job, &piece, &c, &around);
+        if (job->widen) { /* its places lie together */
+            memcpy(around.places, job->way == WAY_BACK ? c.x : c.y, sizeof around.places);
+        }
         const struct dnnl_convolution *made =
             dnnl_convolution_find(dnnl, ways[job->way], &c, 1, job->bias != NULL, &around);
         job->pieces[kind] = made;
@@ -255,7 +297,7 @@ static bool find_pieces(struct convolution_job *job, struct dnnl *dnnl) {
         if (!made || (job->way != WAY_WEIGHT && !dnnl_convolution_same_weight(job->pieces[kind & weights], made))) {
             return false;
         }
-        fit((size_t)job->cut.source_bytes + dnnl_convolution_scratch_bytes(made), &job->scratch_bytes);
+        fit((size_t)copies_bytes(job) + dnnl_convolution_scratch_bytes(made), &job->scratch_bytes);
         fit(dnnl_convolution_weight_bytes(made), &job->weight_bytes);
     }
     return true;
@@ -293,7 +335,7 @@ uint64_t convolution_images_workspace(const struct convolution_job *job) {
 
 bool convolution_images_begin(struct convolution_job *job) {
     return !job->some || !job->weight_bytes ||
-           dnnl_convolution_prepare(job->some, job->left, job->workspace, images_scratch(job, 0));
+           dnnl_convolution_prepare(job->some, job->left, job->workspace, images_scratch(job, 0) + copies_bytes(job));
 }
 
 void convolution_images_release(struct convolution_job *job) {
