@@ -225,6 +225,11 @@ static void mask_row(const struct job *job, const struct block *block, int64_t r
                  (block->row + row) * mask->strides[2] + block->key * mask->strides[3];
     if (mask->dtype == DTYPE_BOOL) {
         job->functions->hide(block->keys, scores, (const uint8_t *)mask->data + at, mask->strides[3]);
+    } else if (dtype_size((enum dtype)mask->dtype) < (size_t)job->size) {
+        float values[KEYS];
+        char *halves = (char *)mask->data + at * (int64_t)dtype_size((enum dtype)mask->dtype);
+        job->widen(&(struct cpu_row){block->keys, {(char *)values, halves}, {1, mask->strides[3]}});
+        job->functions->add(block->keys, scores, values, 1);
     } else {
         job->functions->add(block->keys, scores, (const char *)mask->data + at * job->size, mask->strides[3]);
     }
