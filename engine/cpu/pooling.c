@@ -119,7 +119,8 @@ static void convert(cpu_row_function *cast, int64_t n, const char *from, char *t
     cast(&(struct cpu_row){n, {to, (char *)(uintptr_t)from}, {1, 1}});
 }
 
-/* row_read() of halves. */
+/* From a row of halves of x the windows of the piece see places `begin` … `end` - 1: they are converted, if so many fit. `row` is the place in x of
+ * the row's first element. */
 static void line_read(const struct job *job, struct piece *piece, int64_t row, int64_t begin, int64_t end) {
     begin = begin > 0 ? begin : 0;
     end = end < job->p.x[2] ? end : job->p.x[2];
@@ -137,16 +138,6 @@ static void line_read(const struct job *job, struct piece *piece, int64_t row, i
     }
     piece->row = (const char *)(piece->line + (at - piece->begin));
     piece->row_begin = begin;
-}
-
-/* From a row of x the windows of the piece see places `begin` … `end` - 1. `row` is the place in x of the row's first element. */
-static inline void row_read(const struct job *job, struct piece *piece, int64_t row, int64_t begin, int64_t end) {
-    if (job->widen) {
-        line_read(job, piece, row, begin, end);
-    } else {
-        piece->row = job->from + (piece->plane * job->x_places + row) * job->size;
-        piece->row_begin = 0;
-    }
 }
 
 static inline const char *row_place(const struct job *job, const struct piece *piece, int64_t place) {
@@ -172,10 +163,10 @@ typedef void pass_function(struct job *job, struct piece *piece, const struct pa
 /* Along one row of x, of which the windows of the piece see parts. */
 static void row_passes(struct job *job, struct piece *piece, pass_function *body, int64_t row, bool first) {
     int64_t tap = 0;
-    if (!piece->to) {
+    if (job->widen && !piece->to) {
         int64_t begin = piece->x * job->p.stride[2] - job->p.padding[2];
-        row_read(job, piece, row, begin,
-                 begin + (piece->n - 1) * job->p.stride[2] + (job->p.kernel[2] - 1) * job->p.dilation[2] + 1);
+        line_read(job, piece, row, begin,
+                  begin + (piece->n - 1) * job->p.stride[2] + (job->p.kernel[2] - 1) * job->p.dilation[2] + 1);
     }
     do {
         if (piece->made < 0) {
@@ -242,10 +233,16 @@ static inline const char *pass_from(const struct job *job, struct piece *piece, 
 
 static void pass_greatest(struct job *job, struct piece *piece, const struct pass *pass, int64_t row, bool first) {
     bool whole = first && pass->n == piece->n;
-    int64_t stride = job->p.stride[2], step = pass_step(job, piece, pass);
     if (first && !whole) {
         job->functions->none(piece->n, piece->values, piece->positions);
     }
+    if (!job->widen) { /* nothing but this: passes are short */
+        const char *x = job->from + (piece->plane * job->x_places + row + pass->begin) * job->size;
+        job->functions->greatest(pass->n, x, job->p.stride[2], pass->pair, whole, (int32_t)(row + pass->begin),
+                                 piece->values + pass->first * job->size, piece->positions + pass->first);
+        return;
+    }
+    int64_t stride = job->p.stride[2], step = pass_step(job, piece, pass);
     for (int64_t i = 0; i < pass->n; i += step) {
         int64_t n = pass->n - i < step ? pass->n - i : step, at = pass->first + i;
         job->functions->greatest(n, pass_from(job, piece, pass, row, i, n), stride, pass->pair, whole,
@@ -255,8 +252,13 @@ static void pass_greatest(struct job *job, struct piece *piece, const struct pas
 }
 
 static void pass_sum(struct job *job, struct piece *piece, const struct pass *pass, int64_t row, bool first) {
-    int64_t stride = job->p.stride[2], step = pass_step(job, piece, pass);
     (void)first;
+    if (!job->widen) {
+        const char *x = job->from + (piece->plane * job->x_places + row + pass->begin) * job->size;
+        job->functions->add(pass->n, x, job->p.stride[2], pass->pair, piece->values + pass->first * job->size);
+        return;
+    }
+    int64_t stride = job->p.stride[2], step = pass_step(job, piece, pass);
     for (int64_t i = 0; i < pass->n; i += step) {
         int64_t n = pass->n - i < step ? pass->n - i : step;
         job->functions->add(n, pass_from(job, piece, pass, row, i, n), stride, pass->pair,
@@ -354,11 +356,12 @@ static void piece_run(struct job *job, struct piece *piece, int64_t at) {
 /* Puts the piece at a place: piece number `number` of a channel. */
 static void piece_place(const struct job *job, struct piece *piece, int64_t plane, int64_t number) {
     int64_t row = number / job->row_pieces;
-    *piece = (struct piece){.plane = plane,
-                            .z = row / job->p.y[1],
-                            .y = row % job->p.y[1],
-                            .x = number % job->row_pieces * PIECE,
-                            .made = -1};
+    memset(piece, 0, offsetof(struct piece, line));
+    piece->plane = plane;
+    piece->z = row / job->p.y[1];
+    piece->y = row % job->p.y[1];
+    piece->x = number % job->row_pieces * PIECE;
+    piece->made = -1;
 }
 
 /* To the next piece of the channels. */
