@@ -583,16 +583,29 @@ Test(engine_staging, a_session_of_many_waits_may_end) {
 
 /* ---- reports ---- */
 
-/* x is copied first, since it is not contiguous; then its indices, as 64-bit numbers, do not fit on the device. Nothing that
- * has been enqueued reports anything, so the check is free again. */
-Test(engine_staging, a_take_that_fails_behind_its_copies_gives_its_report_back) {
+/* An x that is copied because it is not contiguous, and indices for which there is no memory when they are copied then, because their axes do not
+ * merge. */
+static void given_to_scatter(void) {
+    enum { PLACES = 40 << 20 };
+    full_of(session, DTYPE_U8, 1, 48, 0);
+    apply(OP_RESHAPE, 2, 1, (const uint64_t[]){1}, 3, (const int64_t[]){2, 3, 8}, 0, 0);
+    apply(OP_SLICE, 3, 1, (const uint64_t[]){2}, 9, (const int64_t[]){0, 2, 1, 0, 3, 1, 0, 8, 2}, 0, 0);
+    full_of(session, DTYPE_I32, 4, 2, 0);
+    apply(OP_RESHAPE, 5, 1, (const uint64_t[]){4}, 3, (const int64_t[]){2, 1, 1}, 0, 0);
+    apply(OP_BROADCAST_TO, 6, 1, (const uint64_t[]){5}, 3, (const int64_t[]){2, 1, PLACES}, 0, 0);
+    full_of(session, DTYPE_U8, 7, 1, 0);
+}
+
+static int scatter(uint64_t id, uint32_t stream) {
+    return apply(OP_SCATTER, id, 3, (const uint64_t[]){3, 6, 7}, 1, (const int64_t[]){2}, 0, stream);
+}
+
+/* Nothing that has been enqueued reports anything, so the check is free again. */
+Test(engine_staging, an_operation_that_fails_behind_its_copies_gives_its_report_back) {
     open_late(8 * MIB);
-    full_of(session, DTYPE_U8, 1, 4, 0);
-    apply(OP_SLICE, 3, 1, (const uint64_t[]){1}, 3, (const int64_t[]){0, 4, 2}, 0, 0);
-    full_of(session, DTYPE_I32, 4, 1, 0);
-    apply(OP_BROADCAST_TO, 5, 1, (const uint64_t[]){4}, 1, (const int64_t[]){200 << 20}, 0, 0);
+    given_to_scatter();
     for (uint64_t id = 10; id < 6000; id++) {
-        int code = apply(OP_TAKE, id, 2, (const uint64_t[]){3, 5}, 1, (const int64_t[]){0}, 0, 0);
+        int code = scatter(id, 0);
         cr_assert_eq(code, STATUS_OUT_OF_MEMORY, "%s: %s", status_name(code), session->last_failure);
         cr_assert_eq(release(id), STATUS_OK);
     }
@@ -640,14 +653,11 @@ Test(engine_staging, after_a_rest_a_failed_operation_takes_its_copies_back) {
         cr_assert_eq(full(session, id, 16, (uint32_t)(id % 2)), STATUS_OK);
     rest();
     open_stream(1);
-    full_of(session, DTYPE_U8, 1, 4, 0);
-    apply(OP_SLICE, 3, 1, (const uint64_t[]){1}, 3, (const int64_t[]){0, 4, 2}, 0, 0);
-    full_of(session, DTYPE_I32, 4, 1, 0);
-    apply(OP_BROADCAST_TO, 5, 1, (const uint64_t[]){4}, 1, (const int64_t[]){200 << 20}, 0, 0);
+    given_to_scatter();
     cr_assert_eq(wait_for(0), STATUS_OK);
     const struct stream *stream = session_find_stream(session, 1, &fault);
     uint64_t before = stream->enqueued;
-    cr_assert_eq(apply(OP_TAKE, 6, 2, (const uint64_t[]){3, 5}, 1, (const int64_t[]){0}, 0, 1), STATUS_OUT_OF_MEMORY);
+    cr_assert_eq(scatter(9, 1), STATUS_OUT_OF_MEMORY);
     cr_assert_gt(stream->enqueued, before);
     cr_expect_eq(stream->queue.weight, 0);
     close_late();
