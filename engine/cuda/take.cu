@@ -108,7 +108,8 @@ struct one_hot_arguments {
 };
 
 template <typename T>
-__global__ void __launch_bounds__(SPACE_THREADS) one_hot_kernel(const __grid_constant__ struct one_hot_arguments p) {
+__global__ void __launch_bounds__(SPACE_THREADS, 4) /* or the look for a wrong index takes the registers of a block */
+    one_hot_kernel(const __grid_constant__ struct one_hot_arguments p) {
     unsigned long long bad = none;
     const int64_t step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; at < p.n; at += step) {
