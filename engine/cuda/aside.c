@@ -18,8 +18,8 @@ struct device_aside {
     struct fault fault;
 };
 
-void asides_init(struct asides *asides) {
-    *asides = (struct asides){.last = &asides->first};
+void asides_init(struct asides *asides, unsigned most) {
+    *asides = (struct asides){.last = &asides->first, .most = most};
     pthread_mutex_init(&asides->lock, NULL);
     pthread_cond_init(&asides->work, NULL);
 }
@@ -90,7 +90,7 @@ static bool asides_have_thread(struct asides *asides) {
     pthread_mutex_lock(&asides->lock);
     bool needed = asides->idle <= asides->waiting;
     pthread_mutex_unlock(&asides->lock);
-    if (needed && asides->n_threads < ASIDES_MOST &&
+    if (needed && asides->n_threads < asides->most &&
         pthread_create(&asides->threads[asides->n_threads], NULL, asides_main, asides) == 0) {
         pthread_setname_np(asides->threads[asides->n_threads], "tensord library");
         asides->n_threads++;
@@ -116,7 +116,8 @@ static bool aside_returned(struct asides *asides, const struct device_aside *asi
 
 int cuda_launch_aside(struct device *device, struct device_stream *stream, const struct launch *launch,
                       void (*moved)(void *context), void *context, struct device_aside **result, struct fault *fault) {
-    struct asides *asides = &((struct cuda_device *)device)->asides;
+    enum cuda_library library = aside_library(device, launch);
+    struct asides *asides = &((struct cuda_device *)device)->asides[library];
     struct device_aside *aside = *result;
     if (!aside) {
         aside = asides_have_thread(asides) ? calloc(1, sizeof *aside) : NULL;
@@ -128,7 +129,7 @@ int cuda_launch_aside(struct device *device, struct device_stream *stream, const
         aside->moved = moved;
         aside->context = context;
         *result = aside;
-        cuda_library_aside(cuda_of(device), aside_library(device, launch), 1);
+        cuda_library_aside(cuda_of(device), library, 1);
         asides_put(asides, aside);
     }
     if (!aside_returned(asides, aside))

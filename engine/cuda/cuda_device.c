@@ -209,6 +209,11 @@ static int cuda_read_memory(struct cuda_device *device, uint64_t wanted, struct 
     return STATUS_OK;
 }
 
+static void cuda_finish_asides(struct cuda_device *device) {
+    for (int i = 0; i < CUDA_LIBRARIES; i++)
+        asides_finish(&device->asides[i]);
+}
+
 static int cuda_open(const struct device_options *options, struct device **result, struct fault *fault) {
     struct cuda_device *device = calloc(1, sizeof *device);
     if (!device)
@@ -219,7 +224,8 @@ static int cuda_open(const struct device_options *options, struct device **resul
     cuda_fused_init(&device->cuda);
     cuda_libraries_init(&device->cuda);
     pthread_mutex_init(&device->events_lock, NULL);
-    asides_init(&device->asides);
+    for (int i = 0; i < CUDA_LIBRARIES; i++)
+        asides_init(&device->asides[i], i == CUDA_CUSOLVER ? ASIDES_MOST : 1);
     int code = cuda_watch(device, options->readings, fault);
     if (code == STATUS_OK)
         code = cuda_enter(&device->cuda, fault);
@@ -229,7 +235,7 @@ static int cuda_open(const struct device_options *options, struct device **resul
         code = cuda_read_memory(device, options->memory_total, fault);
     if (code != STATUS_OK) {
         monitor_stop(device->monitor);
-        asides_finish(&device->asides);
+        cuda_finish_asides(device);
         pthread_mutex_destroy(&device->events_lock);
         free(device);
         return code;
@@ -246,7 +252,7 @@ static void cuda_close(struct device *base) {
     struct cuda_device *device = (struct cuda_device *)base;
     struct fault fault;
     preload_stop(&device->preload);
-    asides_finish(&device->asides);
+    cuda_finish_asides(device);
     if (cuda_enter(&device->cuda, &fault) == STATUS_OK) {
         blas_destroy(device->cuda.blas);
         cudnn_finish(&device->cuda);

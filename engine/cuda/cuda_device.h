@@ -40,7 +40,7 @@ struct cuda_device {
     struct preload preload;
     struct cuda_memory memory;
     struct cuda_workspaces workspaces;
-    struct asides asides;
+    struct asides asides[CUDA_LIBRARIES];
     bool graphs_off;                 /* by the environment */
     _Atomic uint64_t graph_launches; /* in all graphs, */
     _Atomic uint64_t graph_bytes;    /* and scratch memory of theirs */

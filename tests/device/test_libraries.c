@@ -420,6 +420,43 @@ Test(libraries, a_call_that_takes_long_holds_no_other_stream_up, .timeout = 300)
     rmdir(folder);
 }
 
+/* As many decompositions as may be under way wait at the gate; a convolution of a new shape, and a transform, need no thread of theirs. */
+Test(libraries, long_calls_of_one_library_hold_no_plan_of_another_up, .timeout = 300) {
+    enum { STREAMS = 8 };
+    char folder[] = "/tmp/tensord-gate-XXXXXX", path[64], gate[96];
+    struct suite suite;
+    struct failure failure;
+    struct fault fault;
+    uint64_t results[STREAMS];
+    int held;
+    if (!has_stand_ins())
+        cr_skip("real libraries have no gate");
+    cr_assert_not_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/gate", folder);
+    snprintf(gate, sizeof gate, "cusolverDnXsyevd:%s", path);
+    cr_assert_eq(mkfifo(path, 0600), 0);
+    setenv("STAND_IN_GATE", gate, 1);
+    suite_open(&suite, 0x125);
+    for (unsigned i = 0; i < STREAMS; i++) {
+        cr_assert_eq(session_stream_open(suite.session, i + 1, 0, &fault), STATUS_OK);
+        suite.stream = i + 1;
+        results[i] = submit_eigenvalues(&suite, 5);
+    }
+    while ((held = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC)) < 0) {
+        engine_kick(suite.engine);
+        engine_poll(suite.engine);
+    }
+    suite.stream = 0;
+    cr_assert_eq(suite_outcome(&suite, submit_convolution(&suite, 7), &failure), STATUS_OK);
+    cr_assert_eq(suite_outcome(&suite, submit_transform(&suite, 7), &failure), STATUS_OK);
+    unlink(path);
+    close(held);
+    for (unsigned i = 0; i < STREAMS; i++)
+        cr_assert_eq(suite_outcome(&suite, results[i], &failure), STATUS_OK);
+    suite_close(&suite);
+    rmdir(folder);
+}
+
 /* ---- plans ---- */
 
 /* More convolutions and transforms than the device keeps; the first ones once more in the end. A stand-in says at its end if a plan is left. */
