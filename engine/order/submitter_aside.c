@@ -12,6 +12,24 @@ bool submitter_waits(const struct order *order, const struct stream *stream, con
     return stream->submit.aside.call || (kernel && kernel->waits && kernel->waits(order->device, launch));
 }
 
+/* Calls of one share at a time: fewer than a device makes side by side, so that there are threads for others. */
+enum { SUBMITTER_ASIDES = 3 };
+
+bool submitter_aside_is_full(const struct order *order, const struct stream *stream) {
+    return !stream->submit.aside.call && stream->group->share->asides >= SUBMITTER_ASIDES &&
+           !submitter_skips(order, stream);
+}
+
+static void aside_count(struct stream_aside *aside, struct run_share *share) {
+    if (aside->call && !aside->share) {
+        aside->share = share;
+        share->asides++;
+    } else if (!aside->call && aside->share) {
+        aside->share->asides--;
+        aside->share = NULL;
+    }
+}
+
 /* By the device's thread. */
 static void aside_moved(void *context) {
     struct order *order = context;
@@ -36,6 +54,7 @@ bool submitter_launch_aside(struct order *order, struct stream *stream, const st
     }
     int code = order->device->vtable->async->launch_aside(order->device, device_stream, launch, aside_moved, order,
                                                           &aside->call, &fault);
+    aside_count(aside, stream->group->share);
     if (code == STATUS_AGAIN)
         return false;
     if (code != STATUS_OK)

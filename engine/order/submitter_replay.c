@@ -52,6 +52,10 @@ static void run_one(struct order *order, struct stream *stream, const struct rec
         turn->left = true;
         return;
     }
+    if (waits && submitter_aside_is_full(order, stream)) {
+        turn->waits = true;
+        return;
+    }
     if (!submitter_has_begun(stream))
         history_note(&order->history, &stream->completed, stream->submit.executed + 1, stream->session,
                      record->sequence, opcode, name, *label ? label : NULL);

@@ -44,13 +44,17 @@ static void end(void) {
 
 TestSuite(engine_aside, .init = begin, .fini = end, .timeout = 60);
 
-/* Until the call of tanh is under way. */
-static void await_call(void) {
-    while (!late_launches(later)) {
+/* Until so many calls of tanh are under way. */
+static void await_calls(unsigned n) {
+    while (late_launches(later) < n) {
         engine_kick(engine);
         engine_poll(engine);
         sched_yield();
     }
+}
+
+static void await_call(void) {
+    await_calls(1);
 }
 
 /* tanh of X, whose call does not return. */
@@ -81,7 +85,7 @@ static void expect(uint64_t id, double want) {
 static void other_goes_on(void) {
     struct session *own = session;
     session = other;
-    cr_assert_eq(unary(OP_NEGATIVE, Y, X, 0), STATUS_OK);
+    cr_assert_eq(unary(OP_NEGATIVE, Y, X, 0), STATUS_OK, "%s", session->last_failure);
     expect(Y, -0.5);
     session = own;
 }
@@ -102,15 +106,33 @@ Test(engine_aside, several_calls_wait_side_by_side) {
     hang(0);
     session = other;
     cr_assert_eq(unary(OP_TANH, Z, X, 0), STATUS_OK);
-    while (late_launches(later) < 2) {
-        engine_kick(engine);
-        engine_poll(engine);
-        sched_yield();
-    }
+    await_calls(2);
     late_hang(later, NULL);
     expect(Z, 0.46211716);
     session = own;
     expect(Y, 0.46211716);
+}
+
+/* More wait for those to return, and leave threads of the device to others. */
+Test(engine_aside, one_session_has_so_many_calls_under_way) {
+    enum { STREAMS = 5, AT_ONCE = 3 };
+    struct session *own = session;
+    late_hang(later, "tanh");
+    for (uint32_t i = 1; i <= STREAMS; i++) {
+        open_stream(i);
+        cr_assert_eq(unary(OP_TANH, Z + i, X, i), STATUS_OK);
+    }
+    await_calls(AT_ONCE);
+    other_goes_on();
+    session = other;
+    cr_assert_eq(unary(OP_TANH, Z, X, 0), STATUS_OK);
+    await_calls(AT_ONCE + 1);
+    cr_assert_eq(late_launches(later), AT_ONCE + 1);
+    late_hang(later, NULL);
+    expect(Z, 0.46211716);
+    session = own;
+    for (uint32_t i = 1; i <= STREAMS; i++)
+        expect(Z + i, 0.46211716);
 }
 
 /* What comes behind it in the stream, and what waits for its result in another one. */
