@@ -229,7 +229,7 @@ struct stream_link {
 /* A launch whose call another thread makes, since it waits for the device (device_async.launch_aside). */
 struct stream_aside {
     struct device_aside *call; /* NULL: there is none */
-    struct run_share *share;   /* that it is counted for */
+    uint8_t *counter;          /* of its share and family; NULL: it is not counted */
     uint64_t began_ns;
     bool traced;
     struct trace_mark mark; /* if it is traced */

@@ -235,7 +235,7 @@ static bool submitter_step_launch(struct order *order, struct stream *stream, co
     const char *kernel = launch ? NULL : record->kernel.name;
     bool traced = trace_is_on(&order->trace) && trace_wants(&order->trace, stream->group->share, stream->session);
     bool waits = launch && submitter_waits(order, stream, launch);
-    if (waits && submitter_aside_is_full(order, stream))
+    if (waits && submitter_aside_is_full(order, stream, launch))
         return false;
     if (!submitter_has_begun(stream))
         history_note(&order->history, &stream->completed, stream->submit.executed + 1, stream->session,

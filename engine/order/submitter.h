@@ -55,8 +55,8 @@ struct trace_launch submitter_traced(const struct stream *stream, const struct r
 
 /* Whether another thread has to make the call. Then nothing may have been put on the device in the same turn, so that a mark is before it. */
 bool submitter_waits(const struct order *order, const struct stream *stream, const struct launch *launch);
-/* Whether the call cannot begin yet, because as many others are made for the stream's share. The stream waits. */
-bool submitter_aside_is_full(const struct order *order, const struct stream *stream);
+/* Whether the call cannot begin yet, because as many others of its family are made for the stream's share. The stream waits. */
+bool submitter_aside_is_full(const struct order *order, const struct stream *stream, const struct launch *launch);
 /* Begins such a call, or looks for its end. False: it has not returned, and the stream waits for it. */
 bool submitter_launch_aside(struct order *order, struct stream *stream, const struct launch *launch,
                             const struct trace_launch *trace, bool traced, struct turn *turn);

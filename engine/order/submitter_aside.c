@@ -12,21 +12,26 @@ bool submitter_waits(const struct order *order, const struct stream *stream, con
     return stream->submit.aside.call || (kernel && kernel->waits && kernel->waits(order->device, launch));
 }
 
-/* Calls of one share at a time: fewer than a device makes side by side, so that there are threads for others. */
+/* Calls of one share and family at a time: fewer than a device makes side by side, so that there are threads for others. */
 enum { SUBMITTER_ASIDES = 3 };
 
-bool submitter_aside_is_full(const struct order *order, const struct stream *stream) {
-    return !stream->submit.aside.call && stream->group->share->asides >= SUBMITTER_ASIDES &&
+static uint8_t *aside_counter(const struct stream *stream, const struct launch *launch) {
+    return &stream->group->share->asides[op_info(launch->opcode)->family];
+}
+
+bool submitter_aside_is_full(const struct order *order, const struct stream *stream, const struct launch *launch) {
+    return !stream->submit.aside.call && *aside_counter(stream, launch) >= SUBMITTER_ASIDES &&
            !submitter_skips(order, stream);
 }
 
-static void aside_count(struct stream_aside *aside, struct run_share *share) {
-    if (aside->call && !aside->share) {
-        aside->share = share;
-        share->asides++;
-    } else if (!aside->call && aside->share) {
-        aside->share->asides--;
-        aside->share = NULL;
+/* Counts a call that has begun, or is over. */
+static void aside_count(struct stream_aside *aside, uint8_t *counter) {
+    if (aside->call && !aside->counter) {
+        aside->counter = counter;
+        ++*counter;
+    } else if (!aside->call && aside->counter) {
+        --*aside->counter;
+        aside->counter = NULL;
     }
 }
 
@@ -54,7 +59,7 @@ bool submitter_launch_aside(struct order *order, struct stream *stream, const st
     }
     int code = order->device->vtable->async->launch_aside(order->device, device_stream, launch, aside_moved, order,
                                                           &aside->call, &fault);
-    aside_count(aside, stream->group->share);
+    aside_count(aside, aside_counter(stream, launch));
     if (code == STATUS_AGAIN)
         return false;
     if (code != STATUS_OK)

@@ -52,7 +52,7 @@ static void run_one(struct order *order, struct stream *stream, const struct rec
         turn->left = true;
         return;
     }
-    if (waits && submitter_aside_is_full(order, stream)) {
+    if (waits && submitter_aside_is_full(order, stream, launch)) {
         turn->waits = true;
         return;
     }

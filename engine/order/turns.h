@@ -11,6 +11,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "proto/ops/op.h"
+
 struct order;
 struct stream;
 
@@ -49,7 +51,8 @@ struct run_share {
     uint32_t weight; /* 1 to SHARE_WEIGHT_MAX */
     run_pass pass;   /* the device's time that it has had, divided by its weight */
     bool queued, running;
-    unsigned asides; /* calls that other threads make for it (submitter_aside.c); submitter's */
+    /* Calls that other threads make for it (submitter_aside.c), by the operations' families: each has a library of its own. Submitter's. */
+    uint8_t asides[OP_FAMILY_COUNT];
     /* The longest time that one operation may take on a device that can stop it, or be estimated to take on another; 0: any. */
     uint64_t operation_ns;
     struct run_share *next, *previous; /* in the run queue */
