@@ -255,6 +255,7 @@ static uint8_t *bytes_of(struct suite *suite, uint64_t id, uint64_t *bytes) {
     *bytes = fetch.fetch.bytes;
     uint8_t *read = malloc(*bytes + 1);
     suite_read(suite, &fetch.fetch, read);
+    fetch_release(&fetch.fetch);
     return read;
 }
 
