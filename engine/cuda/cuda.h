@@ -1,7 +1,8 @@
 /* The CUDA device, as its drivers see it. Includable from C and from CUDA C++.
  *
- * A driver puts one launch on a stream and returns. The submitter's thread calls drivers, and for launches whose calls may take long
- * (op_kernel.waits) a thread of aside.h's; no other call waits for the device. Every call of CUDA is checked with CUDA_TRY, which sets a fault and returns from the driver. */
+ * A driver puts one launch on a stream and returns. The submitter's thread calls drivers; for launches whose calls may take long
+ * (op_kernel.waits) a thread of aside.h does, and no other call waits for the device. Every call of CUDA is checked with CUDA_TRY, which
+ * sets a fault and returns from the driver. */
 #pragma once
 
 #include <cuda_runtime_api.h>

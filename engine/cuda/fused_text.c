@@ -529,9 +529,9 @@ static const char keep_text[] = "#ifndef FUSED_KEEP\n"
                                 "}\n"
                                 "#endif\n";
 
-/* A row of n elements from x on, of which the first would lie at the address `place` in memory, by the first `lanes` threads of a team. All threads of the
- * block call it; those of the team get the result. */
-static const char reduce_text[] =
+/* fused_reduce: a row of n elements from x on, the first of which would lie at the address `place` in memory, by the first `lanes` threads of a
+ * team. fused_softmax: the same of a row from x to out. All threads of the block call them; those of the team get the result. */
+static const char rows_text[] =
     "#ifndef FUSED_REDUCE\n"
     "#define FUSED_REDUCE\n"
     "#ifndef DYNAMIC_SHARED\n"
@@ -618,7 +618,7 @@ char *fused_text(const struct fused_launch *launch, const char *name) {
     unsigned parameters = count_parameters(launch);
     write_lines(text, keep_text);
     if (launch->whole_rows)
-        write_lines(text, reduce_text);
+        write_lines(text, rows_text);
     write_text(text, "struct %s_arguments {\n    int64_t rows, columns, zero", name);
     if (launch->whole_rows)
         write_text(text, ", team, lanes[%u]", count_lanes(launch));

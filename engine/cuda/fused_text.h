@@ -2,9 +2,10 @@
  * are those of the kernels for each by itself (engine/device/formula.h): a thread computes all operations for one element before it goes on to
  * its next, what lies in a slot stays in a register, and what lies in memory is read and written where the operations by themselves would.
  *
- * With reductions or softmax among them, a team of threads has a row, and goes through it once for all elementwise operations between two of those, and once for
- * each of those, whose elements the threads share out as its own kernel does (reduce_ops.cuh, softmax_ops.cuh). What lies in a slot, and is read when the
- * team comes through the row again, is in shared memory. What there is one of for each row, all threads of the team know.
+ * With reductions or softmax among them, a team of threads has a row. It goes through the row once for all elementwise operations that follow
+ * one another, and once for each reduction or softmax, whose elements the threads share out as that operation's own kernel does
+ * (reduce_ops.cuh, softmax_ops.cuh). A value in a slot that a later pass reads is in shared memory. Of a value that each row has one of, every
+ * thread of the team has a copy.
  *
  * The text depends on the operations, their dtypes, and how operands lie: addresses, extents and attributes are arguments. So launches of one kind
  * have one kernel, by whose text it is found.

@@ -28,7 +28,8 @@ struct op_kernel {
     /* Whether a launch may have inputs of dtype `from` while the kernel computes on `to` (operand.as): the kernel converts them as it
      * reads them. NULL: no launch may. */
     bool (*converts)(const struct device *device, unsigned opcode, enum dtype from, enum dtype to);
-    /* Of an input of indices (op_info.index_inputs): the dtypes that the kernel reads as they are, as bits; it gets others as i64. 0: i64 alone. */
+    /* Of an input of indices (op_info.index_inputs): the dtypes that the kernel reads as they are, as bits; it gets
+     * others as i32, if they fit and it reads that, or as i64. 0: i64 alone. */
     uint32_t index_dtypes;
     /* Loads what the kernel needs at run time, such as a library. STATUS_OK, at once if it is loaded already, or STATUS_UNSUPPORTED with
      * the reason. NULL: it needs nothing. */
