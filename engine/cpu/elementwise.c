@@ -23,9 +23,6 @@ const uint16_t cpu_row_numbers[OP_PLACES_ELEMENTWISE][DTYPE_COUNT] = {
 };
 /* clang-format on */
 
-/* An output of so many bytes or more is written past the caches. */
-static const int64_t stream_from = INT64_C(16) << 20;
-
 struct job {
     struct cpu_job base;
     cpu_row_function *row;
@@ -43,7 +40,7 @@ struct job {
      * block. 1: the innermost axis is the last one. */
     int64_t pair;
     bool gathered[WALK_ARRAYS];
-    bool copied; /* to gather the operand is all */
+    bool copied;                      /* to gather the operand is all */
     int64_t pair_stride[WALK_ARRAYS]; /* of the axis before the last one, in elements */
 };
 
@@ -95,8 +92,8 @@ static void job_convert(const struct job *job, const struct cpu_row *run) {
 
 /* The rows of an operand of which the last two axes are not one. */
 static inline void gather(const struct job *job, int k, char *out, const char *x, int64_t rows) {
-    job->base.cpu->kernels->gather[__builtin_ctzll((uint64_t)job->size[k])](out, x, rows, job->pair, job->pair_stride[k],
-                                                                            job->run.stride[k]);
+    job->base.cpu->kernels->gather[__builtin_ctzll((uint64_t)job->size[k])](out, x, rows, job->pair,
+                                                                            job->pair_stride[k], job->run.stride[k]);
 }
 
 /* Elements begin … end - 1 of the last two axes, which are whole rows of the last one. */
@@ -229,7 +226,7 @@ static bool job_runs_across(const struct launch *launch) {
 }
 
 static bool job_streams(const struct launch *launch, int64_t bytes) {
-    if (bytes < stream_from || launch->output.rank != 1 || launch->output.strides[0] != 1) {
+    if (bytes < CPU_STREAM_FROM || launch->output.rank != 1 || launch->output.strides[0] != 1) {
         return false;
     }
     for (int k = 0; k < launch->n_inputs; k++) {

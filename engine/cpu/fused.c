@@ -11,6 +11,10 @@ enum {
     FUSED_SKEW = 192,
     FUSED_CALL = 16, /* what a call of a row function costs, as bytes of memory traffic */
     FUSED_SLOTS_ROOM = FUSED_SLOTS_BYTES + FUSED_SLOTS_MAX * FUSED_SKEW,
+    OPERANDS = 4,         /* an output and three inputs */
+    LINE = 64,            /* bytes of a line of the caches */
+    AHEAD_FROM = 1 << 20, /* an input of so many bytes comes from memory */
+    AHEAD_MOST = 4,
 };
 
 struct job {
@@ -21,97 +25,198 @@ struct job {
     uint64_t parameters[FUSED_OPERATIONS_MAX][2];
 };
 
+/* Where an operand's elements are: that of a row and the column at which a tile begins is at + row · by_row + column · by_column, and the next one in the
+ * tile is `bytes` behind it. A slot has one tile. */
+struct place {
+    char *at;
+    int64_t by_row, by_column, bytes;
+};
+
+/* An operation as one thread runs it. The strides and the attributes in `run` are always the same; each tile has its addresses and its length. */
+struct step {
+    const struct fused_operation *operation;
+    struct cpu_row run;
+    struct place places[OPERANDS];
+    bool converts; /* some input is converted */
+    bool streams;  /* the output is written past the caches */
+};
+
 /* What one thread computes a tile in. */
 struct room {
     _Alignas(64) char slots[FUSED_SLOTS_ROOM];
-    _Alignas(
-        64) char casts[3][FUSED_TILE * sizeof(struct cpu_pair)]; /* a converted input has up to 16 bytes an element */
+    /* A converted input has up to 16 bytes an element. */
+    _Alignas(64) char casts[OPERANDS - 1][FUSED_TILE * sizeof(struct cpu_pair)];
+    _Alignas(64) char streamed[FUSED_TILE * FUSED_SLOT_ELEMENT];
     struct cpu_accumulators accumulators;
+    struct step steps[FUSED_OPERATIONS_MAX];
+    unsigned n_ahead;
+    struct place ahead[AHEAD_MOST]; /* inputs whose next tile is fetched from memory while this one is computed */
 };
 
-static inline char *operand_at(const struct job *job, const struct fused_operand *operand, struct room *room,
-                               int64_t row, int64_t column) {
+static inline char *place_at(const struct place *place, int64_t row, int64_t begin) {
+    return place->at + row * place->by_row + begin * place->by_column;
+}
+
+static struct place place_of(const struct job *job, const struct fused_operand *operand, struct room *room) {
+    int64_t size = (int64_t)dtype_size((enum dtype)operand->dtype), bytes = operand->column * size;
     if (operand->in_slot) {
-        return room->slots + operand->slot * job->slot;
+        return (struct place){room->slots + operand->slot * job->slot, 0, 0, bytes};
     }
     int64_t apart = operand->row == FUSED_FLAT ? job->launch->columns : operand->row;
-    int64_t element = row * apart + column * operand->column;
-    return (char *)operand->data + element * (int64_t)dtype_size((enum dtype)operand->dtype);
+    return (struct place){operand->data, apart * size, bytes, bytes};
 }
 
 static inline bool operand_converts(const struct fused_operation *operation, const struct fused_operand *input) {
     return input->as != input->dtype && operation->opcode != OP_CAST;
 }
 
-static void tile_reduce(const struct job *job, const struct fused_operation *operation, struct room *room,
-                        int64_t row) {
-    const struct fused_operand *input = &operation->inputs[0];
-    cpu_row_function *cast = input->as != input->dtype ? job->base.cpu->kernels->cast[input->dtype][input->as] : NULL;
-    cpu_reduce_run(operation->kernel, cast, job->launch->columns, operand_at(job, input, room, row, 0),
-                   (int64_t)dtype_size((enum dtype)input->dtype), operation->floats[0], &room->accumulators,
-                   operand_at(job, &operation->output, room, row, 0));
+static inline bool operand_same(const struct fused_operand *a, const struct fused_operand *b) {
+    return !a->in_slot && a->data == b->data;
 }
 
-/* An operation with inputs that must be converted, n elements from a column on. */
-static void tile_converts(const struct job *job, const struct fused_operation *operation, const uint64_t *parameters,
-                          struct room *room, int64_t row, int64_t begin, int64_t n) {
-    for (int64_t at = 0; at < n; at += FUSED_TILE) {
-        int64_t block = n - at < FUSED_TILE ? n - at : FUSED_TILE;
-        struct cpu_row run = {.n = block, .stride = {1}};
-        unsigned k = 0;
-        run.data[0] = operand_at(job, &operation->output, room, row, begin) +
-                      at * (int64_t)dtype_size((enum dtype)operation->output.dtype);
-        for (; k < operation->n_inputs; k++) {
-            const struct fused_operand *input = &operation->inputs[k];
-            run.data[k + 1] = operand_at(job, input, room, row, begin) +
-                              at * input->column * (int64_t)dtype_size((enum dtype)input->dtype);
-            run.stride[k + 1] = input->column;
-            if (operand_converts(operation, input)) {
-                job->base.cpu->kernels->cast[input->dtype][input->as](&(struct cpu_row){
-                    input->column ? block : 1, {room->casts[k], run.data[k + 1]}, {1, input->column}});
-                run.data[k + 1] = room->casts[k];
+/* Whether an operation's output is written past the caches: it is large, its rows begin with a line, and no other operand is in the same place. */
+static bool operation_streams(const struct fused_launch *launch, const struct fused_operation *operation) {
+    const struct fused_operand *output = &operation->output;
+    int64_t row = launch->columns * (int64_t)dtype_size((enum dtype)output->dtype);
+    if (output->in_slot || !output->column || launch->rows * row < CPU_STREAM_FROM || (uintptr_t)output->data % LINE ||
+        (launch->rows > 1 && (row % LINE || output->row != FUSED_FLAT)) || operation->reduces || operation->softmax) {
+        return false;
+    }
+    for (uint32_t i = 0; i < launch->n; i++) {
+        const struct fused_operation *other = &launch->operations[i];
+        bool same = other != operation && operand_same(&other->output, output);
+        for (unsigned k = 0; k < other->n_inputs; k++) {
+            same |= operand_same(&other->inputs[k], output);
+        }
+        if (same) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Inputs that come from memory, each once. */
+static void room_ahead(struct room *room, const struct job *job) {
+    const struct fused_launch *launch = job->launch;
+    room->n_ahead = 0;
+    for (uint32_t i = 0; i < launch->n && job->tiles * launch->rows > 1; i++) {
+        for (unsigned j = 0; j < launch->operations[i].n_inputs; j++) {
+            const struct place *place = &room->steps[i].places[j + 1];
+            bool known = !place->by_column || (launch->rows > 1 && !place->by_row) ||
+                         launch->rows * launch->columns * place->bytes < AHEAD_FROM;
+            for (unsigned k = 0; k < room->n_ahead; k++) {
+                known |= room->ahead[k].at == place->at;
+            }
+            if (!known && room->n_ahead < AHEAD_MOST) {
+                room->ahead[room->n_ahead++] = *place;
             }
         }
-        for (unsigned p = 0; p < operation->n_floats; p++) {
-            run.data[++k] = (char *)(uintptr_t)&parameters[p];
-        }
-        ((cpu_row_function *)operation->kernel)(&run);
     }
 }
 
-/* The operations on columns begin … begin + n - 1 of a row. */
-static void fused_tile(const struct job *job, struct room *room, int64_t row, int64_t begin, int64_t n) {
+static void room_init(struct room *room, const struct job *job) {
     const struct fused_launch *launch = job->launch;
     for (uint32_t i = 0; i < launch->n; i++) {
         const struct fused_operation *operation = &launch->operations[i];
-        struct cpu_row run = {.n = operation->output.column ? n : 1,
-                              .data = {operand_at(job, &operation->output, room, row, begin)},
-                              .stride = {1}};
-        bool converts = false;
-        unsigned k = 0;
+        struct step *step = &room->steps[i];
+        unsigned k = operation->n_inputs;
+        step->operation = operation;
+        step->places[0] = place_of(job, &operation->output, room);
+        step->run.stride[0] = 1;
+        step->converts = false;
+        step->streams = operation_streams(launch, operation);
+        for (unsigned j = 0; j < operation->n_inputs; j++) {
+            step->places[j + 1] = place_of(job, &operation->inputs[j], room);
+            step->run.stride[j + 1] = operation->inputs[j].column;
+            step->converts |= operand_converts(operation, &operation->inputs[j]);
+        }
+        for (unsigned p = 0; p < operation->n_floats && !operation->reduces; p++) {
+            step->run.data[++k] = (char *)(uintptr_t)&job->parameters[i][p];
+            step->run.stride[k] = 0;
+        }
+    }
+    room_ahead(room, job);
+}
+
+/* Fetches share number i of the inputs of tile number `tile`: the processor fetches ahead by itself within a page, and a tile of f32 is a page. */
+static inline void tile_ahead(const struct job *job, const struct room *room, uint32_t i, int64_t tile) {
+    int64_t begin = tile % job->tiles * job->width, left = job->launch->columns - begin;
+    int64_t n = left < job->width ? left : job->width;
+    for (unsigned k = 0; k < room->n_ahead; k++) {
+        const char *at = place_at(&room->ahead[k], tile / job->tiles, begin);
+        int64_t lines = (n * room->ahead[k].bytes + LINE - 1) / LINE;
+        int64_t end = cpu_part_begin(lines, i + 1, job->launch->n);
+        for (int64_t line = cpu_part_begin(lines, i, job->launch->n); line < end; line++) {
+            __builtin_prefetch(at + line * LINE, 0, 2);
+        }
+    }
+}
+
+static void step_reduce(const struct job *job, const struct step *step, struct room *room, int64_t row) {
+    const struct fused_operation *operation = step->operation;
+    const struct fused_operand *input = &operation->inputs[0];
+    cpu_row_function *cast = input->as != input->dtype ? job->base.cpu->kernels->cast[input->dtype][input->as] : NULL;
+    cpu_reduce_run(operation->kernel, cast, job->launch->columns, place_at(&step->places[1], row, 0),
+                   (int64_t)dtype_size((enum dtype)input->dtype), operation->floats[0], &room->accumulators,
+                   place_at(&step->places[0], row, 0));
+}
+
+/* Converts inputs of the n elements, FUSED_TILE at most, that the step's run has the addresses of. */
+static void step_convert(const struct job *job, struct step *step, struct room *room, int64_t n) {
+    for (unsigned k = 0; k < step->operation->n_inputs; k++) {
+        const struct fused_operand *input = &step->operation->inputs[k];
+        if (operand_converts(step->operation, input)) {
+            job->base.cpu->kernels->cast[input->dtype][input->as](
+                &(struct cpu_row){input->column ? n : 1, {room->casts[k], step->run.data[k + 1]}, {1, input->column}});
+            step->run.data[k + 1] = room->casts[k];
+        }
+    }
+}
+
+/* n elements of an operation whose inputs are converted before, or whose output is written past the caches behind, piece by piece. */
+static void step_pieces(const struct job *job, struct step *step, struct room *room, int64_t row, int64_t begin,
+                        int64_t n) {
+    for (int64_t at = 0; at < n; at += FUSED_TILE) {
+        int64_t piece = n - at < FUSED_TILE ? n - at : FUSED_TILE, bytes = piece * step->places[0].bytes;
+        for (unsigned k = 0; k <= step->operation->n_inputs; k++) {
+            step->run.data[k] = place_at(&step->places[k], row, begin) + at * step->places[k].bytes;
+        }
+        char *output = step->run.data[0];
+        bool streams = step->streams && bytes % LINE == 0;
+        step->run.data[0] = streams ? room->streamed : output;
+        step->run.n = piece;
+        step_convert(job, step, room, piece);
+        ((cpu_row_function *)step->operation->kernel)(&step->run);
+        if (streams) {
+            job->base.cpu->kernels->stream(output, room->streamed, (size_t)bytes);
+        }
+    }
+}
+
+/* The operations on one tile; tile number `next` is fetched meanwhile. */
+static void fused_tile(const struct job *job, struct room *room, int64_t tile, int64_t next) {
+    int64_t row = tile / job->tiles, begin = tile % job->tiles * job->width, left = job->launch->columns - begin;
+    int64_t n = left < job->width ? left : job->width;
+    for (uint32_t i = 0; i < job->launch->n; i++) {
+        struct step *step = &room->steps[i];
+        const struct fused_operation *operation = step->operation;
+        int64_t elements = operation->output.column ? n : 1;
+        if (room->n_ahead)
+            tile_ahead(job, room, i, next);
         if (__builtin_expect(operation->reduces, 0)) {
-            tile_reduce(job, operation, room, row);
-            continue;
-        }
-        if (__builtin_expect(operation->softmax, 0)) {
+            step_reduce(job, step, room, row);
+        } else if (__builtin_expect(operation->softmax, 0)) {
             const struct cpu_softmax *softmax = operation->kernel;
-            softmax->row(n, operand_at(job, &operation->inputs[0], room, row, 0), 1, run.data[0], 1);
-            continue;
+            softmax->row(n, place_at(&step->places[1], row, 0), 1, place_at(&step->places[0], row, 0), 1);
+        } else if (__builtin_expect(step->converts || step->streams, 0)) {
+            step_pieces(job, step, room, row, begin, elements);
+        } else {
+            for (unsigned k = 0; k <= operation->n_inputs; k++) {
+                step->run.data[k] = place_at(&step->places[k], row, begin);
+            }
+            step->run.n = elements;
+            ((cpu_row_function *)operation->kernel)(&step->run);
         }
-        for (; k < operation->n_inputs; k++) {
-            const struct fused_operand *input = &operation->inputs[k];
-            run.data[k + 1] = operand_at(job, input, room, row, begin);
-            run.stride[k + 1] = input->column;
-            converts |= operand_converts(operation, input);
-        }
-        if (__builtin_expect(converts, 0)) {
-            tile_converts(job, operation, job->parameters[i], room, row, begin, run.n);
-            continue;
-        }
-        for (unsigned p = 0; p < operation->n_floats; p++) {
-            run.data[++k] = (char *)(uintptr_t)&job->parameters[i][p];
-        }
-        ((cpu_row_function *)operation->kernel)(&run);
     }
 }
 
@@ -144,17 +249,19 @@ static bool fused_part(struct cpu_job *base, struct cpu_lane *lane) {
     int64_t end = cpu_part_begin(tiles, lane->part + 1, base->parts);
     int64_t at = lane->position ? lane->position : cpu_part_begin(tiles, lane->part, base->parts);
     struct room room;
+    room_init(&room, job);
     for (int64_t since = 0; at < end; at++, since++) {
         if (since == look) {
             since = 0;
             if (cpu_job_stops(base)) {
                 lane->position = at;
+                job->base.cpu->kernels->stream_end();
                 return false;
             }
         }
-        int64_t begin = at % job->tiles * job->width, left = launch->columns - begin;
-        fused_tile(job, &room, at / job->tiles, begin, left < job->width ? left : job->width);
+        fused_tile(job, &room, at, at + 1 < end ? at + 1 : at);
     }
+    job->base.cpu->kernels->stream_end();
     return true;
 }
 
@@ -205,7 +312,8 @@ void cpu_fused_run(struct cpu *cpu, const struct fused_launch *launch, struct cp
     fused_parameters(&job);
     if (launch->columns <= FUSED_TILE && launch->rows == 1) {
         struct room room;
-        fused_tile(&job, &room, 0, 0, launch->columns);
+        room_init(&room, &job);
+        fused_tile(&job, &room, 0, 0);
         return;
     }
     double work = (double)launch->rows *

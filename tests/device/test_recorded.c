@@ -95,24 +95,27 @@ static void random_operation(struct random_program *program, struct made *made) 
     }
 }
 
+/* Finishes the next operation, whose opcode, inputs and attributes are there. False: it does not obey the rules. */
+static bool made_finish(struct random_program *program, struct made *made) {
+    struct fault fault;
+    const struct tensor_type *types[3];
+    made->request.ints = made->attributes.ints;
+    made->request.n_ints = made->attributes.n_ints;
+    made->request.floats = made->attributes.floats;
+    made->request.n_floats = made->attributes.n_floats;
+    made->request.inputs = made->inputs;
+    for (unsigned i = 0; i < made->request.n_inputs; i++)
+        types[i] = &program->types[made->inputs[i] - 1];
+    return op_infer(made->request.opcode, types, made->request.n_inputs, &made->request.attributes,
+                    &program->types[GIVEN + program->n], &fault) == STATUS_OK;
+}
+
 /* Adds an operation that obeys the rules. */
 static void random_add(struct random_program *program) {
     struct made *made = &program->operations[program->n];
-    struct fault fault;
-    const struct tensor_type *types[3];
-    int code;
     do {
         random_operation(program, made);
-        made->request.ints = made->attributes.ints;
-        made->request.n_ints = made->attributes.n_ints;
-        made->request.floats = made->attributes.floats;
-        made->request.n_floats = made->attributes.n_floats;
-        made->request.inputs = made->inputs;
-        for (unsigned i = 0; i < made->request.n_inputs; i++)
-            types[i] = &program->types[made->inputs[i] - 1];
-        code = op_infer(made->request.opcode, types, made->request.n_inputs, &made->request.attributes,
-                        &program->types[GIVEN + program->n], &fault);
-    } while (code != STATUS_OK ||
+    } while (!made_finish(program, made) ||
              type_elements(&program->types[GIVEN + program->n]) > program->rows * program->columns);
     program->n++;
 }
@@ -171,14 +174,18 @@ static uint64_t define(struct random_program *program, const uint64_t *given, co
     return programs;
 }
 
-static void random_program(struct suite *suite, struct random_program *program, uint64_t *given) {
-    const int64_t *shape = shapes[suite_below(suite, sizeof shapes / sizeof *shapes)];
+/* A program without operations. */
+static void program_init(struct suite *suite, struct random_program *program, const int64_t *shape, uint64_t *given) {
     *program = (struct random_program){.suite = suite, .rows = shape[0], .columns = shape[1]};
     for (unsigned i = 0; i < GIVEN; i++) {
         struct tensor_type *type = &program->types[i];
         given_type(i, shape[0], shape[1], type);
         given[i] = suite_sample(suite, type->dtype, type->rank, type->shape, FILL_ORDINARY).id;
     }
+}
+
+static void random_program(struct suite *suite, struct random_program *program, uint64_t *given) {
+    program_init(suite, program, shapes[suite_below(suite, sizeof shapes / sizeof *shapes)], given);
     while (program->n < OPERATIONS)
         random_add(program);
 }
@@ -223,6 +230,55 @@ Test(recorded, random_programs_have_the_bits_of_their_operations_one_by_one, .ti
                     fetch_both(&suite, ids[results[r] - 1], outputs[r],
                                (size_t)type_bytes(&program.types[results[r] - 1]), r);
             }
+        }
+        struct fault fault;
+        session_program_release(suite.session, id, &fault);
+        suite_restart(&suite);
+        programs = 0;
+    }
+    suite_close(&suite);
+}
+
+/* Adds the operation that was given, with the number of its result: that of the first value is 1. */
+static uint64_t fixed_add(struct random_program *program, unsigned opcode, unsigned n_inputs, uint64_t a, uint64_t b,
+                          struct op_packed attributes) {
+    struct made *made = &program->operations[program->n];
+    *made = (struct made){.request = {.opcode = (uint16_t)opcode, .n_inputs = (uint16_t)n_inputs},
+                          .inputs = {a, b},
+                          .attributes = attributes};
+    cr_assert(made_finish(program, made), "%s", op_info(opcode)->name);
+    return GIVEN + ++program->n;
+}
+
+/* Results so large that a device may write them past its caches: of one row, of rows that begin with a cache line, and of others. One is
+ * read again in the same pass, one is converted, one takes the memory of an input, one is seen row by row. */
+Test(recorded, results_beyond_the_caches_have_the_bits_of_the_operations_one_by_one, .timeout = 120) {
+    static const int64_t large[][2] = {{1, 4200003}, {2051, 2048}, {65, 65001}};
+    static const struct op_packed none;
+    struct suite suite;
+    suite_open(&suite, 507);
+    for (unsigned i = 0; i < sizeof large / sizeof *large; i++) {
+        struct random_program program;
+        uint64_t ids[VALUES], outputs[RESULTS];
+        const bool consumed[PARAMETERS] = {true};
+        program_init(&suite, &program, large[i], ids);
+        uint64_t scaled = fixed_add(&program, OP_MULTIPLY, 2, 1, 5, none);
+        uint64_t sum = fixed_add(&program, OP_ADD, 2, scaled, 3, none);
+        uint64_t power = fixed_add(&program, OP_TANH, 1, sum, 0, none);
+        uint64_t most = fixed_add(&program, OP_MAX, 1, power, 0,
+                                  SUITE_ATTRIBUTES(reduction, .axes = SUITE_LIST(-1), .keepdims = true));
+        uint64_t less = fixed_add(&program, OP_SUBTRACT, 2, power, most, none);
+        uint64_t half = fixed_add(&program, OP_CAST, 1, less, 0, SUITE_ATTRIBUTES(cast, .dtype = DTYPE_BF16));
+        uint64_t mixed = fixed_add(&program, OP_ADD, 2, half, 2, none);
+        uint64_t wide = fixed_add(&program, OP_MULTIPLY, 2, 6, 4, none);
+        const uint64_t results[RESULTS] = {sum, power, less, half, mixed, wide};
+        run_eagerly(&program, ids);
+        uint64_t id = define(&program, ids, consumed, results);
+        for (uint16_t consume = 0; consume < 2; consume++) {
+            run_recorded(&suite, id, 1, ids, consume, outputs);
+            for (unsigned r = 0; r < RESULTS; r++)
+                fetch_both(&suite, ids[results[r] - 1], outputs[r], (size_t)type_bytes(&program.types[results[r] - 1]),
+                           r);
         }
         struct fault fault;
         session_program_release(suite.session, id, &fault);
