@@ -46,7 +46,7 @@ struct room {
     _Alignas(64) char slots[FUSED_SLOTS_ROOM];
     /* A converted input has up to 16 bytes an element. */
     _Alignas(64) char casts[OPERANDS - 1][FUSED_TILE * sizeof(struct cpu_pair)];
-    _Alignas(64) char streamed[FUSED_TILE * FUSED_SLOT_ELEMENT];
+    _Alignas(64) char streamed[FUSED_TILE * sizeof(struct cpu_pair)];
     struct cpu_accumulators accumulators;
     struct step steps[FUSED_OPERATIONS_MAX];
     unsigned n_ahead;
@@ -231,8 +231,10 @@ static void fused_plain(const struct fused_launch *launch) {
         run.stride[1] = operation->inputs[0].column;
         run.data[2] = operation->inputs[1].data;
         run.stride[2] = operation->inputs[1].column;
-        run.data[3] = operation->inputs[2].data;
-        run.stride[3] = operation->inputs[2].column;
+        if (operation->n_inputs > 2) {
+            run.data[3] = operation->inputs[2].data;
+            run.stride[3] = operation->inputs[2].column;
+        }
         for (unsigned p = 0; p < operation->n_floats; p++) {
             parameters[p] = cpu_parameter(operation->floats[p], operation->inputs[0].as);
             run.data[1 + operation->n_inputs + p] = (char *)&parameters[p];
