@@ -101,8 +101,8 @@ struct fused_operation {
     uint8_t n_inputs, n_floats;
     bool softmax;     /* or its logarithm */
     bool reduces;     /* the input's columns; else it has as many elements in a row as the output: columns, or one */
-    double floats[2]; /* attributes */
     struct fused_operand output, inputs[3];
+    double floats[2]; /* attributes; behind what every operation has, so that a long list of them takes fewer cache lines */
 };
 struct fused_launch {
     int64_t rows, columns;
