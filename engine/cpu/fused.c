@@ -41,6 +41,14 @@ struct step {
     bool streams;  /* the output is written past the caches */
 };
 
+/* An input whose next tile is fetched from memory while this one is computed: the processor fetches ahead by itself within a page, and a tile of f32 is
+ * a page. */
+struct ahead {
+    struct place place;
+    int64_t share;        /* bytes that are fetched beside each operation */
+    const char *at, *end; /* what is still to be fetched */
+};
+
 /* What one thread computes a tile in. */
 struct room {
     _Alignas(64) char slots[FUSED_SLOTS_ROOM];
@@ -50,7 +58,7 @@ struct room {
     struct cpu_accumulators accumulators;
     struct step steps[FUSED_OPERATIONS_MAX];
     unsigned n_ahead;
-    struct place ahead[AHEAD_MOST]; /* inputs whose next tile is fetched from memory while this one is computed */
+    struct ahead ahead[AHEAD_MOST];
 };
 
 static inline char *place_at(const struct place *place, int64_t row, int64_t begin) {
@@ -105,10 +113,12 @@ static void room_ahead(struct room *room, const struct job *job) {
             bool known = !place->by_column || (launch->rows > 1 && !place->by_row) ||
                          launch->rows * launch->columns * place->bytes < AHEAD_FROM;
             for (unsigned k = 0; k < room->n_ahead; k++) {
-                known |= room->ahead[k].at == place->at;
+                known |= room->ahead[k].place.at == place->at;
             }
             if (!known && room->n_ahead < AHEAD_MOST) {
-                room->ahead[room->n_ahead++] = *place;
+                int64_t lines = (job->width * place->bytes + LINE - 1) / LINE;
+                room->ahead[room->n_ahead++] =
+                    (struct ahead){.place = *place, .share = (lines + launch->n - 1) / launch->n * LINE};
             }
         }
     }
@@ -138,16 +148,31 @@ static void room_init(struct room *room, const struct job *job) {
     room_ahead(room, job);
 }
 
-/* Fetches share number i of the inputs of tile number `tile`: the processor fetches ahead by itself within a page, and a tile of f32 is a page. */
-static inline void tile_ahead(const struct job *job, const struct room *room, uint32_t i, int64_t tile) {
-    int64_t begin = tile % job->tiles * job->width, left = job->launch->columns - begin;
-    int64_t n = left < job->width ? left : job->width;
+/* Where a tile is. */
+struct tile {
+    int64_t row, begin, n; /* columns begin … begin + n - 1 */
+};
+
+static inline struct tile tile_number(const struct job *job, int64_t number) {
+    int64_t row = job->tiles == 1 ? number : number / job->tiles, begin = (number - row * job->tiles) * job->width;
+    int64_t left = job->launch->columns - begin;
+    return (struct tile){row, begin, left < job->width ? left : job->width};
+}
+
+static inline void ahead_begin(struct room *room, const struct tile *next) {
     for (unsigned k = 0; k < room->n_ahead; k++) {
-        const char *at = place_at(&room->ahead[k], tile / job->tiles, begin);
-        int64_t lines = (n * room->ahead[k].bytes + LINE - 1) / LINE;
-        int64_t end = cpu_part_begin(lines, i + 1, job->launch->n);
-        for (int64_t line = cpu_part_begin(lines, i, job->launch->n); line < end; line++) {
-            __builtin_prefetch(at + line * LINE, 0, 2);
+        struct ahead *ahead = &room->ahead[k];
+        ahead->at = place_at(&ahead->place, next->row, next->begin);
+        ahead->end = ahead->at + next->n * ahead->place.bytes;
+    }
+}
+
+static inline void ahead_fetch(struct room *room) {
+    for (unsigned k = 0; k < room->n_ahead; k++) {
+        struct ahead *ahead = &room->ahead[k];
+        const char *stop = ahead->end - ahead->at < ahead->share ? ahead->end : ahead->at + ahead->share;
+        for (; ahead->at < stop; ahead->at += LINE) {
+            __builtin_prefetch(ahead->at, 0, 2);
         }
     }
 }
@@ -193,16 +218,15 @@ static void step_pieces(const struct job *job, struct step *step, struct room *r
     }
 }
 
-/* The operations on one tile; tile number `next` is fetched meanwhile. */
-static void fused_tile(const struct job *job, struct room *room, int64_t tile, int64_t next) {
-    int64_t row = tile / job->tiles, begin = tile % job->tiles * job->width, left = job->launch->columns - begin;
-    int64_t n = left < job->width ? left : job->width;
+/* The operations on one tile. The one behind it is fetched meanwhile. */
+static void fused_tile(const struct job *job, struct room *room, const struct tile *tile, const struct tile *next) {
+    const int64_t row = tile->row, begin = tile->begin, n = tile->n;
+    ahead_begin(room, next);
     for (uint32_t i = 0; i < job->launch->n; i++) {
         struct step *step = &room->steps[i];
         const struct fused_operation *operation = step->operation;
         int64_t elements = operation->output.column ? n : 1;
-        if (room->n_ahead)
-            tile_ahead(job, room, i, next);
+        ahead_fetch(room);
         if (__builtin_expect(operation->reduces, 0)) {
             step_reduce(job, step, room, row);
         } else if (__builtin_expect(operation->softmax, 0)) {
@@ -252,6 +276,7 @@ static bool fused_part(struct cpu_job *base, struct cpu_lane *lane) {
     int64_t at = lane->position ? lane->position : cpu_part_begin(tiles, lane->part, base->parts);
     struct room room;
     room_init(&room, job);
+    struct tile tile = tile_number(job, at);
     for (int64_t since = 0; at < end; at++, since++) {
         if (since == look) {
             since = 0;
@@ -261,7 +286,9 @@ static bool fused_part(struct cpu_job *base, struct cpu_lane *lane) {
                 return false;
             }
         }
-        fused_tile(job, &room, at, at + 1 < end ? at + 1 : at);
+        struct tile next = tile_number(job, at + 1 < end ? at + 1 : at);
+        fused_tile(job, &room, &tile, &next);
+        tile = next;
     }
     job->base.cpu->kernels->stream_end();
     return true;
@@ -315,7 +342,8 @@ void cpu_fused_run(struct cpu *cpu, const struct fused_launch *launch, struct cp
     if (launch->columns <= FUSED_TILE && launch->rows == 1) {
         struct room room;
         room_init(&room, &job);
-        fused_tile(&job, &room, 0, 0);
+        struct tile all = {.n = launch->columns};
+        fused_tile(&job, &room, &all, &all);
         return;
     }
     double work = (double)launch->rows *
