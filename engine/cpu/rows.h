@@ -149,7 +149,8 @@ __attribute__((noinline, unused)) static void rows_in_blocks(const struct cpu_ro
                 .stride = {1, 1, 1, 1}};                                                                               \
             for (int k = 1; k <= inputs; k++) {                                                                        \
                 const uint16_t *x = (const void *)row->data[k];                                                        \
-                half_load_##half(n, x + i * row->stride[k], row->stride[k], buffer[k]);                                \
+                block.stride[k] = row->stride[k] != 0;                                                                 \
+                half_load_##half(row->stride[k] ? n : 1, x + i * row->stride[k], row->stride[k], buffer[k]);           \
             }                                                                                                          \
             for (int k = inputs + 1; k <= inputs + parameters; k++) {                                                  \
                 block.data[k] = row->data[k];                                                                          \

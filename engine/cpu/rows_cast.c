@@ -10,6 +10,11 @@
         T *z = (void *)row->data[0];                                                                                   \
         if (sa == 1 && sz == 1) {                                                                                      \
             cpu_move(z, x, (size_t)n * sizeof *x);                                                                     \
+        } else if (sa == 0 && sz == 1) {                                                                               \
+            const T one = *x;                                                                                          \
+            for (int64_t i = 0; i < n; i++) {                                                                          \
+                z[i] = one;                                                                                            \
+            }                                                                                                          \
         } else if (sz == 1) {                                                                                          \
             for (int64_t i = 0; i < n; i++) {                                                                          \
                 z[i] = x[i * sa];                                                                                      \

@@ -131,24 +131,37 @@ OP_FORMULAS_FEW_HALF(ROW_HALF)
 
 /* ---- where: one row for each size of elements, since it only moves them ---- */
 
+#define WHERE_LOOP(A, B)                                                                                               \
+    do {                                                                                                               \
+        CPU_LOOP                                                                                                       \
+        for (int64_t i = 0; i < n; i++) {                                                                              \
+            const __typeof__(*x) a = A, b = B;                                                                         \
+            z[i] = c[i] ? a : b;                                                                                       \
+        }                                                                                                              \
+    } while (0)
 #define WHERE_ROW(name, T)                                                                                             \
     static void name(const struct cpu_row *row) {                                                                      \
         const int64_t n = row->n, sc = row->stride[1], sa = row->stride[2], sb = row->stride[3];                       \
         const uint8_t *c = (const uint8_t *)row->data[1];                                                              \
         const T *x = (const void *)row->data[2], *y = (const void *)row->data[3];                                      \
+        const T one = sa == 0 ? *x : (T){0}, other = sb == 0 ? *y : (T){0};                                            \
         T *z = (void *)row->data[0];                                                                                   \
         if (sc == 1 && sa == 1 && sb == 1) {                                                                           \
+            WHERE_LOOP(x[i], y[i]);                                                                                    \
+        } else if (sc == 1 && sa == 1 && sb == 0) {                                                                    \
+            WHERE_LOOP(x[i], other);                                                                                   \
+        } else if (sc == 1 && sa == 0 && sb == 1) {                                                                    \
+            WHERE_LOOP(one, y[i]);                                                                                     \
+        } else if (sc == 1 && sa == 0 && sb == 0) {                                                                    \
+            WHERE_LOOP(one, other);                                                                                    \
+        } else if (sc == 0) {                                                                                          \
+            row_gather(n, sizeof(T), *c ? (const void *)x : y, *c ? sa : sb, z);                                       \
+        } else {                                                                                                       \
             CPU_LOOP                                                                                                   \
             for (int64_t i = 0; i < n; i++) {                                                                          \
-                const T a = x[i], b = y[i];                                                                            \
-                z[i] = c[i] ? a : b;                                                                                   \
+                const T a = x[i * sa], b = y[i * sb];                                                                  \
+                z[i] = c[i * sc] ? a : b;                                                                              \
             }                                                                                                          \
-            return;                                                                                                    \
-        }                                                                                                              \
-        CPU_LOOP                                                                                                       \
-        for (int64_t i = 0; i < n; i++) {                                                                              \
-            const T a = x[i * sa], b = y[i * sb];                                                                      \
-            z[i] = c[i * sc] ? a : b;                                                                                  \
         }                                                                                                              \
     }
 WHERE_ROW(where_1, uint8_t)

@@ -166,11 +166,20 @@ FORMULA_UNSIGNED(FORMULA_QUOTIENTS_UNSIGNED)
     FORMULA_UNARY(square, name, T, a *a)                                                                               \
     FORMULA_UNARY(reciprocal, name, T, 1 / a)                                                                          \
     FORMULA_UNARY(sign, name, T, a > 0 ? 1 : a < 0 ? -1 : a == 0 ? 0 : a)                                              \
-    FORMULA_TERNARY(clip, name, T, formula_minimum_##name(formula_maximum_##name(a, b), c))                            \
     FORMULA_BINARY(leaky_relu, name, T, a > 0 ? a : b * a)                                                             \
     FORMULA_UNARY(hardsigmoid, name, T, (a + 3 < 0 ? 0 : a + 3 > 6 ? 6 : a + 3) / 6)                                   \
     FORMULA_UNARY(hardswish, name, T, a *formula_hardsigmoid_##name(a))
 FORMULA_FLOATS(FORMULA_FLOAT)
+
+/* The minimum of c and the maximum of a and b. In these steps loops over it vectorise. */
+#define FORMULA_CLIP(name, T, U)                                                                                       \
+    FORMULA_FUNCTION T formula_clip_##name(T a, T b, T c) {                                                            \
+        T most = a > b ? a : b;                                                                                        \
+        most = a != a ? a : most;                                                                                      \
+        T least = most < c ? most : c;                                                                                 \
+        return most != most ? most : least;                                                                            \
+    }
+FORMULA_FLOATS(FORMULA_CLIP)
 
 /* The next bits up or down, which are the next number, since a number's bits are a sign and a magnitude. */
 #define FORMULA_NEXT(name, T, U, to_bits, from_bits)                                                                   \
