@@ -42,12 +42,20 @@ OP_FORMULAS_FEW(LOOP_ROW)
 #undef row_fmod_f32
 #undef row_remainder_f32
 
-/* x**2 is by far the most common power, and a product is its correctly rounded value. */
+/* Powers with exponents that are far more common than others: x², whose value is correctly rounded, as those of √x and 1/x are, and x³. √x is +0 for
+ * -0, and infinite for -∞. */
 #define POW_ROW(name, T)                                                                                               \
-    ROW1(square_##name, T, T, formula_multiply_##name(a, a))                                                           \
+    ROW1(square_##name, T, T, a *a)                                                                                    \
+    ROW1(cube_##name, T, T, a *a *a)                                                                                   \
+    ROW1(inverse_##name, T, T, 1 / a)                                                                                  \
+    ROW1(root_##name, T, T, a == -(T)__builtin_inf() ? (T)__builtin_inf() : formula_sqrt_##name(a) + 0)                \
     static void row_pow_##name(const struct cpu_row *row) {                                                            \
-        bool square = row->stride[2] == 0 && *(const T *)(const void *)row->data[2] == 2;                              \
-        (square ? square_##name : general_pow_##name)(row);                                                            \
+        T power = row->stride[2] == 0 ? *(const T *)(const void *)row->data[2] : 0;                                    \
+        (power == 2     ? square_##name                                                                                \
+         : power == 3   ? cube_##name                                                                                  \
+         : power == -1  ? inverse_##name                                                                               \
+         : power == 0.5 ? root_##name                                                                                  \
+                        : general_pow_##name)(row);                                                                    \
     }
 POW_ROW(f32, float)
 POW_ROW(f64, double)

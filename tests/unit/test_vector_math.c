@@ -242,6 +242,36 @@ Test(vector_math, functions_of_two_numbers_are_exact, .timeout = 120) {
     }
 }
 
+/* One exponent for all elements, of which some have rows of their own. */
+Test(vector_math, powers_with_one_exponent_are_exact, .timeout = 120) {
+    static const struct {
+        float exponent, ulps;
+    } powers[] = {{2, 0.5f}, {3, 1.5f}, {-1, 0.5f}, {0.5f, 0.5f}, {0, 0}, {1, 0.6f}, {-2, 1.1f}, {1.5f, 1.1f}};
+    static float x[BLOCK], out[BLOCK];
+    for (size_t p = 0; p < sizeof powers / sizeof *powers; p++) {
+        uint64_t bits = p;
+        for (int64_t n = 0; bits <= UINT32_MAX; n = 0) {
+            for (; n < SPECIALS && bits == p; n++)
+                x[n] = specials[n];
+            for (; n < BLOCK && bits <= UINT32_MAX; n++, bits += STEP)
+                x[n] = float_of((uint32_t)bits);
+            for (unsigned level = 0; cpu_kernels_level(level); level++) {
+                const struct cpu_kernels *kernels = cpu_kernels_level(level);
+                char *exponent = (char *)(uintptr_t)&powers[p].exponent;
+                kernels->elementwise[CPU_ROW_pow_f32](
+                    &(struct cpu_row){n, {(char *)out, (char *)x, exponent}, {1, 1, 0}});
+                for (int64_t i = 0; i < n; i++) {
+                    double units = distance(out[i], powl(x[i], powers[p].exponent), 0);
+                    cr_assert(units <= (double)powers[p].ulps &&
+                                  (out[i] != 0 || !signbit(out[i]) == !signbit(powf(x[i], powers[p].exponent))),
+                              "%s, %a to the power %a: %a, %.2f units", kernels->level, (double)x[i],
+                              (double)powers[p].exponent, (double)out[i], units);
+                }
+            }
+        }
+    }
+}
+
 /* The registers of MMX are those of x87: a compiler that uses them and does not give them back leaves long double without any. */
 Test(vector_math, kernels_leave_the_registers_of_long_double_alone) {
     static struct cpu_accumulators accumulators;
