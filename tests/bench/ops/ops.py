@@ -28,6 +28,10 @@ DTYPES["add"] = ["f32", "f64", "f16", "bf16", "i32", "i64", "u8"]
 DTYPES["sum"] = ["f32", "f64", "bf16", "i32", "u8"]
 DTYPES["cast to f32"] = ["bf16", "f16", "i32"]
 DTYPES["argmax of rows"] = ["f32", "i32"]
+for row in ("log", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "atanh", "exp2", "expm1", "log1p", "log2", "log10", "erf", "erfc", "atan2", "hypot", "pow"):
+    DTYPES[row] = ["f32", "f64"]
+DTYPES["exp"].append("f64")
+DTYPES["tanh"].append("f64")
 ONLY = {"matrix times vector": [10_000_000], "1000 × 500 times 500 × 200": [1], "matmul": [1024, 1 << 16, 1 << 20, 4_000_000]}
 for row in ("conv2d", "conv2d by x", "conv2d by weight", "max_pool2d", "avg_pool2d", "avg_pool2d by x", "batch_norm", "batch_norm back"):
     ONLY[row] = [64 * 56 * 56, 32 * 64 * 56 * 56]
@@ -36,6 +40,14 @@ for row in ("ten products, enqueued", "ten products, fetched"):
 ONLY["add"] = [*SIZES, 100_000]
 for row in ("eigh", "svd"):
     ONLY[row] = [1_000_000]
+for row in ("group_norm", "adaptive_avg_pool2d", "conv_transpose2d", "depthwise conv2d"):
+    ONLY[row] = [64 * 56 * 56, 32 * 64 * 56 * 56]
+for row in ("lstm", "gru", "conv2d of 3 channels"):
+    ONLY[row] = [1]
+for row in ("attention", "causal attention", "conv1d", "conv3d"):
+    ONLY[row] = [1 << 20, 1 << 23]
+for row in ("matmul of 32 × 32", "inv of 32 × 32", "solve", "cholesky", "inv", "det", "qr"):
+    ONLY[row] = [1 << 16, 1 << 20]
 for row in ("eigh of ten", "eigvalsh of ten", "svd of ten", "svdvals of ten"):
     ONLY[row] = [25_000, 2_500_000]
 DTYPES.update({row: ["f32", "f64"] for row in ONLY if row.startswith(("eig", "svd"))})

@@ -21,7 +21,13 @@ BINARY = ["add", "subtract", "multiply", "divide", "pow", "maximum", "minimum", 
 
 # Channels and extent of the images of a network's rows.
 CHANNELS, EXTENT, CHAINED = 64, 56, 10
-IMAGE_ROWS = ["conv2d", "conv2d by x", "conv2d by weight", "max_pool2d", "avg_pool2d", "avg_pool2d by x", "batch_norm", "batch_norm back"]
+HEADS, TOKENS, FEATURES = 8, 256, 64
+VECTOR_ROWS = ["cast to bf16", "cast to f32", "sum", "sort", "argsort", "fft", "leaky_relu", "elu", "softplus", "gelu by tanh", "vector_norm", "argmax",
+               "count_nonzero", "cumsum", "histogram", "uniform", "normal", "permutation", "dropout", "mse_loss", "huber_loss", "bce_with_logits", "adam",
+               "clip_grad_norm"]
+MASKED_ROWS = ["where", "where, else a number", "clip", "multiply by a number", "any", "nonzero", "masked_select"]
+IMAGE_ROWS = ["conv2d", "conv2d by x", "conv2d by weight", "max_pool2d", "avg_pool2d", "avg_pool2d by x", "batch_norm", "batch_norm back", "group_norm",
+              "adaptive_avg_pool2d", "conv_transpose2d", "depthwise conv2d"]
 
 
 class Missing(Exception):
@@ -70,6 +76,10 @@ class Library:
         """The result in the program's own memory."""
         return result
 
+    def definite(self, a):
+        """A matrix that is positive definite."""
+        return a @ a.T + len(a) * self.module.eye(len(a), dtype=a.dtype)
+
     def spectral(self, name):
         """The function of a matrix for "eigh", "svd of ten" and so on; None: it is another row."""
         linalg = self.module.linalg
@@ -79,23 +89,41 @@ class Library:
 
 
 def operands(name, n):
-    """(shape, low, high) of each operand, as ops.c has them; positions have low and high None."""
+    """(shape, low, high) of each operand, as rows.c has them; of integers from 0 on low is None, and high what they are below (None: the first extent)."""
     side = int(math.sqrt(n))
-    if name in UNARY or name in BINARY or name in ("cast to bf16", "cast to f32", "sum", "sort", "argsort", "fft"):
+    if name in UNARY or name in BINARY or name in VECTOR_ROWS or name in MASKED_ROWS:
         return [((n,), 0.1, 0.9)] * 2
+    if name == "searchsorted":
+        return [((n,), 0.1, 0.9)] * 2
+    if name in ("bincount", "sort of integers"):
+        return [((n,), None, 1000)]
+    if name in ("take_along_axis", "scatter", "scatter_add"):
+        return [((side, side), -1, 1)] * 2 + [((side, side), None, side)]
+    if name.endswith("of 32 × 32"):
+        return [((n // 1024, 32, 32), -1, 1)] * 2
+    if name.endswith("attention"):
+        return [((n // (HEADS * TOKENS * FEATURES), HEADS, TOKENS, FEATURES), -1, 1)] * 3
+    if name == "conv1d":
+        return [((n // (64 * 1024), 64, 1024), -1, 1), ((64, 64, 3), -1, 1)]
+    if name == "conv3d":
+        return [((n // (16 * 16 * 32 * 32), 16, 16, 32, 32), -1, 1), ((16, 16, 3, 3, 3), -1, 1)]
+    if name == "conv2d of 3 channels":
+        return [((128, 3, 32, 32), -1, 1), ((6, 3, 5, 5), -1, 1)]
+    if name in ("lstm", "gru"):
+        return [((50, 32, 64), -1, 1)]
     if name == "matrix times vector":
         return [((n // 100, 100), -1, 1), ((100,), -1, 1)]
     if name == "1000 × 500 times 500 × 200":
         return [((1000, 500), -1, 1), ((500, 200), -1, 1)]
     if name in IMAGE_ROWS:
         images = max(1, n // (CHANNELS * EXTENT * EXTENT))
-        return [((images, CHANNELS, EXTENT, EXTENT), -1, 1), ((CHANNELS, CHANNELS, 3, 3), -1, 1),
+        return [((images, CHANNELS, EXTENT, EXTENT), -1, 1), ((CHANNELS, 1 if name.startswith("depthwise") else CHANNELS, 3, 3), -1, 1),
                 ((images, CHANNELS, EXTENT, EXTENT), -1, 1), ((images, CHANNELS, EXTENT // 2, EXTENT // 2), -1, 1), ((CHANNELS,), 0.5, 1)]
-    if name.startswith("layer_norm"):
+    if name.startswith("layer_norm") or name == "rms_norm":
         return [((side, side), -1, 1)] * 2 + [((side,), 0.5, 1), ((side,), -1, 1)]
     if name.endswith("of ten"):
         return [((10, math.isqrt(n // 10), math.isqrt(n // 10)), -1, 1)]
-    return [((side, side), -1, 1)] * 2 + ([((side,), None, None)] if name in ("take of rows", "scatter_add of rows") else [])
+    return [((side, side), -1, 1)] * 2 + ([((side,), None, None)] if name in ("take of rows", "scatter_add of rows", "one_hot", "cross_entropy") else [])
 
 
 class NumPy(Library):
@@ -103,13 +131,14 @@ class NumPy(Library):
         import numpy
         self.module, self.version = numpy, numpy.__version__
         self.OWN = {"pow": numpy.power}
+        self.random = numpy.random.default_rng(7)
 
     def array(self, shape, low, high, dtype):
         if dtype == "bf16":
             raise Missing("NumPy has no bf16")
         random = self.module.random.default_rng(7)
         if low is None:
-            return random.integers(0, shape[0], shape)
+            return random.integers(0, high or shape[0], shape)
         if FULL_NAMES[dtype].strip("u").startswith("int"):
             low, high = (10, 90) if low > 0 else (-9, 9)
         return random.uniform(low, high, shape).astype(FULL_NAMES[dtype])
@@ -126,7 +155,17 @@ class NumPy(Library):
             "take of rows": lambda: np.take(x[0], x[2], 0), "scatter_add of rows": lambda: self.added(x), "sort": lambda: np.sort(x[0]),
             "argsort": lambda: np.argsort(x[0]), "sort of rows": lambda: np.sort(x[0], 1), "roll": lambda: np.roll(x[0], 1, 1),
             "repeat": lambda: np.repeat(x[0], 2, 1), "tril": lambda: np.tril(x[0]), "fft": lambda: np.fft.fft(x[0]),
-            "rfft of rows": lambda: np.fft.rfft(x[0]), "fft of columns": lambda: np.fft.fft(x[0], axis=0),
+            "rfft of rows": lambda: np.fft.rfft(x[0]), "fft of columns": lambda: np.fft.fft(x[0], axis=0), "fft2": lambda: np.fft.fft2(x[0]),
+            "mean of rows": lambda: np.mean(x[0], 1), "var of rows": lambda: np.var(x[0], 1), "var of columns": lambda: np.var(x[0], 0),
+            "prod of rows": lambda: np.prod(x[0], 1), "vector_norm": lambda: np.linalg.norm(x[0]), "argmax": lambda: np.argmax(x[0]),
+            "count_nonzero": lambda: np.count_nonzero(x[0]), "cumsum": lambda: np.cumsum(x[0]), "cumsum of rows": lambda: np.cumsum(x[0], 1),
+            "cumsum of columns": lambda: np.cumsum(x[0], 0), "cummax of rows": lambda: np.maximum.accumulate(x[0], 1), "stack": lambda: np.stack(x[:2]),
+            "concat of columns": lambda: np.concatenate(x[:2], 1), "tile": lambda: np.tile(x[0], (2, 2)), "flipped copy": lambda: np.flip(x[0], 1).copy(),
+            "pad": lambda: np.pad(x[0], 1), "take_along_axis": lambda: np.take_along_axis(x[0], x[2], 1), "histogram": lambda: np.histogram(x[0], 100, (0, 1)),
+            "searchsorted": self.searched(x), "bincount": lambda: np.bincount(x[0], minlength=1000), "sort of integers": lambda: np.sort(x[0]),
+            "qr": lambda: np.linalg.qr(x[0])[1], "matmul of 32 × 32": lambda: x[0] @ x[1], "inv of 32 × 32": lambda: np.linalg.inv(x[0]),
+            "uniform": lambda: self.random.random(x[0].shape, x[0].dtype), "normal": lambda: self.random.standard_normal(x[0].shape, x[0].dtype),
+            "permutation": lambda: self.random.permutation(len(x[0])), **self.masked(name, x), **self.of_definite(name, x),
         }.get(name)
         if found is None and ("matmul" in name or "times" in name):
             found = lambda: x[0] @ x[1]
@@ -134,6 +173,23 @@ class NumPy(Library):
         if spectral:
             found = lambda: spectral(x[0])
         return found or super().other(name, x)
+
+    def searched(self, x):
+        ordered = self.module.sort(x[0], None)
+        return lambda: self.module.searchsorted(ordered, x[1])
+
+    def masked(self, name, x):
+        if name not in MASKED_ROWS:
+            return {}
+        np, mask, low, high = self.module, x[0] < x[1], x[0].dtype.type(0.25), x[0].dtype.type(0.75)
+        return {"where": lambda: np.where(mask, x[0], x[1]), "where, else a number": lambda: np.where(mask, x[0], low), "clip": lambda: np.clip(x[0], low, high),
+                "multiply by a number": lambda: x[0] * low, "any": lambda: np.any(mask), "nonzero": lambda: np.nonzero(mask), "masked_select": lambda: x[0][mask]}
+
+    def of_definite(self, name, x):
+        if name not in ("solve", "cholesky", "inv", "det"):
+            return {}
+        linalg, a = self.module.linalg, self.definite(x[0])
+        return {"solve": lambda: linalg.solve(a, x[1]), "cholesky": lambda: linalg.cholesky(a), "inv": lambda: linalg.inv(a), "det": lambda: linalg.det(a)}
 
     def added(self, x):
         out = x[0].copy()
@@ -155,7 +211,7 @@ class PyTorch(Library):
         torch = self.module
         torch.manual_seed(7)
         if low is None:
-            return torch.randint(0, shape[0], shape)
+            return torch.randint(0, high or shape[0], shape)
         kind = getattr(torch, FULL_NAMES[dtype])
         if not kind.is_floating_point:
             low, high = (10, 90) if low > 0 else (-9, 9)
@@ -174,8 +230,19 @@ class PyTorch(Library):
             "sort": lambda: torch.sort(x[0]), "argsort": lambda: torch.argsort(x[0]), "sort of rows": lambda: torch.sort(x[0], 1),
             "roll": lambda: torch.roll(x[0], 1, 1), "repeat": lambda: torch.repeat_interleave(x[0], 2, 1), "tril": lambda: torch.tril(x[0]),
             "fft": lambda: torch.fft.fft(x[0]), "rfft of rows": lambda: torch.fft.rfft(x[0]),
-            "fft of columns": lambda: torch.fft.fft(x[0], dim=0),
-            **self.network(x),
+            "fft of columns": lambda: torch.fft.fft(x[0], dim=0), "fft2": lambda: torch.fft.fft2(x[0]),
+            "mean of rows": lambda: torch.mean(x[0], 1), "var of rows": lambda: torch.var(x[0], 1), "var of columns": lambda: torch.var(x[0], 0),
+            "prod of rows": lambda: torch.prod(x[0], 1), "logsumexp of rows": lambda: torch.logsumexp(x[0], 1), "vector_norm": lambda: torch.linalg.vector_norm(x[0]),
+            "argmax": lambda: torch.argmax(x[0]), "count_nonzero": lambda: torch.count_nonzero(x[0]), "cumsum": lambda: torch.cumsum(x[0], 0),
+            "cumsum of rows": lambda: torch.cumsum(x[0], 1), "cumsum of columns": lambda: torch.cumsum(x[0], 0), "cummax of rows": lambda: torch.cummax(x[0], 1),
+            "stack": lambda: torch.stack(x[:2]), "concat of columns": lambda: torch.cat(x[:2], 1), "tile": lambda: torch.tile(x[0], (2, 2)),
+            "flipped copy": lambda: torch.flip(x[0], (1,)), "take_along_axis": lambda: torch.gather(x[0], 1, x[2]),
+            "scatter": lambda: torch.scatter(x[0], 1, x[2], x[1]), "scatter_add": lambda: torch.scatter_add(x[0], 1, x[2], x[1]),
+            "topk of rows": lambda: torch.topk(x[0], 4, 1), "histogram": lambda: torch.histc(x[0], 100, 0, 1), "searchsorted": self.searched(x),
+            "bincount": lambda: torch.bincount(x[0], minlength=1000), "sort of integers": lambda: torch.sort(x[0]), "qr": lambda: torch.linalg.qr(x[0])[1],
+            "matmul of 32 × 32": lambda: x[0] @ x[1], "inv of 32 × 32": lambda: torch.linalg.inv(x[0]), "uniform": lambda: torch.rand_like(x[0]),
+            "normal": lambda: torch.randn_like(x[0]), "permutation": lambda: torch.randperm(len(x[0])),
+            **self.masked(name, x), **self.of_definite(name, x), **self.network(x), **self.layers(name, x),
         }.get(name)
         if found is None and ("matmul" in name or "times" in name):
             found = lambda: x[0] @ x[1]
@@ -183,6 +250,50 @@ class PyTorch(Library):
         if spectral:
             found = lambda: spectral(x[0])
         return found or super().other(name, x)
+
+    def searched(self, x):
+        ordered = self.module.sort(x[0]).values if x[0].dim() == 1 else None
+        return lambda: self.module.searchsorted(ordered, x[1])
+
+    def masked(self, name, x):
+        if name not in MASKED_ROWS:
+            return {}
+        torch, mask = self.module, x[0] < x[1]
+        return {"where": lambda: torch.where(mask, x[0], x[1]), "where, else a number": lambda: torch.where(mask, x[0], 0.25),
+                "clip": lambda: torch.clamp(x[0], 0.25, 0.75), "multiply by a number": lambda: x[0] * 0.25, "any": lambda: torch.any(mask),
+                "nonzero": lambda: torch.nonzero(mask), "masked_select": lambda: x[0][mask]}
+
+    def of_definite(self, name, x):
+        if name not in ("solve", "cholesky", "inv", "det"):
+            return {}
+        linalg, a = self.module.linalg, self.definite(x[0])
+        return {"solve": lambda: linalg.solve(a, x[1]), "cholesky": lambda: linalg.cholesky(a), "inv": lambda: linalg.inv(a), "det": lambda: linalg.det(a)}
+
+    def layers(self, name, x):
+        torch = self.module
+        functional = torch.nn.functional
+        found = {
+            "leaky_relu": lambda: functional.leaky_relu(x[0]), "elu": lambda: functional.elu(x[0]), "softplus": lambda: functional.softplus(x[0]),
+            "gelu by tanh": lambda: functional.gelu(x[0], approximate="tanh"), "pad": lambda: functional.pad(x[0], (1, 1, 1, 1)),
+            "dropout": lambda: functional.dropout(x[0], 0.5, True), "mse_loss": lambda: functional.mse_loss(x[0], x[1]),
+            "huber_loss": lambda: functional.huber_loss(x[0], x[1]), "bce_with_logits": lambda: functional.binary_cross_entropy_with_logits(x[0], x[1]),
+            "one_hot": lambda: functional.one_hot(x[2], len(x[2])), "cross_entropy": lambda: functional.cross_entropy(x[0], x[2]),
+            "attention": lambda: functional.scaled_dot_product_attention(*x), "causal attention": lambda: functional.scaled_dot_product_attention(*x, is_causal=True),
+            "rms_norm": lambda: functional.rms_norm(x[0], x[2].shape, x[2], 1e-5), "group_norm": lambda: functional.group_norm(x[0], 8, x[4], x[4]),
+            "adaptive_avg_pool2d": lambda: functional.adaptive_avg_pool2d(x[0], 7), "conv_transpose2d": lambda: functional.conv_transpose2d(x[0], x[1], padding=1),
+            "depthwise conv2d": lambda: functional.conv2d(x[0], x[1], padding=1, groups=CHANNELS), "conv2d of 3 channels": lambda: functional.conv2d(x[0], x[1]),
+            "conv1d": lambda: functional.conv1d(x[0], x[1], padding=1), "conv3d": lambda: functional.conv3d(x[0], x[1], padding=1),
+        }
+        if name in ("lstm", "gru"):
+            layer = {"lstm": torch.nn.LSTM, "gru": torch.nn.GRU}[name](64, 128, dtype=x[0].dtype)
+            found[name] = lambda: layer(x[0])[0]
+        if name in ("adam", "clip_grad_norm"):
+            parameter = torch.nn.Parameter(x[0].clone())
+            parameter.grad = x[1].clone()
+            optimiser = torch.optim.Adam([parameter], fused=True)
+            found["adam"] = optimiser.step
+            found["clip_grad_norm"] = lambda: torch.nn.utils.clip_grad_norm_([parameter], 1)
+        return found
 
     def network(self, x):
         torch = self.module
@@ -252,7 +363,7 @@ class JAX(Library):
             "sort": lambda a, *_: jnp.sort(a), "argsort": lambda a, *_: jnp.argsort(a), "sort of rows": lambda a, *_: jnp.sort(a, 1),
             "roll": lambda a, *_: jnp.roll(a, 1, 1), "repeat": lambda a, *_: jnp.repeat(a, 2, 1), "tril": lambda a, *_: jnp.tril(a),
             "fft": lambda a, *_: jnp.fft.fft(a), "rfft of rows": lambda a, *_: jnp.fft.rfft(a),
-            "fft of columns": lambda a, *_: jnp.fft.fft(a, axis=0), **self.network(),
+            "fft of columns": lambda a, *_: jnp.fft.fft(a, axis=0), **self.network(), **self.more(),
         }
         if name.startswith("ten products"):
             compiled = self.jax.jit(jnp.matmul)
@@ -276,7 +387,59 @@ class JAX(Library):
         else:
             function = functions.get(name) or self.other(name, x)
         compiled = self.jax.jit(function)
+        if name == "searchsorted":
+            x = [jnp.sort(x[0]), x[1]]
+        elif name in MASKED_ROWS:
+            x = [*x, x[0] < x[1]]
+        elif name in ("solve", "cholesky", "inv", "det"):
+            x = [self.definite(x[0]), x[1]]
         return lambda: compiled(*x)
+
+    def more(self):
+        jax, jnp, nn, lax = self.jax, self.module, self.jax.nn, self.jax.lax
+        key = jax.random.key(7)
+
+        def conv(a, w, padding, groups=1):
+            return lax.conv_general_dilated(a, w, (1,) * (a.ndim - 2), ((padding, padding),) * (a.ndim - 2), feature_group_count=groups)
+
+        def cross_entropy(a, b, i):
+            return -jnp.mean(jnp.take_along_axis(nn.log_softmax(a, 1), i[:, None], 1))
+
+        def huber(a, b, *_):
+            d = jnp.abs(a - b)
+            return jnp.mean(jnp.where(d <= 1, 0.5 * d * d, d - 0.5))
+
+        def attention(causal):
+            return lambda q, k, v: nn.dot_product_attention(q.swapaxes(1, 2), k.swapaxes(1, 2), v.swapaxes(1, 2), is_causal=causal)
+
+        def rms_norm(a, b, weight, *_):
+            return a * lax.rsqrt(jnp.mean(a * a, 1, keepdims=True) + 1e-5) * weight
+
+        rows = jnp.arange
+        return {
+            "where": lambda a, b, m: jnp.where(m, a, b), "where, else a number": lambda a, b, m: jnp.where(m, a, jnp.asarray(0.25, a.dtype)),
+            "clip": lambda a, *_: jnp.clip(a, 0.25, 0.75), "multiply by a number": lambda a, *_: a * 0.25, "any": lambda a, b, m: jnp.any(m),
+            "nonzero": lambda a, b, m: jnp.nonzero(m, size=m.size), "leaky_relu": lambda a, *_: nn.leaky_relu(a), "elu": lambda a, *_: nn.elu(a),
+            "softplus": lambda a, *_: nn.softplus(a), "gelu by tanh": lambda a, *_: nn.gelu(a, approximate=True), "mean of rows": lambda a, *_: jnp.mean(a, 1),
+            "var of rows": lambda a, *_: jnp.var(a, 1), "var of columns": lambda a, *_: jnp.var(a, 0), "prod of rows": lambda a, *_: jnp.prod(a, 1),
+            "logsumexp of rows": lambda a, *_: nn.logsumexp(a, 1), "vector_norm": lambda a, *_: jnp.linalg.norm(a), "argmax": lambda a, *_: jnp.argmax(a),
+            "count_nonzero": lambda a, *_: jnp.count_nonzero(a), "cumsum": lambda a, *_: jnp.cumsum(a), "cumsum of rows": lambda a, *_: jnp.cumsum(a, 1),
+            "cumsum of columns": lambda a, *_: jnp.cumsum(a, 0), "cummax of rows": lambda a, *_: lax.cummax(a, 1), "stack": lambda a, b, *_: jnp.stack((a, b)),
+            "concat of columns": lambda a, b, *_: jnp.concatenate((a, b), 1), "tile": lambda a, *_: jnp.tile(a, (2, 2)), "flipped copy": lambda a, *_: jnp.flip(a, 1),
+            "pad": lambda a, *_: jnp.pad(a, 1), "take_along_axis": lambda a, b, i: jnp.take_along_axis(a, i, 1),
+            "scatter": lambda a, b, i: a.at[rows(len(a))[:, None], i].set(b), "scatter_add": lambda a, b, i: a.at[rows(len(a))[:, None], i].add(b),
+            "topk of rows": lambda a, *_: lax.top_k(a, 4), "searchsorted": lambda a, b: jnp.searchsorted(a, b),
+            "one_hot": lambda a, b, i: nn.one_hot(i, len(i), dtype=jnp.int64), "bincount": lambda a: jnp.bincount(a, length=1000),
+            "histogram": lambda a, *_: jnp.histogram(a, 100, (0, 1))[0], "sort of integers": lambda a: jnp.sort(a), "solve": lambda a, b: jnp.linalg.solve(a, b),
+            "cholesky": lambda a, *_: jnp.linalg.cholesky(a), "inv": lambda a, *_: jnp.linalg.inv(a), "det": lambda a, *_: jnp.linalg.det(a),
+            "qr": lambda a, *_: jnp.linalg.qr(a)[1], "matmul of 32 × 32": lambda a, b: a @ b, "inv of 32 × 32": lambda a, *_: jnp.linalg.inv(a),
+            "uniform": lambda a, *_: jax.random.uniform(key, a.shape, a.dtype), "normal": lambda a, *_: jax.random.normal(key, a.shape, a.dtype),
+            "permutation": lambda a, *_: jax.random.permutation(key, len(a)), "dropout": lambda a, *_: jnp.where(jax.random.bernoulli(key, 0.5, a.shape), a * 2, 0),
+            "cross_entropy": cross_entropy, "mse_loss": lambda a, b, *_: jnp.mean((a - b) ** 2), "huber_loss": huber,
+            "bce_with_logits": lambda a, b, *_: jnp.mean(jnp.logaddexp(a, 0) - a * b), "attention": attention(False), "causal attention": attention(True),
+            "rms_norm": rms_norm, "depthwise conv2d": lambda a, w, *_: conv(a, w, 1, CHANNELS), "conv2d of 3 channels": lambda a, w: conv(a, w, 0),
+            "conv1d": lambda a, w: conv(a, w, 1), "conv3d": lambda a, w: conv(a, w, 1), "fft2": lambda a, *_: jnp.fft.fft2(a),
+        }
 
     def fetch(self, result):
         import numpy
