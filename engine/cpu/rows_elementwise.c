@@ -61,26 +61,36 @@ POW_ROW(f32, float)
 POW_ROW(f64, double)
 
 /* Elements for which a formula that vectorises does not hold: they are seldom, and computed once more by libm. The output may be an input, so
- * its elements are kept. */
+ * the elements of a block that has some are kept. */
+enum { MENDED_BLOCK = 1024 };
 #define MENDED_ROW(name, T, inputs, seldom, exact)                                                                     \
     static void row_##name(const struct cpu_row *row) {                                                                \
-        T a[CPU_BLOCK], b[CPU_BLOCK] = {0};                                                                            \
-        for (int64_t i = 0; i < row->n; i += CPU_BLOCK) {                                                              \
-            int64_t n = row->n - i < CPU_BLOCK ? row->n - i : CPU_BLOCK;                                               \
+        T kept[2][MENDED_BLOCK];                                                                                       \
+        for (int64_t i = 0; i < row->n; i += MENDED_BLOCK) {                                                           \
+            int64_t n = row->n - i < MENDED_BLOCK ? row->n - i : MENDED_BLOCK;                                         \
             struct cpu_row block = {.n = n, .data = {row->data[0] + i * (int64_t)sizeof(T)}, .stride = {1}};           \
             for (int k = 1; k <= inputs; k++) {                                                                        \
                 block.data[k] = row->data[k] + i * row->stride[k] * (int64_t)sizeof(T);                                \
                 block.stride[k] = row->stride[k];                                                                      \
-                row_gather(n, sizeof(T), block.data[k], block.stride[k], k == 1 ? a : b);                              \
+                if (block.stride[k] != 1) {                                                                            \
+                    row_gather(n, sizeof(T), block.data[k], block.stride[k], kept[k - 1]);                             \
+                    block.data[k] = (char *)kept[k - 1];                                                               \
+                    block.stride[k] = 1;                                                                               \
+                }                                                                                                      \
             }                                                                                                          \
+            const T *a = (const void *)block.data[1], *b = (const void *)block.data[inputs];                           \
+            (void)b;                                                                                                   \
             int found = 0;                                                                                             \
             for (int64_t j = 0; j < n; j++) {                                                                          \
                 found |= seldom(a[j], b[j]);                                                                           \
             }                                                                                                          \
+            for (int k = 1; found && k <= inputs; k++) {                                                               \
+                memmove(kept[k - 1], block.data[k], (size_t)n * sizeof(T));                                            \
+            }                                                                                                          \
             general_##name(&block);                                                                                    \
             for (int64_t j = 0; found && j < n; j++) {                                                                 \
-                if (seldom(a[j], b[j])) {                                                                              \
-                    ((T *)(void *)block.data[0])[j] = exact(a[j], b[j]);                                               \
+                if (seldom(kept[0][j], kept[inputs - 1][j])) {                                                         \
+                    ((T *)(void *)block.data[0])[j] = exact(kept[0][j], kept[inputs - 1][j]);                          \
                 }                                                                                                      \
             }                                                                                                          \
         }                                                                                                              \

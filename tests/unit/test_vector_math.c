@@ -272,6 +272,28 @@ Test(vector_math, powers_with_one_exponent_are_exact, .timeout = 120) {
     }
 }
 
+/* Elements that a row computes once more, in another way: their arguments are still there, also if the output is the input. */
+Test(vector_math, large_arguments_are_right_in_place_and_with_strides) {
+    enum { N = 2500 };
+    static const enum cpu_row_number rows[] = {CPU_ROW_sin_f32, CPU_ROW_cos_f32, CPU_ROW_tan_f32, CPU_ROW_fmod_f32};
+    static float x[N], apart[2 * N], divisors[N], want[N], got[N];
+    for (int i = 0; i < N; i++) {
+        x[i] = apart[2 * i] = i % 300 == 7 ? 1e9f + (float)i * 64 : (float)i * 0.01f;
+        divisors[i] = 0.7f;
+    }
+    for (unsigned level = 0; cpu_kernels_level(level); level++) {
+        for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
+            cpu_row_function *row = cpu_kernels_level(level)->elementwise[rows[r]];
+            row(&(struct cpu_row){N, {(char *)want, (char *)x, (char *)divisors}, {1, 1, 1}});
+            row(&(struct cpu_row){N, {(char *)got, (char *)apart, (char *)divisors}, {1, 2, 0}});
+            cr_assert(memcmp(got, want, sizeof want) == 0, "%s, row %zu: strides", cpu_kernels_level(level)->level, r);
+            memcpy(got, x, sizeof got);
+            row(&(struct cpu_row){N, {(char *)got, (char *)got, (char *)divisors}, {1, 1, 1}});
+            cr_assert(memcmp(got, want, sizeof want) == 0, "%s, row %zu: in place", cpu_kernels_level(level)->level, r);
+        }
+    }
+}
+
 /* The registers of MMX are those of x87: a compiler that uses them and does not give them back leaves long double without any. */
 Test(vector_math, kernels_leave_the_registers_of_long_double_alone) {
     static struct cpu_accumulators accumulators;
