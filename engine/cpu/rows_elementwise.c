@@ -95,7 +95,7 @@ enum { MENDED_BLOCK = 1024 };
             }                                                                                                          \
         }                                                                                                              \
     }
-#define MANY_TURNS(a, b) (__builtin_fabsf(a) >= WIDE_TURNS)
+#define MANY_TURNS(a, b) (__builtin_fabsf(a) >= VECTOR_TURNS)
 #define LARGE_QUOTIENT(a, b) (__builtin_fabsf(a) >= __builtin_fabsf(b) * WIDE_QUOTIENT)
 #define MANY_DOUBLE_TURNS(a, b) (__builtin_fabs(a) >= DOUBLE_TURNS)
 #define EXACT_DOUBLE_SIN(a, b) __builtin_sin(a)

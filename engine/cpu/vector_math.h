@@ -187,12 +187,6 @@ static inline double wide_exp(double x) {
     return x != x ? x : x < -700 ? 0 : result;
 }
 
-static inline double wide_expm1(double x) {
-    double shifted, r = wide_exp_reduce(x, &shifted), power = wide_power(shifted);
-    double result = WIDE_FMA(power, wide_expm1_near(r), power - 1);
-    return x != x || x == 0 ? x : result;
-}
-
 static inline double wide_exp2(double x) {
     double clamped = x < -1000 ? -1000 : x > 1000 ? 1000 : x;
     double shifted = clamped + WIDE_ROUND, power = wide_power(shifted);
@@ -232,11 +226,6 @@ static inline double wide_log2(double x) {
     return wide_log_special(x, WIDE_FMA(wide_log_near(f), 1.4426950408889634, n));
 }
 
-static inline double wide_log10(double x) {
-    double n, f = wide_log_reduce(x, &n);
-    return wide_log_special(x, WIDE_FMA(n, 0.30102999566398120, wide_log_near(f) * 0.43429448190325183));
-}
-
 /* Where 1 + x is in the middle range x itself is f, so that nothing is lost. */
 static inline double wide_log1p(double x) {
     double n, f = wide_log_reduce(1 + x, &n);
@@ -254,147 +243,6 @@ static inline double wide_pow(double x, double y) {
     result = x < 0 && !whole && magnitude < __builtin_inf() ? __builtin_nan("") : result;
     result = x != x || y != y ? x + y : result;
     return y == 0 || x == 1 ? 1 : result;
-}
-
-/* The parts of e^r and e^-r, |r| <= ln(2)/2, that are the same and that differ in sign: cosh(r) and sinh(r); and 2^(n - 1), 2^(-n - 1). So
- * e^x and e^-x take neither a second function nor a quotient. */
-static inline void wide_exp_both(double x, double *even, double *odd, double *up, double *down) {
-    double shifted, r = wide_exp_reduce(x, &shifted), z = r * r;
-    double e = 2.48015873015873016e-05;
-    e = WIDE_FMA(e, z, 1.38888888888888889e-03);
-    e = WIDE_FMA(e, z, 4.16666666666666667e-02);
-    e = WIDE_FMA(e, z, 0.5);
-    double o = 1.98412698412698413e-04;
-    o = WIDE_FMA(o, z, 8.33333333333333333e-03);
-    o = WIDE_FMA(o, z, 1.66666666666666667e-01);
-    *even = WIDE_FMA(e, z, 1);
-    *odd = WIDE_FMA(o * z, r, r);
-    *up = wide_power(shifted - 1);
-    *down = wide_power(2 * WIDE_ROUND - shifted - 1);
-}
-
-static inline double wide_sinh(double x) {
-    double even, odd, up, down;
-    wide_exp_both(__builtin_fabs(x), &even, &odd, &up, &down);
-    return __builtin_copysign(WIDE_FMA(up + down, odd, (up - down) * even), x);
-}
-
-static inline double wide_cosh(double x) {
-    double even, odd, up, down;
-    wide_exp_both(__builtin_fabs(x), &even, &odd, &up, &down);
-    return WIDE_FMA(up + down, even, (up - down) * odd);
-}
-
-static inline double wide_asinh(double x) {
-    double a = __builtin_fabs(x), result = wide_log1p(a + a * a / (1 + __builtin_sqrt(a * a + 1)));
-    return __builtin_copysign(a < __builtin_inf() ? result : a, x);
-}
-
-static inline double wide_acosh(double x) {
-    double t = x - 1, result = wide_log1p(t + __builtin_sqrt(t * (t + 2)));
-    return x < 1 ? __builtin_nan("") : result;
-}
-
-static inline double wide_atanh(double x) {
-    double a = __builtin_fabs(x);
-    return __builtin_copysign(0.5 * wide_log1p(2 * a / (1 - a)), x);
-}
-
-/* sin(r) and cos(r) for |r| <= π/4. */
-static inline double wide_sin_near(double r) {
-    double z = r * r;
-    double p = 2.7246868722877944e-06;
-    p = WIDE_FMA(p, z, -0.00019840063040804117);
-    p = WIDE_FMA(p, z, 0.0083333318306294292);
-    p = WIDE_FMA(p, z, -0.16666666663741367);
-    return WIDE_FMA(p * z, r, r);
-}
-static inline double wide_cos_near(double r) {
-    double z = r * r;
-    double p = -2.7298407652795173e-07;
-    p = WIDE_FMA(p, z, 2.4800580601354642e-05);
-    p = WIDE_FMA(p, z, -0.0013888887635227975);
-    p = WIDE_FMA(p, z, 0.04166666666422613);
-    return WIDE_FMA(p * z, z, WIDE_FMA(z, -0.5, 1.0));
-}
-
-/* x = q · π/2 + r, and q in the low bits of *shifted. π/2 is in three parts, of which the first two have 27 bits: q times each of them is
- * exact while |x| < WIDE_TURNS. Callers compute greater arguments in another way. */
-#define WIDE_TURNS 1e8f
-static inline double wide_turn(double x, double *shifted) {
-    *shifted = WIDE_FMA(x, 0.63661977236758134, WIDE_ROUND);
-    double q = *shifted - WIDE_ROUND;
-    return WIDE_FMA(q, -5.7211887261098318e-18,
-                    WIDE_FMA(q, -9.9209357395935172e-10, WIDE_FMA(q, -1.570796325802803, x)));
-}
-
-static inline double wide_sin(double x) {
-    double shifted, r = wide_turn(x, &shifted);
-    uint64_t q = double_bits(shifted);
-    double result = q & 1 ? wide_cos_near(r) : wide_sin_near(r);
-    return x == 0 ? x : bits_double(double_bits(result) ^ (q & 2) << 62);
-}
-
-static inline double wide_cos(double x) {
-    double shifted, r = wide_turn(x, &shifted);
-    uint64_t q = double_bits(shifted);
-    double result = q & 1 ? wide_sin_near(r) : wide_cos_near(r);
-    return bits_double(double_bits(result) ^ ((q + 1) & 2) << 62);
-}
-
-static inline double wide_tan(double x) {
-    double shifted, r = wide_turn(x, &shifted), s = wide_sin_near(r), c = wide_cos_near(r);
-    uint64_t q = double_bits(shifted);
-    double result = (q & 1 ? -c : s) / (q & 1 ? s : c);
-    return x == 0 ? x : result;
-}
-
-/* The angle in the first octant, t = less / greater, is π/8 further from 0 than (t - 1) / (t + 1) + π/8: one quotient for both cases. */
-static inline double wide_atan2(double y, double x) {
-    double ay = __builtin_fabs(y), ax = __builtin_fabs(x), infinity = __builtin_inf();
-    bool both = ay == infinity && ax == infinity;
-    double more = both ? 1 : ay > ax ? ay : ax, less = both ? 1 : ay > ax ? ax : ay;
-    bool high = less > more * 0.41421356237309505;
-    double up = high ? less - more : less, down = high ? less + more : more;
-    double t = up / (down == 0 ? 1 : down), z = t * t;
-    double p = 0.050461281676035169;
-    p = WIDE_FMA(p, z, -0.086238966696005045);
-    p = WIDE_FMA(p, z, 0.11071260444313767);
-    p = WIDE_FMA(p, z, -0.14284145548273774);
-    p = WIDE_FMA(p, z, 0.19999977153974205);
-    p = WIDE_FMA(p, z, -0.33333333278951577);
-    double angle = WIDE_FMA(p * z, t, t) + (high ? 0.78539816339744831 : 0);
-    angle = ay > ax ? 1.5707963267948966 - angle : angle;
-    angle = __builtin_copysign(1.0, x) < 0 ? 3.1415926535897931 - angle : angle;
-    return x != x || y != y ? x + y : __builtin_copysign(angle, y);
-}
-
-static inline double wide_atan(double x) {
-    return wide_atan2(x, 1);
-}
-
-/* asin of |x|, or of √((1 - |x|) / 2) if |x| > 1/2. */
-static inline double wide_asin_near(double a) {
-    double z = a > 0.5 ? (1 - a) * 0.5 : a * a, s = a > 0.5 ? __builtin_sqrt(z) : a;
-    double p = 0.031029188821619702;
-    p = WIDE_FMA(p, z, 0.01053701429069186);
-    p = WIDE_FMA(p, z, 0.023621326564543202);
-    p = WIDE_FMA(p, z, 0.030268036998068824);
-    p = WIDE_FMA(p, z, 0.044647720763410573);
-    p = WIDE_FMA(p, z, 0.074999922989797629);
-    p = WIDE_FMA(p, z, 0.16666666686394632);
-    return WIDE_FMA(p * z, s, s);
-}
-
-static inline double wide_asin(double x) {
-    double a = __builtin_fabs(x), angle = wide_asin_near(a);
-    return __builtin_copysign(a > 0.5 ? 1.5707963267948966 - 2 * angle : angle, x);
-}
-
-static inline double wide_acos(double x) {
-    double a = __builtin_fabs(x), angle = wide_asin_near(a);
-    double far = x > 0 ? 2 * angle : 3.1415926535897931 - 2 * angle;
-    return a > 0.5 ? far : 1.5707963267948966 - __builtin_copysign(angle, x);
 }
 
 /* erfc(x) · e^(x²) · (1 + 2x) is smooth, also in (x - 3) / (x + 3), in which it is a polynomial up to 10.1. Beyond 10.1 erfc is 0 in f32,
@@ -432,6 +280,21 @@ static inline double wide_fmod(double a, double b) {
     rest = __builtin_fabs(b) == __builtin_inf() && a - a == 0 ? a : rest;
     return rest == 0 ? __builtin_copysign(rest, a) : rest;
 }
+
+/* The lesser of two numbers that are not below 0, and the greater one; a NaN is greater than numbers. As integers, since compilers make one
+ * instruction of that. */
+static inline float vector_lesser(float a, float b) {
+    int32_t i = (int32_t)float_bits(a), k = (int32_t)float_bits(b);
+    return bits_float((uint32_t)(i < k ? i : k));
+}
+static inline float vector_greater(float a, float b) {
+    int32_t i = (int32_t)float_bits(a), k = (int32_t)float_bits(b);
+    return bits_float((uint32_t)(i > k ? i : k));
+}
+
+#include "engine/cpu/vector_circular.h"
+
+#include "engine/cpu/vector_hyperbolic.h"
 
 static inline float vector_pow(float x, float y) {
     return (float)wide_pow((double)x, (double)y);

@@ -1,5 +1,5 @@
-/* More functions of f32 that compute in f32, as those of vector_math.h, which includes this: silu, gelu, logarithms, logaddexp, inverse
- * circular functions. They take a half to a quarter of the time of the same in double; their errors are below 2.2 ulp, of silu, gelu and
+/* More functions of f32 that compute in f32, as those of vector_math.h, which includes this: silu, gelu, logarithms, logaddexp. They take a half to a
+ * quarter of the time of the same in double; their errors are below 2.2 ulp, of silu, gelu and
  * logaddexp below 4. Where a factor of the result is tiny, such as e^-100, its power of two is multiplied last, so that a subnormal result is rounded
  * once. Polynomials are fitted for the least greatest relative error. */
 #pragma once
@@ -82,59 +82,4 @@ static inline float vector_log1p(float x) {
     bool near = n == 0.0f;
     float result = vector_log_sum(near ? x : f, n, near ? 0.0f : lost / u);
     return x == 0.0f || x == __builtin_inff() ? x : vector_log_special(u, result);
-}
-
-/* arctan(y/x)'s first part for 0 <= y, x, at least one of them not 0: by y/x up to √2 - 1, and from there to its inverse by π/4 and
- * (y - x) / (y + x); beyond it by π/2 and -x/y. One quotient in each case. */
-static inline float vector_atan_part(float y, float x) {
-    bool small = y <= 0.414213562f * x, large = 0.414213562f * y > x;
-    float over = small ? y : large ? -x : y - x, under = small ? x : large ? y : y + x;
-    float q = over / under, z = q * q;
-    float p = -6.45637633e-2f;
-    p = CPU_FMA(p, z, 1.07452659e-1f);
-    p = CPU_FMA(p, z, -1.42641213e-1f);
-    p = CPU_FMA(p, z, 1.99995462e-1f);
-    p = CPU_FMA(p, z, -3.33333318e-1f);
-    float high = small   ? 0.0f
-                 : large ? 1.57079637f
-                         : 0.785398185f,
-          low = small   ? 0.0f
-                : large ? -4.37113883e-8f
-                        : -2.18556941e-8f;
-    return high + (q + CPU_FMA(p * z, q, low));
-}
-
-static inline float vector_atan(float x) {
-    float magnitude = __builtin_fabsf(x), infinity = __builtin_inff();
-    float result = magnitude == infinity ? 1.57079637f : vector_atan_part(magnitude, 1.0f);
-    return x != x ? x : __builtin_copysignf(result, x);
-}
-
-/* Of finite numbers scaled so that their sum does not overflow, nor parts of them vanish; of infinite ones, as if they were 1 beside 0. */
-static inline float vector_atan2(float y, float x) {
-    float a = __builtin_fabsf(y), b = __builtin_fabsf(x), infinity = __builtin_inff();
-    bool any = a == infinity || b == infinity, zero = a == 0.0f && b == 0.0f;
-    float greater = a > b ? a : b, scale = greater > 0x1p126f ? 0.25f : greater < 0x1p-100f ? 0x1p40f : 1.0f;
-    float over = any ? (a == infinity ? 1.0f : 0.0f) : a * scale;
-    float under = zero ? 1.0f : any ? (b == infinity ? 1.0f : 0.0f) : b * scale;
-    float part = vector_atan_part(over, under);
-    float result = __builtin_signbit(x) ? 3.14159274f - (part + 8.74227766e-8f) : part;
-    return x != x || y != y ? x + y : __builtin_copysignf(result, y);
-}
-
-/* arcsin of s >= 0 up to 1/2; beyond it arccos(x) = 2 arcsin(√((1 - x) / 2)). */
-static inline float vector_acos(float x) {
-    float magnitude = __builtin_fabsf(x);
-    bool near = magnitude <= 0.5f;
-    float z = near ? x * x : 0.5f * (1.0f - magnitude), s = near ? magnitude : __builtin_sqrtf(z);
-    float p = 3.37997532e-2f;
-    p = CPU_FMA(p, z, 1.70816236e-2f);
-    p = CPU_FMA(p, z, 3.11153286e-2f);
-    p = CPU_FMA(p, z, 4.45981066e-2f);
-    p = CPU_FMA(p, z, 7.50009853e-2f);
-    p = CPU_FMA(p, z, 1.66666663e-1f);
-    float arc = CPU_FMA(p * z, s, s), signed_arc = __builtin_copysignf(arc, x);
-    float of_near = 1.57079637f - (signed_arc + 4.37113883e-8f);
-    float of_far = x < 0.0f ? 3.14159274f - (2.0f * arc + 8.74227766e-8f) : 2.0f * arc;
-    return near ? of_near : of_far;
 }

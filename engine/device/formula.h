@@ -236,12 +236,8 @@ FORMULA_FUNCTION double formula_floor_divide_f64(double a, double b) {
     FORMULA_UNARY(gelu_tanh, name, T, a / (1 + MATH(exp)((T)-1.5957691216057308 * formula_cubic_##name(a))))
 FORMULA_REALS(FORMULA_REAL)
 
-/* What follows from the functions of real numbers:
- *
- * silu and mish are made of h = e^(-|a|/2), which cannot overflow: h² is subnormal where the result need not be, but not if an f32's silu is
- * computed in double. mish is a · n / (n + 2) with
- * n = e^a (e^a + 2). softplus is made of e^-|t|. The two terms of logaddexp may cancel. */
-#define FORMULA_SMOOTH(name, T, MATH, PLAIN)                                                                           \
+/* Each is a function of the target. */
+#define FORMULA_FUNCTIONS(name, T, MATH, PLAIN)                                                                        \
     FORMULA_UNARY(sin, name, T, MATH(sin)(a))                                                                          \
     FORMULA_UNARY(cos, name, T, MATH(cos)(a))                                                                          \
     FORMULA_UNARY(tan, name, T, MATH(tan)(a))                                                                          \
@@ -257,19 +253,27 @@ FORMULA_REALS(FORMULA_REAL)
     FORMULA_UNARY(log1p, name, T, MATH(log1p)(a))                                                                      \
     FORMULA_UNARY(log2, name, T, MATH(log2)(a))                                                                        \
     FORMULA_UNARY(log10, name, T, MATH(log10)(a))                                                                      \
+    FORMULA_BINARY(atan2, name, T, MATH(atan2)(a, b))                                                                  \
+    FORMULA_BINARY(elu, name, T, a > 0 ? a : b * MATH(expm1)(a))
+FORMULA_REALS(FORMULA_FUNCTIONS)
+
+/* What follows from the functions of real numbers:
+ *
+ * silu and mish are made of h = e^(-|a|/2), which cannot overflow: h² is subnormal where the result need not be, but not if an f32's silu is
+ * computed in double. mish is a · n / (n + 2) with
+ * n = e^a (e^a + 2). softplus is made of e^-|t|. The two terms of logaddexp may cancel. */
+#define FORMULA_SMOOTH(name, T, MATH, PLAIN)                                                                           \
     FORMULA_UNARY(erfc, name, T, MATH(erfc)(a))                                                                        \
     FORMULA_UNARY(half_exp, name, T, MATH(exp)(PLAIN(fabs)(a) * (T)-0.5))                                              \
     FORMULA_BINARY(mish_part, name, T,                                                                                 \
                    a >= 0 ? a * ((1 + 2 * b) / (1 + 2 * b + 2 * b * b)) : (b + 2) / (b * b + 2 * b + 2))               \
     FORMULA_BINARY(mish_of, name, T, formula_mish_part_##name(a, b *b) * (a >= 0 ? 1 : a * b) * (a >= 0 ? 1 : b))      \
     FORMULA_UNARY(mish, name, T, formula_mish_of_##name(a, formula_half_exp_##name(a)))                                \
-    FORMULA_BINARY(elu, name, T, a > 0 ? a : b * MATH(expm1)(a))                                                       \
     FORMULA_UNARY(log_of_more, name, T, MATH(log1p)(MATH(exp)(-PLAIN(fabs)(a))))                                       \
     FORMULA_TERNARY(softplus, name, T,                                                                                 \
                     b *a > c ? a : ((b * a > 0 ? b * a : 0) + formula_log_of_more_##name(b * a)) / b)                  \
     FORMULA_BINARY(logaddexp, name, T,                                                                                 \
                    a == b ? a + (T)0.69314718055994531 : (a > b ? a : b) + formula_log_of_more_##name(a - b))          \
-    FORMULA_BINARY(atan2, name, T, MATH(atan2)(a, b))                                                                  \
     FORMULA_BINARY(hypot, name, T, MATH(hypot)(a, b))                                                                  \
     FORMULA_BINARY(fmod, name, T, MATH(fmod)(a, b))                                                                    \
     FORMULA_BINARY(remainder_of, name, T, a == 0 ? PLAIN(copysign)(a, b) : (a < 0) != (b < 0) ? a + b : a)             \
@@ -288,14 +292,8 @@ FORMULA_UNARY(silu, wide, double, formula_silu_part_wide(a, FORMULA_WIDE(exp)(-F
 FORMULA_UNARY(gelu, wide, double, a * 0.5 * FORMULA_WIDE(erfc)(a * -0.70710678118654752))
 /* The target has these in f32. */
 #define FORMULA_OWN_1(name) FORMULA_UNARY(name, f32, float, FORMULA_MATH_f32(name)(a))
-FORMULA_OWN_1(acos)
-FORMULA_OWN_1(atan)
-FORMULA_OWN_1(log1p)
-FORMULA_OWN_1(log2)
-FORMULA_OWN_1(log10)
 FORMULA_OWN_1(silu)
 FORMULA_OWN_1(gelu)
-FORMULA_BINARY(atan2, f32, float, FORMULA_MATH_f32(atan2)(a, b))
 FORMULA_BINARY(logaddexp, f32, float, FORMULA_MATH_f32(logaddexp)(a, b))
 #define FORMULA_NARROW_1(name)                                                                                         \
     FORMULA_FUNCTION float formula_##name##_f32(float a) {                                                             \
@@ -310,9 +308,7 @@ FORMULA_BINARY(logaddexp, f32, float, FORMULA_MATH_f32(logaddexp)(a, b))
         return (float)formula_##name##_wide((double)a, (double)b, (double)c);                                          \
     }
 /* clang-format off */
-FORMULA_NARROW_1(sin) FORMULA_NARROW_1(cos) FORMULA_NARROW_1(tan) FORMULA_NARROW_1(asin) FORMULA_NARROW_1(sinh)
-FORMULA_NARROW_1(cosh) FORMULA_NARROW_1(asinh) FORMULA_NARROW_1(acosh) FORMULA_NARROW_1(atanh) FORMULA_NARROW_1(expm1)
-FORMULA_NARROW_1(erfc) FORMULA_NARROW_1(mish) FORMULA_NARROW_2(elu) FORMULA_NARROW_3(softplus)
+FORMULA_NARROW_1(erfc) FORMULA_NARROW_1(mish) FORMULA_NARROW_3(softplus)
 FORMULA_NARROW_2(hypot) FORMULA_NARROW_2(fmod) FORMULA_NARROW_2(remainder)
 /* clang-format on */
 #else
@@ -327,9 +323,9 @@ FORMULA_SILU(f32, float)
         return a * (T)0.5 * (y > 0 && y < 40 ? tail - tail * (2 * y * d) : tail);                                      \
     }
 #ifndef FORMULA_WIDE
-                        FORMULA_GELU(f32, float, 0.70710678f, 1.21016171e-8f, FORMULA_PLAIN_f32)
+        FORMULA_GELU(f32, float, 0.70710678f, 1.21016171e-8f, FORMULA_PLAIN_f32)
 #endif
-                            FORMULA_GELU(f64, double, 0.70710678118654752, -4.8336466567264567e-17, FORMULA_PLAIN_f64)
+            FORMULA_GELU(f64, double, 0.70710678118654752, -4.8336466567264567e-17, FORMULA_PLAIN_f64)
 
 #define FORMULA_ROUNDED(name, T, MATH, PLAIN)                                                                          \
     FORMULA_UNARY(floor, name, T, PLAIN(floor)(a))                                                                     \
@@ -338,7 +334,7 @@ FORMULA_SILU(f32, float)
     FORMULA_UNARY(round, name, T, PLAIN(rint)(a))                                                                      \
     FORMULA_UNARY(rsqrt, name, T, 1 / PLAIN(sqrt)(a))                                                                  \
     FORMULA_BINARY(copysign, name, T, PLAIN(copysign)(a, b))
-                                FORMULA_REALS(FORMULA_ROUNDED)
+                FORMULA_REALS(FORMULA_ROUNDED)
 
 /* ---- comparisons, truth values ---- */
 
@@ -351,7 +347,7 @@ FORMULA_SILU(f32, float)
     FORMULA_TEST(isinf, name, T, a == a && a - a != 0)                                                                 \
     FORMULA_TEST(isnan, name, T, a != a)                                                                               \
     FORMULA_TEST(signbit, name, T, PLAIN(copysign)((T)1, a) < 0)
-                                    FORMULA_REALS(FORMULA_TESTS)
+                    FORMULA_REALS(FORMULA_TESTS)
 
 #define FORMULA_COMPARISON(operation, name, T, expression)                                                             \
     FORMULA_FUNCTION uint8_t formula_##operation##_##name(T a, T b) {                                                  \
@@ -364,9 +360,9 @@ FORMULA_SILU(f32, float)
     FORMULA_COMPARISON(less_equal, name, T, a <= b)                                                                    \
     FORMULA_COMPARISON(greater, name, T, a > b)                                                                        \
     FORMULA_COMPARISON(greater_equal, name, T, a >= b)
-                                        FORMULA_INTEGERS(FORMULA_COMPARISONS) FORMULA_FLOATS(FORMULA_COMPARISONS)
+                        FORMULA_INTEGERS(FORMULA_COMPARISONS) FORMULA_FLOATS(FORMULA_COMPARISONS)
 
-                                            FORMULA_FUNCTION uint8_t formula_logical_or_bool(uint8_t a, uint8_t b) {
+                            FORMULA_FUNCTION uint8_t formula_logical_or_bool(uint8_t a, uint8_t b) {
     return (uint8_t)(a | b);
 }
 FORMULA_FUNCTION uint8_t formula_logical_and_bool(uint8_t a, uint8_t b) {
