@@ -60,12 +60,13 @@ OP_FORMULAS_FEW(LOOP_ROW)
 POW_ROW(f32, float)
 POW_ROW(f64, double)
 
-/* Elements for which a formula that vectorises does not hold: they are seldom, and computed once more by libm. The output may be an input, so
- * the elements of a block that has some are kept. */
+/* Elements for which a formula that vectorises does not hold: they are seldom, and computed once more, by another row or, if they are beyond that as
+ * well, by libm. The other elements stay as they are, so that no result depends on its neighbours. The output may be an input, so the elements
+ * of a block that has some are kept. */
 enum { MENDED_BLOCK = 1024 };
-#define MENDED_ROW(name, T, inputs, seldom, exact)                                                                     \
+#define MENDED_ROW(name, T, inputs, seldom, second, beyond, exact)                                                     \
     static void row_##name(const struct cpu_row *row) {                                                                \
-        T kept[2][MENDED_BLOCK];                                                                                       \
+        T kept[2][MENDED_BLOCK], again[MENDED_BLOCK];                                                                  \
         for (int64_t i = 0; i < row->n; i += MENDED_BLOCK) {                                                           \
             int64_t n = row->n - i < MENDED_BLOCK ? row->n - i : MENDED_BLOCK;                                         \
             struct cpu_row block = {.n = n, .data = {row->data[0] + i * (int64_t)sizeof(T)}, .stride = {1}};           \
@@ -88,14 +89,20 @@ enum { MENDED_BLOCK = 1024 };
                 memmove(kept[k - 1], block.data[k], (size_t)n * sizeof(T));                                            \
             }                                                                                                          \
             general_##name(&block);                                                                                    \
+            if (found) {                                                                                               \
+                second(&(struct cpu_row){n, {(char *)again, (char *)kept[0], (char *)kept[inputs - 1]}, {1, 1, 1}});   \
+            }                                                                                                          \
             for (int64_t j = 0; found && j < n; j++) {                                                                 \
-                if (seldom(kept[0][j], kept[inputs - 1][j])) {                                                         \
-                    ((T *)(void *)block.data[0])[j] = exact(kept[0][j], kept[inputs - 1][j]);                          \
+                const T c = kept[0][j], d = kept[inputs - 1][j];                                                       \
+                (void)d;                                                                                               \
+                if (seldom(c, d)) {                                                                                    \
+                    ((T *)(void *)block.data[0])[j] = beyond(c, d) ? exact(c, d) : again[j];                           \
                 }                                                                                                      \
             }                                                                                                          \
         }                                                                                                              \
     }
 #define MANY_TURNS(a, b) (__builtin_fabsf(a) >= VECTOR_TURNS)
+#define TOO_MANY_TURNS(a, b) (__builtin_fabsf(a) >= WIDE_TURNS)
 #define LARGE_QUOTIENT(a, b) (__builtin_fabsf(a) >= __builtin_fabsf(b) * WIDE_QUOTIENT)
 #define MANY_DOUBLE_TURNS(a, b) (__builtin_fabs(a) >= DOUBLE_TURNS)
 #define EXACT_DOUBLE_SIN(a, b) __builtin_sin(a)
@@ -104,13 +111,16 @@ enum { MENDED_BLOCK = 1024 };
 #define EXACT_COS(a, b) __builtin_cosf(a)
 #define EXACT_TAN(a, b) __builtin_tanf(a)
 #define EXACT_REMAINDER(a, b) (float)formula_remainder_of_wide((double)__builtin_fmodf(a, b), (double)(b))
-MENDED_ROW(sin_f32, float, 1, MANY_TURNS, EXACT_SIN)
-MENDED_ROW(cos_f32, float, 1, MANY_TURNS, EXACT_COS)
-MENDED_ROW(tan_f32, float, 1, MANY_TURNS, EXACT_TAN)
-MENDED_ROW(sin_f64, double, 1, MANY_DOUBLE_TURNS, EXACT_DOUBLE_SIN)
-MENDED_ROW(cos_f64, double, 1, MANY_DOUBLE_TURNS, EXACT_DOUBLE_COS)
-MENDED_ROW(fmod_f32, float, 2, LARGE_QUOTIENT, __builtin_fmodf)
-MENDED_ROW(remainder_f32, float, 2, LARGE_QUOTIENT, EXACT_REMAINDER)
+LOOP1(wide_sin_f32, float, float, wide_sin)
+LOOP1(wide_cos_f32, float, float, wide_cos)
+LOOP1(wide_tan_f32, float, float, wide_tan)
+MENDED_ROW(sin_f32, float, 1, MANY_TURNS, wide_sin_f32, TOO_MANY_TURNS, EXACT_SIN)
+MENDED_ROW(cos_f32, float, 1, MANY_TURNS, wide_cos_f32, TOO_MANY_TURNS, EXACT_COS)
+MENDED_ROW(tan_f32, float, 1, MANY_TURNS, wide_tan_f32, TOO_MANY_TURNS, EXACT_TAN)
+MENDED_ROW(sin_f64, double, 1, MANY_DOUBLE_TURNS, general_sin_f64, MANY_DOUBLE_TURNS, EXACT_DOUBLE_SIN)
+MENDED_ROW(cos_f64, double, 1, MANY_DOUBLE_TURNS, general_cos_f64, MANY_DOUBLE_TURNS, EXACT_DOUBLE_COS)
+MENDED_ROW(fmod_f32, float, 2, LARGE_QUOTIENT, general_fmod_f32, LARGE_QUOTIENT, __builtin_fmodf)
+MENDED_ROW(remainder_f32, float, 2, LARGE_QUOTIENT, general_remainder_f32, LARGE_QUOTIENT, EXACT_REMAINDER)
 
 /* ---- halves ---- */
 

@@ -3,6 +3,55 @@
  * for the least greatest relative error of the function, which is said beside them. */
 #pragma once
 
+/* Circular functions in double, for arguments of VECTOR_TURNS and more: sin(r) and cos(r) for |r| <= π/4. */
+static inline double wide_sin_near(double r) {
+    double z = r * r;
+    double p = 2.7246868722877944e-06;
+    p = WIDE_FMA(p, z, -0.00019840063040804117);
+    p = WIDE_FMA(p, z, 0.0083333318306294292);
+    p = WIDE_FMA(p, z, -0.16666666663741367);
+    return WIDE_FMA(p * z, r, r);
+}
+static inline double wide_cos_near(double r) {
+    double z = r * r;
+    double p = -2.7298407652795173e-07;
+    p = WIDE_FMA(p, z, 2.4800580601354642e-05);
+    p = WIDE_FMA(p, z, -0.0013888887635227975);
+    p = WIDE_FMA(p, z, 0.04166666666422613);
+    return WIDE_FMA(p * z, z, WIDE_FMA(z, -0.5, 1.0));
+}
+
+/* x = q · π/2 + r, and q in the low bits of *shifted. π/2 is in three parts, of which the first two have 27 bits: q times each of them is
+ * exact while |x| < WIDE_TURNS. Callers compute greater arguments in another way. */
+#define WIDE_TURNS 1e8f
+static inline double wide_turn(double x, double *shifted) {
+    *shifted = WIDE_FMA(x, 0.63661977236758134, WIDE_ROUND);
+    double q = *shifted - WIDE_ROUND;
+    return WIDE_FMA(q, -5.7211887261098318e-18,
+                    WIDE_FMA(q, -9.9209357395935172e-10, WIDE_FMA(q, -1.570796325802803, x)));
+}
+
+static inline float wide_sin(float x) {
+    double shifted, r = wide_turn((double)x, &shifted);
+    uint64_t q = double_bits(shifted);
+    double result = q & 1 ? wide_cos_near(r) : wide_sin_near(r);
+    return x == 0.0f ? x : (float)bits_double(double_bits(result) ^ (q & 2) << 62);
+}
+
+static inline float wide_cos(float x) {
+    double shifted, r = wide_turn((double)x, &shifted);
+    uint64_t q = double_bits(shifted);
+    double result = q & 1 ? wide_sin_near(r) : wide_cos_near(r);
+    return (float)bits_double(double_bits(result) ^ ((q + 1) & 2) << 62);
+}
+
+static inline float wide_tan(float x) {
+    double shifted, r = wide_turn((double)x, &shifted), s = wide_sin_near(r), c = wide_cos_near(r);
+    uint64_t q = double_bits(shifted);
+    double result = (q & 1 ? -c : s) / (q & 1 ? s : c);
+    return x == 0.0f ? x : (float)result;
+}
+
 /* x = q · π/2 + r + *rest with |r| <= 1.05 · π/4, and q in the low bits of *quadrant. π/2 is in three parts of 24 bits. What the first product
  * leaves is exact, since it is a multiple of the part's last bit that is below 2. Callers compute |x| >= VECTOR_TURNS in another way, where
  * the error of 2/π would make r greater. Without a fused multiply-add parts would have to be short and many: double takes their place. */
@@ -59,53 +108,15 @@ static inline float vector_tan(float x) {
     return x == 0.0f ? x : result;
 }
 #else
-/* sin(r) and cos(r) for |r| <= π/4. */
-static inline double wide_sin_near(double r) {
-    double z = r * r;
-    double p = 2.7246868722877944e-06;
-    p = WIDE_FMA(p, z, -0.00019840063040804117);
-    p = WIDE_FMA(p, z, 0.0083333318306294292);
-    p = WIDE_FMA(p, z, -0.16666666663741367);
-    return WIDE_FMA(p * z, r, r);
-}
-static inline double wide_cos_near(double r) {
-    double z = r * r;
-    double p = -2.7298407652795173e-07;
-    p = WIDE_FMA(p, z, 2.4800580601354642e-05);
-    p = WIDE_FMA(p, z, -0.0013888887635227975);
-    p = WIDE_FMA(p, z, 0.04166666666422613);
-    return WIDE_FMA(p * z, z, WIDE_FMA(z, -0.5, 1.0));
-}
-
-/* x = q · π/2 + r, and q in the low bits of *shifted. π/2 is in three parts, of which the first two have 27 bits: q times each of them is
- * exact while |x| < VECTOR_TURNS. Callers compute greater arguments in another way. */
-#define VECTOR_TURNS 1e8f
-static inline double wide_turn(double x, double *shifted) {
-    *shifted = WIDE_FMA(x, 0.63661977236758134, WIDE_ROUND);
-    double q = *shifted - WIDE_ROUND;
-    return WIDE_FMA(q, -5.7211887261098318e-18,
-                    WIDE_FMA(q, -9.9209357395935172e-10, WIDE_FMA(q, -1.570796325802803, x)));
-}
-
+#define VECTOR_TURNS WIDE_TURNS
 static inline float vector_sin(float x) {
-    double shifted, r = wide_turn((double)x, &shifted);
-    uint64_t q = double_bits(shifted);
-    double result = q & 1 ? wide_cos_near(r) : wide_sin_near(r);
-    return x == 0.0f ? x : (float)bits_double(double_bits(result) ^ (q & 2) << 62);
+    return wide_sin(x);
 }
-
 static inline float vector_cos(float x) {
-    double shifted, r = wide_turn((double)x, &shifted);
-    uint64_t q = double_bits(shifted);
-    double result = q & 1 ? wide_sin_near(r) : wide_cos_near(r);
-    return (float)bits_double(double_bits(result) ^ ((q + 1) & 2) << 62);
+    return wide_cos(x);
 }
-
 static inline float vector_tan(float x) {
-    double shifted, r = wide_turn((double)x, &shifted), s = wide_sin_near(r), c = wide_cos_near(r);
-    uint64_t q = double_bits(shifted);
-    double result = (q & 1 ? -c : s) / (q & 1 ? s : c);
-    return x == 0.0f ? x : (float)result;
+    return wide_tan(x);
 }
 #endif
 

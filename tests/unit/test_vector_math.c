@@ -278,7 +278,7 @@ Test(vector_math, large_arguments_are_right_in_place_and_with_strides) {
     static const enum cpu_row_number rows[] = {CPU_ROW_sin_f32, CPU_ROW_cos_f32, CPU_ROW_tan_f32, CPU_ROW_fmod_f32};
     static float x[N], apart[2 * N], divisors[N], want[N], got[N];
     for (int i = 0; i < N; i++) {
-        x[i] = apart[2 * i] = i % 300 == 7 ? 1e9f + (float)i * 64 : (float)i * 0.01f;
+        x[i] = apart[2 * i] = i % 300 == 7 ? 1e9f + (float)i * 64 : i % 300 == 8 ? 3e6f + (float)i : (float)i * 0.01f;
         divisors[i] = 0.7f;
     }
     for (unsigned level = 0; cpu_kernels_level(level); level++) {
