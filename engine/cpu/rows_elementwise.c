@@ -2,6 +2,10 @@
  * are generated from the descriptions say which functions there are, and which operation each of them computes. */
 #include "engine/cpu/rows.h"
 
+#if defined(__AVX512F__)
+#include "engine/cpu/vector_avx512.h"
+#endif
+
 #define ROW_OF_1(name, T, R, formula) ROW1(name, T, R, formula(a))
 #define ROW_OF_2(name, T, R, formula) ROW2(name, T, R, formula(a, b))
 #define ROW(name, inputs, parameters, dtype, result)                                                                   \
@@ -49,13 +53,16 @@ OP_FORMULAS_FEW(LOOP_ROW)
     ROW1(cube_##name, T, T, a *a *a)                                                                                   \
     ROW1(inverse_##name, T, T, 1 / a)                                                                                  \
     ROW1(root_##name, T, T, a == -(T)__builtin_inf() ? (T)__builtin_inf() : formula_sqrt_##name(a) + 0)                \
-    static void row_pow_##name(const struct cpu_row *row) {                                                            \
+    static cpu_row_function *power_row_##name(const struct cpu_row *row, cpu_row_function *other) {                    \
         T power = row->stride[2] == 0 ? *(const T *)(const void *)row->data[2] : 0;                                    \
-        (power == 2     ? square_##name                                                                                \
-         : power == 3   ? cube_##name                                                                                  \
-         : power == -1  ? inverse_##name                                                                               \
-         : power == 0.5 ? root_##name                                                                                  \
-                        : general_pow_##name)(row);                                                                    \
+        return power == 2     ? square_##name                                                                          \
+               : power == 3   ? cube_##name                                                                            \
+               : power == -1  ? inverse_##name                                                                         \
+               : power == 0.5 ? root_##name                                                                            \
+                              : other;                                                                                 \
+    }                                                                                                                  \
+    static void row_pow_##name(const struct cpu_row *row) {                                                            \
+        power_row_##name(row, general_pow_##name)(row);                                                                \
     }
 POW_ROW(f32, float)
 POW_ROW(f64, double)
@@ -157,6 +164,92 @@ MENDED_ROW(remainder_f32, float, 2, LARGE_QUOTIENT, general_remainder_f32, LARGE
 OP_FORMULAS_ALL_HALF(ROW_HALF_OF)
 OP_FORMULAS_FEW_HALF(ROW_HALF)
 
+/* ---- functions that have loops of AVX-512's own instructions ---- */
+
+#if defined(__AVX512F__)
+#define AVX512_ROWS_1(X)                                                                                               \
+    X(exp)                                                                                                             \
+    X(exp2)                                                                                                            \
+    X(log)                                                                                                             \
+    X(log2)                                                                                                            \
+    X(log10)                                                                                                           \
+    X(tanh)                                                                                                            \
+    X(sigmoid)                                                                                                         \
+    X(erfc)                                                                                                            \
+    X(rsqrt)                                                                                                           \
+    X(silu)                                                                                                            \
+    X(gelu)                                                                                                            \
+    X(gelu_tanh)
+#define AVX512_ROWS_2(X)                                                                                               \
+    X(pow)                                                                                                             \
+    X(hypot)
+
+/* The elements of a vector that are below n: all of them, but for the last vector of a row. */
+static inline uint32_t lanes_below(int64_t n) {
+    return n >= 32 ? UINT32_MAX : ((uint32_t)1 << n) - 1;
+}
+
+/* Loops over contiguous elements, of which the last vector may be shorter. `all` and `some` are a step for all lanes and for some. */
+#define AVX512_LOOP(name, T, width, all, some)                                                                         \
+    static void name(int64_t n, void *out, const void *const *arguments) {                                             \
+        const T *x = arguments[0], *y = arguments[1];                                                                  \
+        T *z = out;                                                                                                    \
+        int64_t i = 0;                                                                                                 \
+        (void)y;                                                                                                       \
+        for (; i + width <= n; i += width) {                                                                           \
+            all;                                                                                                       \
+        }                                                                                                              \
+        if (i < n) {                                                                                                   \
+            const uint32_t lanes = lanes_below(n - i);                                                                 \
+            some;                                                                                                      \
+        }                                                                                                              \
+    }
+#define AVX512_F32_1(f, load, store) store(f(load(x + i)))
+#define AVX512_F32_2(f, load, store) store(f(load(x + i), load(y + i)))
+#define AVX512_BF16_1(f, load, store)                                                                                  \
+    const __m512i a = load(x + i);                                                                                     \
+    store(avx512_bf16_pairs(f(avx512_bf16_low(a)), f(avx512_bf16_high(a))))
+#define AVX512_BF16_2(f, load, store)                                                                                  \
+    const __m512i a = load(x + i), b = load(y + i);                                                                    \
+    store(avx512_bf16_pairs(f(avx512_bf16_low(a), avx512_bf16_low(b)), f(avx512_bf16_high(a), avx512_bf16_high(b))))
+#define LOAD_F32(x) _mm512_loadu_ps(x)
+#define LOAD_F32_SOME(x) _mm512_maskz_loadu_ps((__mmask16)lanes, x)
+#define STORE_F32(value) _mm512_storeu_ps(z + i, value)
+#define STORE_F32_SOME(value) _mm512_mask_storeu_ps(z + i, (__mmask16)lanes, value)
+#define LOAD_F16(x) _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)(x)))
+#define LOAD_F16_SOME(x) _mm512_cvtph_ps(_mm256_maskz_loadu_epi16((__mmask16)lanes, x))
+#define STORE_F16(value)                                                                                               \
+    _mm256_storeu_si256((__m256i *)(void *)(z + i), _mm512_cvtps_ph(value, _MM_FROUND_TO_NEAREST_INT))
+#define STORE_F16_SOME(value)                                                                                          \
+    _mm256_mask_storeu_epi16(z + i, (__mmask16)lanes, _mm512_cvtps_ph(value, _MM_FROUND_TO_NEAREST_INT))
+#define LOAD_BF16(x) _mm512_loadu_si512(x)
+#define LOAD_BF16_SOME(x) _mm512_maskz_loadu_epi16(lanes, x)
+#define STORE_BF16(value) _mm512_storeu_si512(z + i, value)
+#define STORE_BF16_SOME(value) _mm512_mask_storeu_epi16(z + i, lanes, value)
+#define AVX512_ROW_OF(name, inputs, T, dtype)                                                                          \
+    static void avx512_##name##_##dtype(const struct cpu_row *row) {                                                   \
+        rows_in_blocks(row, inputs, sizeof(T), sizeof(T), avx512_##name##_##dtype##_loop);                             \
+    }
+#define AVX512_ROW(name, inputs)                                                                                       \
+    AVX512_LOOP(avx512_##name##_f32_loop, float, 16, AVX512_F32_##inputs(avx512_##name, LOAD_F32, STORE_F32),          \
+                AVX512_F32_##inputs(avx512_##name, LOAD_F32_SOME, STORE_F32_SOME))                                     \
+    AVX512_LOOP(avx512_##name##_f16_loop, uint16_t, 16, AVX512_F32_##inputs(avx512_##name, LOAD_F16, STORE_F16),       \
+                AVX512_F32_##inputs(avx512_##name, LOAD_F16_SOME, STORE_F16_SOME))                                     \
+    AVX512_LOOP(avx512_##name##_bf16_loop, uint16_t, 32, AVX512_BF16_##inputs(avx512_##name, LOAD_BF16, STORE_BF16),   \
+                AVX512_BF16_##inputs(avx512_##name, LOAD_BF16_SOME, STORE_BF16_SOME))                                  \
+    AVX512_ROW_OF(name, inputs, float, f32)                                                                            \
+    AVX512_ROW_OF(name, inputs, uint16_t, f16)                                                                         \
+    AVX512_ROW_OF(name, inputs, uint16_t, bf16)
+#define AVX512_ROW_1(name) AVX512_ROW(name, 1)
+#define AVX512_ROW_2(name) AVX512_ROW(name, 2)
+AVX512_ROWS_1(AVX512_ROW_1)
+AVX512_ROWS_2(AVX512_ROW_2)
+
+static void avx512_power_f32(const struct cpu_row *row) {
+    power_row_f32(row, avx512_pow_f32)(row);
+}
+#endif
+
 /* ---- where: one row for each size of elements, since it only moves them ---- */
 
 #define WHERE_LOOP(A, B)                                                                                               \
@@ -203,8 +296,15 @@ WHERE_ROW(where_16, struct cpu_pair)
 /* clang-format off */
 #define WHERE(size) [CPU_ROW_where_##size] = where_##size, [CPU_ROW_copy_##size] = CPU_NAME(copy_##size),
 #define FUNCTION(name, inputs, parameters, dtype, result) [CPU_ROW_##name##_##dtype] = row_##name##_##dtype,
+#define AVX512_FUNCTION(name)                                                                                          \
+    [CPU_ROW_##name##_f32] = avx512_##name##_f32, [CPU_ROW_##name##_f16] = avx512_##name##_f16,                        \
+    [CPU_ROW_##name##_bf16] = avx512_##name##_bf16,
+#pragma GCC diagnostic ignored "-Woverride-init" /* of two functions for a row the last one counts */
 cpu_row_function *const CPU_NAME(elementwise)[CPU_ROW_COUNT] = {
     WHERE(1) WHERE(2) WHERE(4) WHERE(8) WHERE(16)
     OP_FORMULAS(FUNCTION) OP_FORMULAS_HALF(FUNCTION)
+#if defined(__AVX512F__)
+    AVX512_ROWS_1(AVX512_FUNCTION) AVX512_ROWS_2(AVX512_FUNCTION) [CPU_ROW_pow_f32] = avx512_power_f32,
+#endif
 };
 /* clang-format on */
