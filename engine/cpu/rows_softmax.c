@@ -4,6 +4,10 @@
 
 #include "engine/cpu/vector_math.h"
 
+#if defined(__AVX512F__)
+#include "engine/cpu/vector_avx512.h"
+#endif
+
 #define LOAD_PLAIN(name, T)                                                                                            \
     static inline void load_##name(int64_t n, const T *x, int64_t stride, T *out) {                                    \
         if (stride == 1) {                                                                                             \
@@ -44,7 +48,7 @@ static inline int64_t padded(int64_t n) {
 
 /* Not inlined: else, with several callers, the compiler would not inline the exponential, and the loop would not be vectorised. A NaN in x
  * reaches the sum through exp, so the maximum may ignore it. Elements from n on are overwritten. */
-#define SOFTMAX_STEPS(T, name, exponential)                                                                            \
+#define SOFTMAX_MAXIMUM(T, name)                                                                                       \
     static inline void pad_##name(int64_t n, T value, T *x) {                                                          \
         for (int64_t i = n; i < padded(n); i++) {                                                                      \
             x[i] = value;                                                                                              \
@@ -59,7 +63,8 @@ static inline int64_t padded(int64_t n) {
             best = x[i] > best ? x[i] : best;                                                                          \
         }                                                                                                              \
         return best;                                                                                                   \
-    }                                                                                                                  \
+    }
+#define SOFTMAX_EXPONENTIALS(T, name, exponential)                                                                     \
     static __attribute__((noinline)) double exponentials_##name(int64_t n, T maximum, T *x) {                          \
         const int64_t wide = padded(n);                                                                                \
         double sum = 0;                                                                                                \
@@ -75,8 +80,43 @@ static inline int64_t padded(int64_t n) {
         }                                                                                                              \
         return sum;                                                                                                    \
     }
-SOFTMAX_STEPS(float, f32, vector_exp)
-SOFTMAX_STEPS(double, f64, exp)
+SOFTMAX_MAXIMUM(float, f32)
+SOFTMAX_MAXIMUM(double, f64)
+SOFTMAX_EXPONENTIALS(double, f64, exp)
+
+#if defined(__AVX512F__)
+/* Four vectors are added in f32 before they join the sum in f64. */
+static inline __attribute__((always_inline)) double exponentials_to(int64_t n, float maximum, const float *x,
+                                                                    float *out, bool stores) {
+    const __m512 shift = _mm512_set1_ps(maximum);
+    __m512d sums = _mm512_setzero_pd();
+    int64_t i = 0;
+    for (; i + 64 <= n; i += 64) {
+        __m512 e[4];
+        for (int k = 0; k < 4; k++) {
+            e[k] = avx512_exp(_mm512_sub_ps(_mm512_loadu_ps(x + i + 16 * k), shift));
+            if (stores) {
+                _mm512_storeu_ps(out + i + 16 * k, e[k]);
+            }
+        }
+        sums = avx512_widen_add(sums, _mm512_add_ps(_mm512_add_ps(e[0], e[1]), _mm512_add_ps(e[2], e[3])));
+    }
+    for (; i < n; i += 16) {
+        const __mmask16 lanes = (__mmask16)(n - i < 16 ? (1 << (n - i)) - 1 : 0xffff);
+        __m512 e = avx512_exp(_mm512_sub_ps(_mm512_maskz_loadu_ps(lanes, x + i), shift));
+        if (stores) {
+            _mm512_mask_storeu_ps(out + i, lanes, e);
+        }
+        sums = avx512_widen_add(sums, _mm512_maskz_mov_ps(lanes, e));
+    }
+    return _mm512_reduce_add_pd(sums);
+}
+static __attribute__((noinline)) double exponentials_f32(int64_t n, float maximum, float *x) {
+    return exponentials_to(n, maximum, x, x, true);
+}
+#else
+SOFTMAX_EXPONENTIALS(float, f32, vector_exp)
+#endif
 
 /* E is the element's type, T the type in which it is computed. */
 #define SOFTMAX_ROW(half, E, T, name)                                                                                  \
@@ -157,22 +197,70 @@ SOFTMAX_STEPS(double, f64, exp)
         double sum = exponentials_##name(n, maximum, buffer);                                                          \
         log_softmax_write_##half(n, x, x_stride, out, out_stride, (double)maximum, sum);                               \
     }                                                                                                                  \
-    static const struct cpu_softmax table_softmax_##half = {softmax_##half, maximum_of_##half, sum_of_##half,          \
-                                                            softmax_write_##half};                                     \
-    static const struct cpu_softmax table_log_softmax_##half = {log_softmax_##half, maximum_of_##half, sum_of_##half,  \
-                                                                log_softmax_write_##half};
+    __attribute__((unused)) static const struct cpu_softmax table_softmax_##half = {                                   \
+        softmax_##half, maximum_of_##half, sum_of_##half, softmax_write_##half};                                       \
+    __attribute__((unused)) static const struct cpu_softmax table_log_softmax_##half = {                               \
+        log_softmax_##half, maximum_of_##half, sum_of_##half, log_softmax_write_##half};
 SOFTMAX_ROW(f16, uint16_t, float, f32)
 SOFTMAX_ROW(bf16, uint16_t, float, f32)
 SOFTMAX_ROW(f32, float, float, f32)
 SOFTMAX_ROW(f64, double, double, f64)
 
+/* Contiguous rows of f32 that fit need no buffer: their bits are those of the functions above. */
+#if defined(__AVX512F__)
+static float avx512_maximum(int64_t n, const float *x) {
+    __m512 best = _mm512_set1_ps(-__builtin_inff()), other = best;
+    int64_t i = 0;
+    for (; i + 32 <= n; i += 32) {
+        best = _mm512_max_ps(_mm512_loadu_ps(x + i), best);
+        other = _mm512_max_ps(_mm512_loadu_ps(x + i + 16), other);
+    }
+    for (; i < n; i += 16) {
+        const __mmask16 lanes = (__mmask16)(n - i < 16 ? (1 << (n - i)) - 1 : 0xffff);
+        best = _mm512_mask_max_ps(best, lanes, _mm512_maskz_loadu_ps(lanes, x + i), best);
+    }
+    return _mm512_reduce_max_ps(_mm512_max_ps(best, other));
+}
+static void softmax_direct(int64_t n, const void *x, int64_t x_stride, void *out, int64_t out_stride) {
+    float *z = out;
+    if (n > HELD || x_stride != 1 || out_stride != 1) {
+        softmax_f32(n, x, x_stride, out, out_stride);
+        return;
+    }
+    const float share = (float)(1 / exponentials_to(n, avx512_maximum(n, x), x, z, true));
+    CPU_LOOP
+    for (int64_t i = 0; i < n; i++) {
+        z[i] *= share;
+    }
+}
+static void log_softmax_direct(int64_t n, const void *x, int64_t x_stride, void *out, int64_t out_stride) {
+    const float *a = x;
+    float *z = out;
+    if (n > HELD || x_stride != 1 || out_stride != 1) {
+        log_softmax_f32(n, x, x_stride, out, out_stride);
+        return;
+    }
+    const float maximum = avx512_maximum(n, a), shift = (float)log(exponentials_to(n, maximum, a, NULL, false));
+    CPU_LOOP
+    for (int64_t i = 0; i < n; i++) {
+        z[i] = a[i] - maximum - shift;
+    }
+}
+static const struct cpu_softmax table_softmax_direct = {softmax_direct, maximum_of_f32, sum_of_f32, softmax_write_f32};
+static const struct cpu_softmax table_log_softmax_direct = {log_softmax_direct, maximum_of_f32, sum_of_f32,
+                                                            log_softmax_write_f32};
+#define TABLE_F32(name) table_##name##_direct
+#else
+#define TABLE_F32(name) table_##name##_f32
+#endif
+
 const struct cpu_softmax *const CPU_NAME(softmax)[2][DTYPE_COUNT] = {
     {[DTYPE_F16] = &table_softmax_f16,
      [DTYPE_BF16] = &table_softmax_bf16,
-     [DTYPE_F32] = &table_softmax_f32,
+     [DTYPE_F32] = &TABLE_F32(softmax),
      [DTYPE_F64] = &table_softmax_f64},
     {[DTYPE_F16] = &table_log_softmax_f16,
      [DTYPE_BF16] = &table_log_softmax_bf16,
-     [DTYPE_F32] = &table_log_softmax_f32,
+     [DTYPE_F32] = &TABLE_F32(log_softmax),
      [DTYPE_F64] = &table_log_softmax_f64},
 };

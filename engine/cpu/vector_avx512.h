@@ -102,6 +102,12 @@ static inline __m512 avx512_exp2(__m512 x) {
     return _mm512_scalef_ps(_mm512_fmadd_ps(p, r, AVX512_ALL(1)), _mm512_sub_ps(x, r));
 }
 
+/* The sum of a vector's elements, added in f64 to those of eight sums. */
+static inline __m512d avx512_widen_add(__m512d sums, __m512 x) {
+    sums = _mm512_add_pd(sums, _mm512_cvtps_pd(_mm512_castps512_ps256(x)));
+    return _mm512_add_pd(sums, _mm512_cvtps_pd(_mm512_extractf32x8_ps(x, 1)));
+}
+
 /* ---- logarithms ---- */
 
 /* x = 2^n · m with m from 3/4 to below 3/2. The top four bits of m's fraction choose an inverse of about its value, so that |f| =
