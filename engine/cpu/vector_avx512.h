@@ -113,11 +113,12 @@ static inline __m512d avx512_widen_add(__m512d sums, __m512 x) {
 /* x = 2^n · m with m from 3/4 to below 3/2. The top four bits of m's fraction choose an inverse of about its value, so that |f| =
  * |m · inverse - 1| < 0.0345, but for the inverse 1 of m near 1, where f goes up to 1/16. Returns f; *t is n · unit and the logarithm
  * of what `inverses` took away. */
-static inline __m512 avx512_log_reduce(__m512 x, __m512 unit, __m512 inverses, __m512 logarithms, __m512 *t) {
+static inline __m512 avx512_log_reduce(__m512 x, __m512 unit, __m512 inverses, __m512 logarithms, __m512 *n,
+                                       __m512 *t) {
     __m512 m = _mm512_getmant_ps(x, _MM_MANT_NORM_p75_1p5, _MM_MANT_SIGN_nan);
-    __m512 n = _mm512_sub_ps(_mm512_getexp_ps(x), _mm512_getexp_ps(m));
+    *n = _mm512_sub_ps(_mm512_getexp_ps(x), _mm512_getexp_ps(m));
     __m512i part = _mm512_srli_epi32(_mm512_castps_si512(m), 19);
-    *t = _mm512_fmadd_ps(n, unit, _mm512_permutexvar_ps(part, logarithms));
+    *t = _mm512_fmadd_ps(*n, unit, _mm512_permutexvar_ps(part, logarithms));
     return _mm512_fmadd_ps(m, _mm512_permutexvar_ps(part, inverses), AVX512_ALL(-1));
 }
 
@@ -129,7 +130,7 @@ static inline __m512 avx512_log(__m512 x) {
     const __m512 logarithms = _mm512_setr_ps(0, 0.0903906599f, 0.139969483f, 0.197772339f, 0.2484238f, 0.306411058f,
                                              0.349792987f, 0.390802622f, -0.264090538f, -0.224704832f, -0.182891056f,
                                              -0.151916042f, -0.121249244f, -0.0731832981f, -0.0557875745f, 0);
-    __m512 t, f = avx512_log_reduce(x, AVX512_LN2_HIGH, inverses, logarithms, &t), square = _mm512_mul_ps(f, f);
+    __m512 t, n, f = avx512_log_reduce(x, AVX512_LN2_HIGH, inverses, logarithms, &n, &t), square = _mm512_mul_ps(f, f);
     __m512 p = _mm512_fmadd_ps(AVX512_ALL(0.189740896f), f, AVX512_ALL(-0.25015828f));
     p = _mm512_fmadd_ps(p, f, AVX512_ALL(0.333345056f));
     p = _mm512_fmadd_ps(p, f, AVX512_ALL(-0.49999997f));
@@ -143,7 +144,7 @@ static inline __m512 avx512_log2(__m512 x) {
     const __m512 logarithms = _mm512_setr_ps(0, 0.123099409f, 0.20193328f, 0.298260361f, 0.358851403f, 0.43632704f,
                                              0.483315051f, 0.555502713f, -0.380731612f, -0.330356717f, -0.261213452f,
                                              -0.213711798f, -0.158609688f, -0.106890045f, -0.0694497675f, 0);
-    __m512 t, f = avx512_log_reduce(x, AVX512_ALL(1), inverses, logarithms, &t);
+    __m512 t, n, f = avx512_log_reduce(x, AVX512_ALL(1), inverses, logarithms, &n, &t);
     __m512 p = _mm512_fmadd_ps(AVX512_ALL(0.263776422f), f, AVX512_ALL(-0.360995054f));
     p = _mm512_fmadd_ps(p, f, AVX512_ALL(0.480959535f));
     p = _mm512_fmadd_ps(p, f, AVX512_ALL(-0.721347511f));
@@ -159,12 +160,13 @@ static inline __m512 avx512_log10(__m512 x) {
     const __m512 logarithms = _mm512_setr_ps(0, 0.0378656797f, 0.06103196f, 0.082801275f, 0.104369223f, 0.131060675f,
                                              0.146977097f, 0.163190216f, -0.118906401f, -0.0985186696f, -0.0846949443f,
                                              -0.0667043701f, -0.0519999266f, -0.0318816379f, -0.0215123147f, 0);
-    __m512 t, f = avx512_log_reduce(x, AVX512_ALL(0.301029996f), inverses, logarithms, &t);
+    const __m512 unit = AVX512_ALL(0.30102998f), rest = AVX512_ALL(1.54813336e-8f); /* log10(2) */
+    __m512 t, n, f = avx512_log_reduce(x, unit, inverses, logarithms, &n, &t);
     __m512 p = _mm512_fmadd_ps(AVX512_ALL(0.08666832f), f, AVX512_ALL(-0.108595282f));
     p = _mm512_fmadd_ps(p, f, AVX512_ALL(0.144750118f));
     p = _mm512_fmadd_ps(p, f, AVX512_ALL(-0.217147246f));
     p = _mm512_fmadd_ps(p, f, AVX512_ALL(0.434294492f));
-    return _mm512_fmadd_ps(p, f, t);
+    return _mm512_add_ps(t, _mm512_fmadd_ps(p, f, _mm512_mul_ps(n, rest)));
 }
 
 /* ---- 1 / (1 + e^-t) and what is made of it ---- */
