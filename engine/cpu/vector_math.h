@@ -13,40 +13,53 @@ static inline float vector_scale(float x, int32_t n) {
     return x * bits_float((uint32_t)half << 23) * bits_float((uint32_t)(biased - half) << 23);
 }
 
+/* x between low < 0 and high > 0, by integer instructions of one step: bits of positive numbers are in the order of the numbers, and those of
+ * negative ones in the other. Compilers make many comparisons of two that follow one another. NaN becomes one of the two. */
+static inline float vector_clamp(float x, float low, float high) {
+    int32_t bits = (int32_t)float_bits(x), most = (int32_t)float_bits(high);
+    uint32_t below = (uint32_t)(bits < most ? bits : most), least = float_bits(low);
+    return bits_float(below < least ? below : least);
+}
+
+/* The lesser of two numbers that are not negative; NaN counts as more than others. */
+static inline float vector_least(float x, float y) {
+    int32_t a = (int32_t)float_bits(x), b = (int32_t)float_bits(y);
+    return bits_float((uint32_t)(a < b ? a : b));
+}
+
+/* NaN where `invalid`, else the result: a mask that is or-ed costs less than a choice. */
+static inline float vector_unless(bool invalid, float result) {
+    return bits_float(float_bits(result) | (invalid ? UINT32_MAX : 0));
+}
+
 /* e^x = 2^n · p, p = e^r with |r| <= ln(2)/2, for -125 <= x <= 89: returns p. ln(2) is in two parts, the first with trailing zeros so that n times it is
  * exact. */
 static inline float vector_exp_parts(float x, int32_t *n) {
     float shifted = CPU_FMA(x, 1.44269504f, VECTOR_ROUND), whole = shifted - VECTOR_ROUND;
     float r = CPU_FMA(whole, -0.693359375f, x);
     r = CPU_FMA(whole, 2.12194440e-4f, r);
-    float square = r * r, p = CPU_FMA(1.98412698e-4f, r, 1.38888889e-3f);
-    p = CPU_FMA(p, square, CPU_FMA(8.33333333e-3f, r, 4.16666667e-2f));
-    p = CPU_FMA(p, square, CPU_FMA(1.66666667e-1f, r, 0.5f));
+    float square = r * r, p = CPU_FMA(0.00138201099f, square, CPU_FMA(0.00836868491f, r, 0.0416682735f));
+    p = CPU_FMA(p, square, CPU_FMA(0.166665211f, r, 0.49999994f));
     *n = (int32_t)(float_bits(shifted) - float_bits(VECTOR_ROUND));
     return CPU_FMA(p, square, r) + 1.0f;
 }
 
 static inline float vector_exp(float x) {
-    float most = x < 89.0f ? x : 89.0f, clamped = most > -104.0f ? most : -104.0f; /* instructions each; NaN is 89 */
     int32_t n;
-    float p = vector_exp_parts(clamped, &n);
-    return x != x ? x : vector_scale(p, n);
+    float p = vector_exp_parts(vector_clamp(x, -104.0f, 89.0f), &n);
+    return vector_unless(x != x, vector_scale(p, n));
 }
 
 /* 2^x = 2^n · 2^r with |r| <= 1/2, which is exact. */
 static inline float vector_exp2(float x) {
-    float most = x < 129.0f ? x : 129.0f, clamped = most > -152.0f ? most : -152.0f;
-    float shifted = clamped + VECTOR_ROUND, r = clamped - (shifted - VECTOR_ROUND);
-    float p = 1.52527338e-5f;
-    p = CPU_FMA(p, r, 1.54035304e-4f);
-    p = CPU_FMA(p, r, 1.33335581e-3f);
-    p = CPU_FMA(p, r, 9.61812911e-3f);
-    p = CPU_FMA(p, r, 5.55041087e-2f);
-    p = CPU_FMA(p, r, 2.40226507e-1f);
-    p = CPU_FMA(p, r, 6.93147181e-1f);
+    float clamped = vector_clamp(x, -152.0f, 129.0f), shifted = clamped + VECTOR_ROUND,
+          r = clamped - (shifted - VECTOR_ROUND);
+    float square = r * r, p = CPU_FMA(0.000153264627f, r, 0.00133908063f);
+    p = CPU_FMA(p, square, CPU_FMA(0.00961850584f, r, 0.0555035993f));
+    p = CPU_FMA(p, r, 0.240226477f);
+    p = CPU_FMA(p, r, 0.693147182f);
     p = CPU_FMA(p, r, 1.0f);
-    float result = vector_scale(p, (int32_t)(float_bits(shifted) - float_bits(VECTOR_ROUND)));
-    return x != x ? x : result;
+    return vector_unless(x != x, vector_scale(p, (int32_t)(float_bits(shifted) - float_bits(VECTOR_ROUND))));
 }
 
 /* What ln(1 + f) is less than f, for 1 + f in [sqrt(1/2), sqrt(2)): with s = f / (2 + f) it is 2 artanh(s) = 2s + 2s³/3 + …, and 2s + s · p =
@@ -60,11 +73,13 @@ static inline float vector_log_low(float f) {
     return CPU_FMA(-s, h + p, h);
 }
 
-/* x = 2^n · (1 + f) with 1 + f as above, for x > 0: returns f. */
+/* x = 2^n · (1 + f) with 1 + f as above, for x > 0: returns f. A subnormal x is multiplied by 2^24; its mask is made of x's bits, since
+ * compilers would make two computations of a comparison. */
 static inline float vector_log_reduce(float x, float *n) {
-    float scaled = x < 0x1p-126f ? x * 0x1p24f : x;
-    uint32_t offset = float_bits(scaled) - 0x3f3504f3;
-    *n = (float)((int32_t)offset >> 23) - (x < 0x1p-126f ? 24.0f : 0.0f);
+    int32_t subnormal = (int32_t)(float_bits(x) - 0x800000) >> 31;
+    float scale = bits_float(0x3f800000 + (uint32_t)(subnormal & 24 << 23));
+    uint32_t offset = float_bits(x * scale) - 0x3f3504f3;
+    *n = (float)(((int32_t)offset >> 23) - (subnormal & 24));
     return bits_float((offset & 0x7fffff) + 0x3f3504f3) - 1.0f;
 }
 
@@ -76,6 +91,14 @@ static inline float vector_log_special(float x, float result) {
     return x < 0.0f || x != x ? __builtin_nanf("") : result;
 }
 
+/* The same, of a result that is finite: an infinite number is added to it. */
+static inline float vector_log_ends(float x, float result) {
+    float infinity = __builtin_inff();
+    uint32_t above = x == infinity ? float_bits(infinity) : 0,
+             below = float_bits(x) << 1 == 0 ? float_bits(-infinity) : 0;
+    return vector_unless(!(x >= 0.0f), result + bits_float(above | below));
+}
+
 /* n · ln(2) in two parts, the first with trailing zeros so that n times it is exact; `rest` is added to the second one. */
 static inline float vector_log_sum(float f, float n, float rest) {
     return CPU_FMA(n, 0.693359375f, f - (vector_log_low(f) - CPU_FMA(n, -2.12194440e-4f, rest)));
@@ -83,7 +106,7 @@ static inline float vector_log_sum(float f, float n, float rest) {
 
 static inline float vector_log(float x) {
     float n, f = vector_log_reduce(x, &n);
-    return vector_log_special(x, vector_log_sum(f, n, 0.0f));
+    return vector_log_ends(x, vector_log_sum(f, n, 0.0f));
 }
 
 /* x + x³·p(x²) near zero, where the other form cancels; else 1 - 2/(e^2|x| + 1). */
@@ -96,9 +119,9 @@ static inline float vector_tanh(float x) {
     p = CPU_FMA(p, z, -3.33332819422e-1f);
     float small = CPU_FMA(p * z, x, x);
     int32_t n; /* from 0 to 29 */
-    float power = vector_exp_parts(2.0f * (magnitude > 10.0f ? 10.0f : magnitude), &n);
+    float power = vector_exp_parts(2.0f * vector_least(magnitude, 10.0f), &n);
     float large = 1.0f - 2.0f / CPU_FMA(power, bits_float((uint32_t)(n + 127) << 23), 1.0f);
-    return __builtin_copysignf(magnitude < 0.625f ? small : large, x);
+    return vector_unless(x != x, __builtin_copysignf(magnitude < 0.625f ? small : large, x));
 }
 
 /* x + x·p(x²) near zero; else 1 - erfc|x| = 1 - e^q(|x|), as q = ln(erfc) is smooth: Abramowitz and Stegun 7.1.5 and 7.1.2. p and q
@@ -112,13 +135,13 @@ static inline float vector_erf(float x) {
     p = CPU_FMA(p, z, -3.76125764e-1f);
     p = CPU_FMA(p, z, 1.28379161e-1f);
     float small = CPU_FMA(p, x, x);
-    float t = magnitude > 4.0f ? 4.0f : magnitude;
+    float t = vector_least(magnitude, 4.0f);
     float square = t * t, q = CPU_FMA(2.04330645e-4f, square, CPU_FMA(-3.12404231e-3f, t, 2.25427825e-2f));
     q = CPU_FMA(q, square, CPU_FMA(-1.04573139e-1f, t, -6.36467506e-1f));
     q = CPU_FMA(q, square, CPU_FMA(-1.12809012f, t, -9.78267911e-5f));
     int32_t n; /* from -26 to 0, so that 2^n is a number */
     float e = vector_exp_parts(q, &n), large = 1.0f - e * bits_float((uint32_t)(n + 127) << 23);
-    return __builtin_copysignf(magnitude < 0.84375f ? small : large, x);
+    return vector_unless(x != x, __builtin_copysignf(magnitude < 0.84375f ? small : large, x));
 }
 
 /* Cosine and sine of 2πu for u in [0, 1]: u = q/4 + t with |t| <= 1/8, then polynomials of 2πt and the quadrant q. */

@@ -6,14 +6,14 @@
 
 /* x / (1 + e^-x) with e^-|x|, which cannot overflow: for x < 0 that is x e^-|x| / (1 + e^-|x|), and a part of the power of two comes last. */
 static inline float vector_silu(float x) {
-    float bounded = x < -110.0f ? -110.0f : x, magnitude = __builtin_fabsf(bounded);
+    float magnitude = vector_least(__builtin_fabsf(x), 110.0f), bounded = x < 0.0f ? -magnitude : x;
     int32_t n;
-    float p = vector_exp_parts(magnitude > 110.0f ? -110.0f : -magnitude, &n);
+    float p = vector_exp_parts(-magnitude, &n);
     float first = p * bits_float((uint32_t)((n >> 1) + 127) << 23);
     float last = bits_float((uint32_t)(n - (n >> 1) + 127) << 23);
     float quotient = bounded * (x >= 0.0f ? 1.0f : first) / CPU_FMA(first, last, 1.0f);
     float result = quotient * (x >= 0.0f ? 1.0f : last);
-    return x == -__builtin_inff() ? __builtin_nanf("") : x != x ? x : result;
+    return vector_unless(!(x > -__builtin_inff()), result);
 }
 
 /* a · a / 2 = s + rest, exactly but for what is below f32's range. */
@@ -31,7 +31,7 @@ static inline float vector_half_square(float a, float *rest) {
 /* Up to 1, x · (1/2 + x · q(x²)). Beyond, x - t(x) for x > 0 and else -t(|x|), with t(a) = e^(-a²/2) · g((a - 3) / (a + 3)): g is
  * a/2 · erfcx(a/√2), which goes from 0.26 to 0.4. */
 static inline float vector_gelu(float x) {
-    float magnitude = __builtin_fabsf(x), a = magnitude > 15.0f ? 15.0f : magnitude, rest, z = x * x;
+    float magnitude = __builtin_fabsf(x), a = vector_least(magnitude, 15.0f), rest, z = x * x;
     float q = -7.65419725e-6f;
     q = CPU_FMA(q, z, 1.13486344e-4f);
     q = CPU_FMA(q, z, -1.18632992e-3f);
@@ -48,19 +48,19 @@ static inline float vector_gelu(float x) {
     float e = vector_exp_parts(-square, &n), tail = vector_scale(g * (e - e * rest), n);
     float far = (x > 0.0f ? x : -0.0f) - tail;
     float result = magnitude < 1.0f ? near : far;
-    return x == -__builtin_inff() ? __builtin_nanf("") : x != x ? x : result;
+    return vector_unless(!(x > -__builtin_inff()), result);
 }
 
 static inline float vector_log2(float x) {
     float n, f = vector_log_reduce(x, &n), low = vector_log_low(f);
-    return vector_log_special(x, n + CPU_FMA(f, 1.44269504f, low * -1.44269504f));
+    return vector_log_ends(x, n + CPU_FMA(f, 1.44269504f, low * -1.44269504f));
 }
 
 /* log10(2) in two parts, the first with trailing zeros so that n times it is exact. */
 static inline float vector_log10(float x) {
     float n, f = vector_log_reduce(x, &n), low = vector_log_low(f);
     float rest = CPU_FMA(n, 4.6050390e-6f, low * -0.434294482f);
-    return vector_log_special(x, CPU_FMA(n, 0.301025391f, CPU_FMA(f, 0.434294482f, rest)));
+    return vector_log_ends(x, CPU_FMA(n, 0.301025391f, CPU_FMA(f, 0.434294482f, rest)));
 }
 
 /* The greater operand and ln(1 + e^-d), whose argument is above √2 or not: then half of it is near 1. What the distance d was rounded by
