@@ -73,7 +73,7 @@ static const struct function functions[] = {
     OF_1(log1p, log1pl, 1.2f),
     OF_1(log2, log2l, 2.2f),
     OF_1(log10, log10l, 2.2f),
-    OF_1(erfc, erfcl, 2.3f),
+    OF_1(erfc, erfcl, 2.5f),
     OF_1(gelu, exact_gelu, 4),
     OF_1(silu, exact_silu, 3.3f),
     OF_1(mish, exact_mish, 0.6f),
