@@ -1,4 +1,4 @@
-/* sort and argsort: radix sort by digits of eight bits, the lowest first, which is stable. What is moved are the elements themselves, and
+/* sort and argsort where sort_keys.c does not sort with vectors: radix sort by digits of eight bits, the lowest first, which is stable. What is moved are the elements themselves, and
  * with them their positions if these are wanted; keys are computed as elements are read.
  *
  * Short rows are sorted one by one, by one thread each. A long row is sorted by all threads: it is cut into chunks, and for each digit
@@ -6,6 +6,7 @@
  * depend on the number of threads, and the result does not depend on the chunks. */
 #include "engine/cpu/cpu.h"
 #include "engine/cpu/key.h"
+#include "engine/cpu/sort.h"
 
 #include <string.h>
 
@@ -323,6 +324,10 @@ static unsigned row_parts(const struct cpu *cpu, const struct operand *x) {
 static uint64_t sort_workspace(struct device *device, const struct launch *launch) {
     const struct cpu *cpu = (const struct cpu *)device;
     const struct operand *x = &launch->inputs[0];
+    const struct cpu_sort *vectors = cpu_sort_find(cpu, launch);
+    if (vectors) {
+        return cpu_sort_workspace(cpu, vectors, launch);
+    }
     size_t room = room_of(x->shape[1], (int64_t)dtype_size((enum dtype)x->dtype), launch->opcode == OP_ARGSORT);
     return is_long(cpu, x) ? room + (size_t)chunks_of(x->shape[1]) * DIGITS * sizeof(uint32_t)
                            : room * row_parts(cpu, x);
@@ -341,6 +346,11 @@ static int sort_run(struct cpu *cpu, const struct launch *launch, struct cpu_job
     bool positions = launch->opcode == OP_ARGSORT;
     struct sort_attributes attributes; /* argsort has the same */
     (void)fault;
+    const struct cpu_sort *vectors = cpu_sort_find(cpu, launch);
+    if (vectors) {
+        cpu_sort_begin(cpu, vectors, launch, begun);
+        return STATUS_OK;
+    }
     sort_attributes_read(&launch->attributes, &attributes);
     struct job job = {.base = {.cpu = cpu, .run = rows_part},
                       .functions = &functions[key_place((enum dtype)x->dtype)],

@@ -263,6 +263,7 @@ struct cpu_kernels {
     const struct cpu_recurrent *recurrent;   /* f32, f64 */
     const struct cpu_loss *loss;             /* by enum loss_way, of f32 and then of f64 */
     const struct cpu_fft *fft_f32, *fft_f64; /* engine/cpu/fft.h */
+    const struct cpu_sort *sort, *argsort;   /* engine/cpu/sort.h; by key_place() */
     cpu_product_function *product_u32, *product_u64, *product_bool;
     cpu_gather_function *const *gather; /* by log2 of an element's bytes, 1 to 16 */
     void (*move)(void *to, const void *from,

@@ -10,6 +10,7 @@
 #include "proto/ops/dtype.h"
 
 enum key_kind { KEY_UNSIGNED, KEY_SIGNED, KEY_FLOAT, KEY_KINDS };
+enum { KEY_PLACES = 4 * KEY_KINDS };
 
 /* X(suffix, type, kind, kind in words) */
 #define KEY_TYPES(X)                                                                                                   \
@@ -26,14 +27,13 @@ enum key_kind { KEY_UNSIGNED, KEY_SIGNED, KEY_FLOAT, KEY_KINDS };
     X(s64, uint64_t, KEY_SIGNED)                                                                                       \
     X(f64, uint64_t, KEY_FLOAT)
 
-/* The place of a width and a kind in a table that KEY_TYPES makes. */
+/* The place of elements of so many bytes, 1 to 8, and of a kind in a table that KEY_TYPES makes. */
+#define KEY_PLACE(bytes, kind) (((bytes) == 1 ? 0 : (bytes) == 2 ? 1 : (bytes) == 4 ? 2 : 3) * KEY_KINDS + (int)(kind))
 static inline int key_place(enum dtype dtype) {
-    size_t size = dtype_size(dtype);
-    int width = size == 1 ? 0 : size == 2 ? 1 : size == 4 ? 2 : 3;
     enum key_kind kind = dtype_kind(dtype) == DTYPE_KIND_FLOAT                              ? KEY_FLOAT
                          : dtype_kind(dtype) == DTYPE_KIND_INT && !dtype_is_unsigned(dtype) ? KEY_SIGNED
                                                                                             : KEY_UNSIGNED;
-    return width * KEY_KINDS + (int)kind;
+    return KEY_PLACE(dtype_size(dtype), kind);
 }
 
 /* The bits of a float's infinity, or of its largest number if it has none. */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "engine/cpu/kernels.h"
+#include "engine/cpu/sort.h"
 
 #define CPU_NAME__(level, name) cpu_##level##_##name
 #define CPU_NAME_(level, name) CPU_NAME__(level, name)
@@ -52,5 +53,6 @@ extern const struct cpu_attention CPU_NAME(attention)[2];
 extern const struct cpu_recurrent CPU_NAME(recurrent)[2];
 extern const struct cpu_loss CPU_NAME(loss)[];
 extern const struct cpu_fft CPU_NAME(fft_f32), CPU_NAME(fft_f64);
+extern const struct cpu_sort CPU_NAME(sort)[], CPU_NAME(argsort)[];
 cpu_product_function CPU_NAME(product_u32), CPU_NAME(product_u64), CPU_NAME(product_bool);
 extern cpu_gather_function *const CPU_NAME(gather)[];

@@ -1,0 +1,234 @@
+/* sort and argsort on the CPU device: the same bits as those of a simple stable sort, in whatever order the elements come, and by any number of
+ * threads. */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/cpu/cpu.h"
+#include "engine/cpu/key.h"
+#include "engine/cpu/sort.h"
+#include "engine/device/device_impl.h"
+
+static uint64_t seed = 1;
+
+static uint64_t draw(void) {
+    seed = seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return seed ^ seed >> 29;
+}
+
+/* ---- elements ---- */
+
+static const enum dtype dtypes[] = {DTYPE_U8,  DTYPE_I16, DTYPE_BF16, DTYPE_I32, DTYPE_U32,
+                                    DTYPE_F32, DTYPE_I64, DTYPE_U64,  DTYPE_F64};
+enum { DTYPES = sizeof dtypes / sizeof *dtypes };
+
+enum order { RANDOM, SPECIAL, EQUAL, RISING, FALLING, PEAK, GEOMETRIC, PERIODIC, OUTLIERS, ORDERS };
+
+/* Zeros of both signs, NaN of several bits, infinities and ordinary numbers, in the upper bits of f64, f32 and bf16. */
+static const uint16_t specials[] = {0x0000, 0x8000, 0x7fc0, 0xffc1, 0x7fff, 0x7ff8, 0xffff,
+                                    0x7f80, 0xff80, 0x7ff0, 0xfff0, 0x3f80, 0xbf80};
+
+static uint64_t element(enum order order, int64_t i, int64_t n, int bits) {
+    uint64_t all = UINT64_MAX >> (64 - bits);
+    switch (order) {
+    case SPECIAL:
+        return (uint64_t)specials[draw() % (sizeof specials / sizeof *specials)] << (bits - (bits < 16 ? 8 : 16)) & all;
+    case EQUAL:
+        return 0x3f & all;
+    case RISING:
+        return (uint64_t)i & all;
+    case FALLING:
+        return (uint64_t)(n - i) & all;
+    case PEAK:
+        return (uint64_t)(i < n / 2 ? i : n - i) & all;
+    case GEOMETRIC: /* each value half as often as the one below it */
+        return (uint64_t)__builtin_ctzll(draw() | UINT64_C(1) << 63);
+    case PERIODIC:
+        return (uint64_t)(i % 64) & all;
+    case OUTLIERS: /* of all sizes */
+        return (UINT64_C(1) << draw() % 64 | (draw() & 7)) & all;
+    default:
+        return draw() & all;
+    }
+}
+
+static void element_set(char *x, int64_t i, int bits, uint64_t value) {
+    memcpy(x + i * bits / 8, &value, (size_t)bits / 8);
+}
+
+static uint64_t element_get(const char *x, int64_t i, int bits) {
+    uint64_t value = 0;
+    memcpy(&value, x + i * bits / 8, (size_t)bits / 8);
+    return value;
+}
+
+/* A number that has the element's order: NaN above all, and -0 is 0. */
+static __int128 element_rank(enum dtype dtype, uint64_t bits) {
+    int width = 8 * (int)dtype_size(dtype);
+    __int128 sign = (__int128)1 << (width - 1);
+    if (dtype_kind(dtype) != DTYPE_KIND_FLOAT)
+        return dtype_is_unsigned(dtype) || (__int128)bits < sign ? (__int128)bits : (__int128)bits - 2 * sign;
+    __int128 size = (__int128)bits & (sign - 1);
+    __int128 infinity = sign - ((__int128)1 << (dtype == DTYPE_F64 ? 52 : width - 9));
+    return size > infinity ? sign : (__int128)bits < sign ? size : -size;
+}
+
+/* ---- the simple sort ---- */
+
+struct item {
+    __int128 rank;
+    int64_t position;
+};
+
+static int items_compare(const void *a, const void *b) {
+    const struct item *x = a, *y = b;
+    int order = (x->rank > y->rank) - (x->rank < y->rank);
+    return order ? order : (x->position > y->position) - (x->position < y->position);
+}
+
+/* The positions of the elements of a row in their order, `step` apart. */
+static void row_order(enum dtype dtype, const char *x, int64_t n, int64_t step, bool descending, int64_t *positions) {
+    struct item *items = calloc((size_t)n, sizeof *items);
+    for (int64_t i = 0; i < n; i++) {
+        __int128 rank = element_rank(dtype, element_get(x, i * step, 8 * (int)dtype_size(dtype)));
+        items[i] = (struct item){descending ? -rank : rank, i};
+    }
+    qsort(items, (size_t)n, sizeof *items, items_compare);
+    for (int64_t i = 0; i < n; i++)
+        positions[i * step] = items[i].position;
+    free(items);
+}
+
+/* ---- devices ---- */
+
+static struct device *open_cpu(unsigned threads) {
+    struct device_options options = {.memory_total = 1 << 20, .threads = threads};
+    struct device *device;
+    struct fault fault;
+    cr_assert_eq(device_open("cpu", &options, &device, &fault), STATUS_OK, "%s", fault.message);
+    return device;
+}
+
+/* Sorts x [outer, n, inner], in turns as short as can be, which are counted. */
+static int device_sort(struct device *device, unsigned opcode, enum dtype dtype, const int64_t shape[3], const void *x,
+                       bool descending, void *out) {
+    static const _Atomic bool wanted = true;
+    struct {
+        struct launch launch;
+        struct operand operand;
+    } *call = calloc(1, sizeof *call);
+    enum { GUARD = 64 };
+    int64_t strides[] = {shape[1] * shape[2], shape[2], 1}, ints[] = {1, descending};
+    enum dtype result = opcode == OP_SORT ? dtype : DTYPE_I64;
+    struct report report = {0};
+    struct fault fault;
+    call->launch = (struct launch){
+        .opcode = (uint16_t)opcode, .n_inputs = 1, .report = &report, .attributes = {.ints = ints, .n_ints = 2}};
+    call->operand = (struct operand){.data = (void *)x,
+                                     .shape = shape,
+                                     .strides = strides,
+                                     .dtype = (uint8_t)dtype,
+                                     .as = (uint8_t)dtype,
+                                     .rank = 3};
+    call->launch.output = (struct operand){
+        .data = out, .shape = shape, .strides = strides, .dtype = (uint8_t)result, .as = (uint8_t)result, .rank = 3};
+    const struct op_kernel *kernel = device->vtable->operations[opcode];
+    size_t bytes = kernel->workspace(device, &call->launch);
+    char *workspace = aligned_alloc(64, (bytes + 63) / 64 * 64 + GUARD);
+    memset(workspace + bytes, 0x5a, GUARD);
+    call->launch.workspace = workspace;
+    struct device_begun *begun = NULL;
+    int turns = -1; /* the first one only begins */
+    do {
+        turns++;
+        struct device_turn turn = {.wanted = &wanted, .shared = true};
+        cr_assert_eq(device->vtable->launch_part(device, &call->launch, &turn, &begun, &fault), STATUS_OK);
+    } while (begun);
+    for (int i = 0; i < GUARD; i++)
+        cr_assert_eq(workspace[bytes + (size_t)i], 0x5a, "written behind the workspace");
+    free(workspace);
+    free(call);
+    return turns;
+}
+
+static void expect_sorted(struct device *device, enum dtype dtype, enum order order, const int64_t shape[3]) {
+    int bits = 8 * (int)dtype_size(dtype);
+    int64_t n = shape[1], inner = shape[2], count = shape[0] * n * inner;
+    char *x = malloc((size_t)count * sizeof(uint64_t)), *values = malloc((size_t)count * sizeof(uint64_t));
+    char *should = malloc((size_t)count * sizeof(uint64_t));
+    int64_t *positions = calloc((size_t)count, sizeof *positions), *given = calloc((size_t)count, sizeof *given);
+    for (int64_t i = 0; i < count; i++)
+        element_set(x, i, bits, element(order, i / inner % n, n, bits));
+    for (int descending = 0; descending < 2; descending++) {
+        for (int64_t row = 0; row < shape[0] * inner; row++) {
+            int64_t first = row / inner * n * inner + row % inner;
+            row_order(dtype, x + first * bits / 8, n, inner, descending, positions + first);
+            for (int64_t i = first; i < first + n * inner; i += inner)
+                element_set(should, i, bits, element_get(x, first + positions[i] * inner, bits));
+        }
+        device_sort(device, OP_SORT, dtype, shape, x, descending, values);
+        device_sort(device, OP_ARGSORT, dtype, shape, x, descending, given);
+        bool same = memcmp(values, should, (size_t)(count * bits / 8)) == 0;
+        cr_expect(same, "sort: %s, order %d, %lld x %lld", dtype_name(dtype), (int)order, (long long)n,
+                  (long long)inner);
+        same = memcmp(given, positions, (size_t)count * sizeof *given) == 0;
+        cr_expect(same, "argsort: %s, order %d, %lld x %lld", dtype_name(dtype), (int)order, (long long)n,
+                  (long long)inner);
+    }
+    free(x);
+    free(values);
+    free(should);
+    free(positions);
+    free(given);
+}
+
+/* Around the numbers of elements at which a device sorts in another way: vectors, networks, blocks. */
+Test(cpu_sort, short_rows_are_sorted_by_value_and_stably_in_every_order, .timeout = 300) {
+    static const int64_t extents[] = {1,   2,   7,   8,   9,   15,  16,  17,  31,  32,  33,  64,  65,
+                                      100, 127, 128, 129, 255, 256, 257, 300, 511, 513, 700, 1500};
+    struct device *device = open_cpu(1);
+    for (int i = 0; i < DTYPES; i++)
+        for (int order = 0; order < ORDERS; order++)
+            for (size_t k = 0; k < sizeof extents / sizeof *extents; k++)
+                expect_sorted(device, dtypes[i], order,
+                              (const int64_t[]){1 + (int64_t)(k % 3), extents[k], k % 4 == 3 ? 3 : 1});
+    device_close(device);
+}
+
+Test(cpu_sort, long_rows_are_sorted_by_value_and_stably_in_every_order, .timeout = 300) {
+    static const unsigned threads[] = {1, 2, 5};
+    for (size_t t = 0; t < sizeof threads / sizeof *threads; t++) {
+        struct device *device = open_cpu(threads[t]);
+        for (int i = 0; i < DTYPES; i++)
+            for (int order = 0; order < ORDERS; order++)
+                expect_sorted(device, dtypes[i], order,
+                              (const int64_t[]){1, 30000 + (int64_t)(draw() % 20000), order % 4 == 3 ? 2 : 1});
+        device_close(device);
+    }
+}
+
+/* More rounds of merges than there are threads. */
+Test(cpu_sort, the_longest_rows_are_sorted_stably, .timeout = 300) {
+    struct device *device = open_cpu(2);
+    for (int order = 0; order < ORDERS; order++)
+        expect_sorted(device, order % 2 ? DTYPE_F32 : DTYPE_F64, order, (const int64_t[]){1, 1200000 + order, 1});
+    device_close(device);
+}
+
+/* Each piece, of a millisecond or so, can be the last one of a turn: 2 MiB of keys that are sorted or merged, or whose zeros and NaN
+ * are written again. */
+Test(cpu_sort, a_long_row_is_sorted_in_turns, .timeout = 300) {
+    enum { N = 1 << 23, PIECES = N * sizeof(float) >> 21, ROUNDS = 1 + 4 };
+    struct device *device = open_cpu(1);
+    uint32_t *x = malloc(N * sizeof *x), *y = malloc(N * sizeof *y);
+    for (int special = 0; special < 2; special++) {
+        for (int64_t i = 0; i < N; i++)
+            x[i] = (uint32_t)element(special ? SPECIAL : EQUAL, i, N, 32);
+        int turns = device_sort(device, OP_SORT, DTYPE_F32, (const int64_t[]){1, N, 1}, x, false, y);
+        if (((struct cpu *)device)->kernels->sort[key_place(DTYPE_F32)].sort)
+            cr_expect_geq(turns, PIECES * (ROUNDS + 2 * special) - ROUNDS, "%d", turns);
+    }
+    free(x);
+    free(y);
+    device_close(device);
+}
