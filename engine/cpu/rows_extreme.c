@@ -47,11 +47,23 @@ CPU_INTEGERS(INTEGER_EXTREMES)
 #if defined(__AVX512F__)
 #define EXTREME_VECTOR_ps __m512
 #define EXTREME_VECTOR_pd __m512d
+#define EXTREME_MASK_ps __mmask16
+#define EXTREME_MASK_pd __mmask8
 #define EXTREME_CALL(name, suffix) _mm512_##name##_##suffix
 #define EXTREME_OF(operation, suffix, TAKE, v) _mm512_reduce_##operation##_##suffix(v)
 #define EXTREME_NAN_ps(v) (_mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q) != 0)
 #define EXTREME_NAN_pd(v) (_mm512_cmp_pd_mask(v, v, _CMP_UNORD_Q) != 0)
+/* The elements behind the last whole vector. */
+#define EXTREME_REST(suffix, operation)                                                                                \
+    if (i < n) {                                                                                                       \
+        const EXTREME_MASK_##suffix rest = (EXTREME_MASK_##suffix)((1U << (n - i)) - 1);                               \
+        const EXTREME_VECTOR_##suffix a = EXTREME_CALL(mask_loadu, suffix)(v[0], rest, x + i);                         \
+        v[0] = EXTREME_CALL(operation, suffix)(a, v[0]);                                                               \
+        s[0] = EXTREME_CALL(mask_add, suffix)(s[0], rest, a, s[0]);                                                    \
+        i = n;                                                                                                         \
+    }
 #elif defined(__AVX__)
+#define EXTREME_REST(suffix, operation)
 #define EXTREME_VECTOR_ps __m256
 #define EXTREME_VECTOR_pd __m256d
 #define EXTREME_CALL(name, suffix) _mm256_##name##_##suffix
@@ -85,6 +97,12 @@ CPU_INTEGERS(INTEGER_EXTREMES)
             v[0] = EXTREME_CALL(operation, suffix)(v[0], v[k]);                                                        \
             s[0] = EXTREME_CALL(add, suffix)(s[0], s[k]);                                                              \
         }                                                                                                              \
+        for (; i + LANES <= n; i += LANES) {                                                                           \
+            const EXTREME_VECTOR_##suffix a = EXTREME_CALL(loadu, suffix)(x + i);                                      \
+            v[0] = EXTREME_CALL(operation, suffix)(a, v[0]);                                                           \
+            s[0] = EXTREME_CALL(add, suffix)(a, s[0]);                                                                 \
+        }                                                                                                              \
+        EXTREME_REST(suffix, operation)                                                                                \
         T best = EXTREME_OF(operation, suffix, TAKE, v[0]);                                                            \
         bool nan = EXTREME_NAN_##suffix(s[0]);                                                                         \
         for (; i < n; i++) {                                                                                           \
@@ -179,7 +197,7 @@ static void position_finish(int64_t n, const struct cpu_accumulators *accumulato
     /* The first of n elements that is v; there is one. */                                                             \
     INLINE int64_t name##_find(int64_t n, const T *e, int64_t stride, T v) {                                           \
         int64_t i = 0;                                                                                                 \
-        for (; i + POSITION_SEARCH <= n; i += POSITION_SEARCH) {                                                       \
+        for (; i + POSITION_SEARCH < n; i += POSITION_SEARCH) {                                                        \
             uint8_t found = 0;                                                                                         \
             CPU_PRAGMA(omp simd reduction(| : found))                                                                  \
             for (int64_t k = i; k < i + POSITION_SEARCH; k++) {                                                        \
@@ -189,10 +207,15 @@ static void position_finish(int64_t n, const struct cpu_accumulators *accumulato
                 break;                                                                                                 \
             }                                                                                                          \
         }                                                                                                              \
-        while (!SAME(e[i * stride], v)) {                                                                              \
-            i++;                                                                                                       \
+        /* Without a branch that the processor would foresee wrongly once in each row. */                              \
+        const int32_t left = (int32_t)(n - i < POSITION_SEARCH ? n - i : POSITION_SEARCH);                             \
+        int32_t first = POSITION_SEARCH;                                                                               \
+        CPU_PRAGMA(omp simd reduction(min : first))                                                                    \
+        for (int32_t k = 0; k < left; k++) {                                                                           \
+            const int32_t at = SAME(e[(i + k) * stride], v) ? k : POSITION_SEARCH;                                     \
+            first = at < first ? at : first;                                                                           \
         }                                                                                                              \
-        return i;                                                                                                      \
+        return i + first;                                                                                              \
     }                                                                                                                  \
     INLINE void name##_block(int64_t n, const T *e, int64_t stride, int64_t position, T *value, int64_t *at) {         \
         const T v = of;                                                                                                \
