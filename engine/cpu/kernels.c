@@ -75,6 +75,7 @@ const struct cpu_kernels CPU_NAME(kernels) = {
     .product_u64 = CPU_NAME(product_u64),
     .product_bool = CPU_NAME(product_bool),
     .gather = CPU_NAME(gather),
+    .turn = CPU_NAME(turn),
     .move = move,
     .stream = stream,
     .stream_end = stream_end,

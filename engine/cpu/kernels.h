@@ -243,6 +243,9 @@ enum cpu_row_number {
 enum { CPU_GATHER_MAX = 8 };
 typedef void cpu_gather_function(void *to, const void *from, int64_t rows, int64_t width, int64_t row, int64_t column);
 
+/* Transposes a block of as many lines as a cache line has elements, which are a cache line long. Strides are bytes from one line to the next. */
+typedef void cpu_turn_function(const char *in, int64_t in_stride, char *out, int64_t out_stride);
+
 /* NULL: no such kernel. Entries of the tables are indexed by a kind and the dtype presented (of the last input); those of `elementwise`
  * by the number of the row function, which cpu_row_find() finds: pointers are relocated when a process starts, so there is
  * one for each function and not one for each operation and dtype. */
@@ -266,6 +269,7 @@ struct cpu_kernels {
     const struct cpu_sort *sort, *argsort;   /* engine/cpu/sort.h; by key_place() */
     cpu_product_function *product_u32, *product_u64, *product_bool;
     cpu_gather_function *const *gather; /* by log2 of an element's bytes, 1 to 16 */
+    cpu_turn_function *const *turn;     /* the same, 1 to 8 */
     void (*move)(void *to, const void *from,
                  size_t bytes); /* cpu_move() with this level's vectors: half the time for rows of some KiB */
     /* Copies past the caches to an address aligned to 64; bytes are a multiple of 64. */

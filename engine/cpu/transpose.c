@@ -30,10 +30,11 @@ struct job {
     int64_t n_batches, rows, columns, size, tiles_down, tiles_across;
     int64_t out_stride, in_stride;
     void (*turn)(const char *in, int64_t in_stride, char *buffer);
+    cpu_turn_function *turn_lines; /* NULL: there is only `turn` */
     bool streamed;
 };
 
-/* Turns a block over, into lines that follow one another. 16 bytes of each of N lines are N vectors; log2(N) times the vectors of the
+/* Turns a block over, where kernels->turn has nothing for it, into lines that follow one another. 16 bytes of each of N lines are N vectors; log2(N) times the vectors of the
  * first half are interleaved with those of the second half, and then vector i has what was element i of each line. */
 #define TURN(bits, N, ...)                                                                                             \
     typedef uint##bits##_t vector##bits __attribute__((vector_size(16), aligned(1), may_alias));                       \
@@ -82,18 +83,29 @@ TURN(64, 2)
 static void copy_block(const struct job *job, const struct block *at, int64_t rows, int64_t columns) {
     _Alignas(LINE) char buffer[LINE * LINE], lines[LINE * LINE];
     int64_t elements = LINE / job->size;
+    struct block from = *at;
     if (rows == elements && columns == elements) {
-        job->turn(at->in, at->in_stride, buffer);
+        if (job->turn_lines && !job->streamed) {
+            job->turn_lines(at->in, at->in_stride, at->out, at->out_stride);
+            return;
+        }
     } else {
         memset(lines, 0, sizeof lines);
         for (int64_t i = 0; i < columns; i++) {
             memcpy(lines + i * LINE, at->in + i * at->in_stride, (size_t)(rows * job->size));
         }
-        job->turn(lines, LINE, buffer);
+        from = (struct block){.in = lines, .in_stride = LINE};
+    }
+    if (job->turn_lines) {
+        job->turn_lines(from.in, from.in_stride, buffer, LINE);
+    } else {
+        job->turn(from.in, from.in_stride, buffer);
     }
     for (int64_t i = 0; i < rows; i++) {
         if (job->streamed && columns == elements) {
             job->base.cpu->kernels->stream(at->out + i * at->out_stride, buffer + i * LINE, LINE);
+        } else if (columns == elements) {
+            memcpy(at->out + i * at->out_stride, buffer + i * LINE, LINE);
         } else {
             memcpy(at->out + i * at->out_stride, buffer + i * LINE, (size_t)(columns * job->size));
         }
@@ -163,7 +175,8 @@ bool cpu_transpose(struct cpu *cpu, const struct launch *launch, struct cpu_job 
                       .size = size,
                       .out_stride = out->strides[row] * size,
                       .in_stride = in->strides[column] * size,
-                      .turn = turn_of(size)};
+                      .turn = turn_of(size),
+                      .turn_lines = cpu->kernels->turn[__builtin_ctzll((unsigned long long)size)]};
     bool aligned = ((uintptr_t)out->data | (uintptr_t)job.out_stride) % LINE == 0;
     job.batches.arrays = 2;
     for (int i = 0; i < out->rank; i++) {
