@@ -19,6 +19,7 @@ enum {
     BLOCK = CPU_INDICES_BLOCK, /* values that are converted at a time */
     PIECE = 1 << 14,           /* values between two looks whether to stop */
     COLUMNS_LEAST = 16,        /* of a part: fewer would share cache lines */
+    ROW_LEAST = 64,            /* neighbours that are worth a call */
 };
 
 /* For n values: out[index · step + i · along] += or = values[i], where the index of value i is in begin … end - 1. The function returns
@@ -46,6 +47,7 @@ struct job {
     char *out;
     char *sums; /* where values are added: `out`, or f32 in the workspace */
     points_function *points;
+    cpu_row_function *row; /* adds values to neighbours, with the level's vectors; NULL: they are few, or have gaps */
     cpu_row_function *widen, *narrow; /* of halves, to f32 and back; else NULL */
     cpu_row_function *convert;        /* of values to the output's dtype; NULL: they have it */
     int64_t outer, n, inner, k;       /* x [outer, n, inner], places [outer, k, inner] */
@@ -207,6 +209,17 @@ static __attribute__((noinline)) void points_convert(const struct job *job, cons
     }
 }
 
+/* A run of neighbours that have one index. */
+static inline void points_row(const struct job *job, const struct points *points, const struct places *places) {
+    int64_t at = *points->index;
+    if (at >= points->begin && at < points->end) {
+        char *to = (char *)points->out + at * points->step * job->sum_size;
+        job->row(&(struct cpu_row){points->n, {to, to, (char *)(uintptr_t)points->values}, {1, 1, 1}});
+    } else if ((uint64_t)at >= (uint64_t)points->extent) {
+        points_report(job, points, places->position);
+    }
+}
+
 /* A run of values, with indices and values as they are in memory. */
 static inline void points_run(const struct job *job, struct points *points, const struct places *places) {
     const struct cpu_indices *indices = &job->indices;
@@ -223,6 +236,8 @@ static inline void points_run(const struct job *job, struct points *points, cons
     }
     if (narrow || job->convert || job->widen) {
         points_convert(job, points, places, narrow);
+    } else if (job->row && places->stride == 0) {
+        points_row(job, points, places);
     } else {
         points_take(job, points, places->position);
     }
@@ -363,6 +378,9 @@ static int scatter_run(struct cpu *cpu, const struct launch *launch, struct cpu_
     unsigned parts = cpu_parts(cpu, work), threads = cpu->team.threads;
     job.segments = (job.inner + COLUMNS_LEAST - 1) / COLUMNS_LEAST;
     job.segments = job.segments < threads ? job.segments : threads;
+    if (launch->opcode == OP_SCATTER_ADD && values->strides[2] == 1 && job.inner / job.segments >= ROW_LEAST) {
+        job.row = cpu_row_find(cpu->kernels, OP_ADD, (unsigned)dtype);
+    }
     int64_t regions = job.outer * job.segments;
     job.cuts_axis = regions < threads && job.n > job.outer;
     int64_t most = job.cuts_axis ? (job.n < threads ? job.n : threads) : regions;
