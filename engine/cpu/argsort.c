@@ -1,5 +1,5 @@
-/* sort and argsort where sort_keys.c does not sort with vectors: radix sort by digits of eight bits, the lowest first, which is stable. What is moved are the elements themselves, and
- * with them their positions if these are wanted; keys are computed as elements are read.
+/* sort and argsort where sort_keys.c does not sort with vectors: radix sort by digits of eight bits, the lowest first, which is stable.
+ * What is moved are the elements themselves, and with them their positions if these are wanted; keys are computed as elements are read.
  *
  * Short rows are sorted one by one, by one thread each. A long row is sorted by all threads: it is cut into chunks, and for each digit
  * there is a round in which the digits of each chunk are counted, and one in which the chunks are moved. What is in which chunk does not

@@ -34,8 +34,9 @@ struct job {
     bool streamed;
 };
 
-/* Turns a block over, where kernels->turn has nothing for it, into lines that follow one another. 16 bytes of each of N lines are N vectors; log2(N) times the vectors of the
- * first half are interleaved with those of the second half, and then vector i has what was element i of each line. */
+/* Turns a block over, where kernels->turn has nothing for it, into lines that follow one another. 16 bytes of each of N lines are N
+ * vectors; log2(N) times the vectors of the first half are interleaved with those of the second half, and then vector i has what was
+ * element i of each line. */
 #define TURN(bits, N, ...)                                                                                             \
     typedef uint##bits##_t vector##bits __attribute__((vector_size(16), aligned(1), may_alias));                       \
     static void turn_##bits(const char *in, int64_t in_stride, char *buffer) {                                         \
