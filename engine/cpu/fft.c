@@ -18,6 +18,10 @@ enum {
     PIECE = 1 << 15,       /* numbers of blocks between two looks whether to stop */
     CHIRP_BATCH = 1 << 10, /* numbers of the chirp that are computed between two looks */
     ROUNDS_MOST = 7,
+    UNFOLD_PIECE = 64, /* of a real transform, elements that are in the first-level cache together, twice */
+    /* A load waits for an earlier store whose address has the same last 12 bits: so parts and places begin with others. */
+    PLACE_ALIGNMENT = 4096,
+    PLACE_OFFSET = 1024,
 };
 
 enum way { WAY_CHIRP, WAY_WHOLE, WAY_COLUMNS, WAY_ROWS };
@@ -40,9 +44,9 @@ struct plan {
     bool paired;                     /* n real numbers are taken as n/2 complex ones */
     bool cut;                        /* lines are matrices */
     struct fft_length columns, rows; /* the lengths of transforms of columns and rows; of whole lines `columns` */
-    int64_t group, block_bytes;
-    int64_t column_roots_at, row_roots_at, pair_roots_at, high_at, low_at, chirp_at, filter_at, middle_at, spread_at,
-        blocks_at;
+    int64_t group, place_bytes;      /* of the real or imaginary parts in one place of a block */
+    int64_t column_roots_at, row_roots_at, pair_roots_at, places_at, high_at, low_at, chirp_at, filter_at, middle_at,
+        spread_at, blocks_at;
     int64_t bytes;
 };
 
@@ -79,7 +83,28 @@ static bool fits_whole(int64_t numbers, int64_t lines) {
     return numbers <= WHOLE_MOST && (lines >= FEW_LINES || numbers < MATRIX_LEAST);
 }
 
-static void plan_lengths(struct plan *plan) {
+/* Eights in place of fours and twos, which need not be in the cache as often. */
+static void length_widen(struct fft_length *length) {
+    int twos = 0, radices = 0;
+    uint8_t odd[FFT_RADICES_MOST];
+    int n_odd = 0;
+    for (int i = 0; i < length->radices; i++) {
+        const uint8_t radix = length->radix[i];
+        twos += radix == 4 ? 2 : radix == 2;
+        if (radix % 2 != 0) {
+            odd[n_odd++] = radix;
+        }
+    }
+    for (; twos > 0; radices++) {
+        const int bits = twos == 4 || twos == 2 ? 2 : twos < 2 ? 1 : 3;
+        length->radix[radices] = (uint8_t)(1 << bits);
+        twos -= bits;
+    }
+    memcpy(length->radix + radices, odd, (size_t)n_odd);
+    length->radices = radices + n_odd;
+}
+
+static void plan_lengths(struct plan *plan, bool eights) {
     const struct fft_request *request = &plan->request;
     struct fft_length all;
     plan->chirped = !fft_factor(request->n, &all);
@@ -93,28 +118,38 @@ static void plan_lengths(struct plan *plan) {
     int64_t rows = plan->cut ? middle_divisor(plan->numbers) : plan->numbers;
     fft_factor(rows, &plan->columns);
     fft_factor(plan->numbers / rows, &plan->rows);
+    if (eights) {
+        length_widen(&plan->columns);
+        length_widen(&plan->rows);
+    }
 }
 
-static void plan_make(struct plan *plan, const struct launch *launch, unsigned threads) {
+static const struct cpu_fft *functions_of(const struct plan *plan, const struct cpu *cpu) {
+    return plan->request.wide ? cpu->kernels->fft_f64 : cpu->kernels->fft_f32;
+}
+
+static void plan_make(struct plan *plan, const struct launch *launch, const struct cpu *cpu) {
     *plan = (struct plan){.request = fft_request_make(launch)};
     const struct fft_request *request = &plan->request;
     plan->size = request->wide ? 16 : 8;
     plan->lines = request->outer * request->inner;
-    plan_lengths(plan);
+    plan_lengths(plan, functions_of(plan, cpu)->eights);
     int64_t longest = plan->columns.n > plan->rows.n ? plan->columns.n : plan->rows.n;
     plan->group = GROUP / plan->numbers;
     plan->group = plan->group < 1 ? 1 : plan->group < plan->lines ? plan->group : plan->lines;
     plan->column_roots_at = place(plan, plan->columns.n * plan->size);
     plan->row_roots_at = place(plan, plan->rows.n * plan->size);
     plan->pair_roots_at = place(plan, plan->paired ? (plan->numbers + 1) * plan->size : 0);
+    plan->places_at = place(plan, plan->paired ? plan->numbers * (int64_t)sizeof(int32_t) : 0);
     plan->high_at = place(plan, plan->cut ? plan->columns.n * 16 : 0);
     plan->low_at = place(plan, plan->cut ? plan->rows.n * 16 : 0);
     plan->chirp_at = place(plan, plan->chirped ? request->n * plan->size : 0);
     plan->filter_at = place(plan, plan->chirped ? plan->numbers * plan->size : 0);
     plan->middle_at = place(plan, plan->cut ? plan->group * plan->numbers * plan->size : 0);
     plan->spread_at = place(plan, plan->chirped ? plan->group * plan->numbers * plan->size : 0);
-    plan->block_bytes = 2 * CPU_FFT_LANES * (longest + 1) * plan->size;
-    plan->blocks_at = place(plan, plan->block_bytes * threads);
+    plan->place_bytes = CPU_FFT_LANES * (longest + 1) * plan->size / 2;
+    plan->place_bytes = (plan->place_bytes + PLACE_ALIGNMENT - 1) / PLACE_ALIGNMENT * PLACE_ALIGNMENT + PLACE_OFFSET;
+    plan->blocks_at = place(plan, 4 * plan->place_bytes * cpu->team.threads);
 }
 
 /* ---- tables ---- */
@@ -138,6 +173,44 @@ static void table_fill(const struct plan *plan, char *table, int64_t count, int6
     }
 }
 
+/* The same, from the sines and cosines of an eighth of the turn where that is a whole number. */
+static void table_turn(const struct plan *plan, char *table, int64_t count, int64_t n) {
+    const int64_t quarter = n / 4;
+    if (n % 8 != 0) {
+        table_fill(plan, table, count, n);
+        return;
+    }
+    for (int64_t k = 0; k <= n / 8; k++) {
+        double re, im;
+        fft_root(k, n, &re, &im);
+        double back_re = -im, back_im = -re; /* of quarter - k */
+        for (int64_t at = k, back = quarter - k; at < count || back < count; at += quarter, back += quarter) {
+            if (at < count) {
+                table_set(plan, table, at, re, im);
+            }
+            if (back < count) {
+                table_set(plan, table, back, back_re, back_im);
+            }
+            const double next = im, next_back = back_im; /* times -i */
+            im = -re, re = next;
+            back_im = -back_re, back_re = next_back;
+        }
+    }
+}
+
+/* Where number k of a transform is that has not been moved. */
+static void places_fill(const struct fft_length *length, int32_t *places) {
+    for (int64_t k = 0; k < length->n; k++) {
+        int64_t rest = k, at = 0, weight = length->n;
+        for (int i = 0; i < length->radices; i++) {
+            weight /= length->radix[i];
+            at += rest % length->radix[i] * weight;
+            rest /= length->radix[i];
+        }
+        places[k] = (int32_t)at;
+    }
+}
+
 static void doubles_fill(char *table, int64_t count, int64_t n) {
     double *roots = (double *)(void *)table;
     for (int64_t k = 0; k < count; k++) {
@@ -147,12 +220,13 @@ static void doubles_fill(char *table, int64_t count, int64_t n) {
 
 static void job_tables(const struct job *job) {
     const struct plan *plan = &job->plan;
-    table_fill(plan, job->workspace + plan->column_roots_at, plan->columns.n, plan->columns.n);
+    table_turn(plan, job->workspace + plan->column_roots_at, plan->columns.n, plan->columns.n);
     if (plan->paired) {
-        table_fill(plan, job->workspace + plan->pair_roots_at, plan->numbers + 1, plan->request.n);
+        table_turn(plan, job->workspace + plan->pair_roots_at, plan->numbers + 1, plan->request.n);
+        places_fill(&plan->columns, (int32_t *)(void *)(job->workspace + plan->places_at));
     }
     if (plan->cut) {
-        table_fill(plan, job->workspace + plan->row_roots_at, plan->rows.n, plan->rows.n);
+        table_turn(plan, job->workspace + plan->row_roots_at, plan->rows.n, plan->rows.n);
         doubles_fill(job->workspace + plan->high_at, plan->columns.n, plan->columns.n);
         doubles_fill(job->workspace + plan->low_at, plan->rows.n, plan->numbers);
     }
@@ -272,27 +346,38 @@ static void lanes_load(const struct job *job, enum purpose purpose, const struct
     }
 }
 
-/* Numbers that are pairs of real ones, or half of the transform of real ones. */
+/* Half of the transform of n pairs of real numbers, from both of its ends. */
+static void half_store(const struct job *job, const struct cpu_fft_lines *lines, int64_t n,
+                       const struct cpu_fft_block *block) {
+    const struct plan *plan = &job->plan;
+    const double scale = plan->request.scale / 2;
+    const char *places = job->workspace + plan->places_at, *roots = job->workspace + plan->pair_roots_at;
+    char *re = block->re[1], *im = block->im[1];
+    for (int64_t begin = 0; begin <= n / 2; begin += UNFOLD_PIECE) {
+        const int64_t left = n / 2 + 1 - begin, count = left < UNFOLD_PIECE ? left : UNFOLD_PIECE;
+        const int64_t bytes = count * lines->lanes * plan->size / 2;
+        job->functions->unfold(n, begin, begin + count, lines->lanes, (const int32_t *)(const void *)places, roots,
+                               block->re[0], block->im[0], re, im);
+        job->functions->store(lines, FFT_COMPLEX, false, begin, count, scale, re, im);
+        job->functions->store(lines, FFT_COMPLEX, false, n + 1 - begin - count, count, scale, re + bytes, im + bytes);
+    }
+}
+
+/* Numbers that are pairs of real ones. */
 static void pairs_store(const struct job *job, struct cpu_fft_lines *lines, int64_t n,
                         const struct cpu_fft_block *block, bool at) {
     const struct plan *plan = &job->plan;
-    if (plan->request.in == FFT_REAL) {
-        job->functions->unfold(n, lines->lanes, job->workspace + plan->pair_roots_at, block->re[at], block->im[at],
-                               block->re[!at], block->im[!at]);
-        job->functions->store(lines, FFT_COMPLEX, false, n + 1, plan->request.scale, block->re[!at], block->im[!at]);
-        return;
-    }
     if (pairs_lie_together(lines)) {
         lines->limit /= 2;
-        job->functions->store(lines, FFT_COMPLEX, true, n, plan->request.scale, block->re[at], block->im[at]);
+        job->functions->store(lines, FFT_COMPLEX, true, 0, n, plan->request.scale, block->re[at], block->im[at]);
         return;
     }
     lines->step = 2; /* parts are swapped */
-    job->functions->store(lines, FFT_REAL, false, n, plan->request.scale, block->im[at], block->re[at]);
+    job->functions->store(lines, FFT_REAL, false, 0, n, plan->request.scale, block->im[at], block->re[at]);
     for (int64_t v = 0; v < lines->lanes; v++) {
         lines->first[v] = 1;
     }
-    job->functions->store(lines, FFT_REAL, false, n, plan->request.scale, block->re[at], block->im[at]);
+    job->functions->store(lines, FFT_REAL, false, 0, n, plan->request.scale, block->re[at], block->im[at]);
 }
 
 static void lanes_store(const struct job *job, enum purpose purpose, const struct lanes *lanes, int64_t n,
@@ -306,25 +391,27 @@ static void lanes_store(const struct job *job, enum purpose purpose, const struc
         functions->twiddle((const double *)(const void *)(job->workspace + plan->high_at),
                            (const double *)(const void *)(job->workspace + plan->low_at), plan->columns.n, plan->rows.n,
                            lanes->first, lanes->n, re, im);
-        functions->store(&lines, FFT_COMPLEX, false, n, 1, re, im);
+        functions->store(&lines, FFT_COMPLEX, false, 0, n, 1, re, im);
     } else if (purpose == FOR_FILTER) {
         lines_inside(plan, lanes, true, job->workspace + plan->filter_at, &lines);
-        functions->store(&lines, FFT_COMPLEX, false, n, 1, re, im);
+        functions->store(&lines, FFT_COMPLEX, false, 0, n, 1, re, im);
     } else if (purpose == FOR_FILTERED) {
         lines_inside(plan, lanes, true, job->workspace + plan->spread_at, &lines);
         functions->multiply(&lines, job->workspace + plan->filter_at, n, re, im);
-        functions->store(&lines, FFT_COMPLEX, true, n, 1, re, im);
+        functions->store(&lines, FFT_COMPLEX, true, 0, n, 1, re, im);
     } else if (purpose == FOR_UNFILTERED) {
         lines_of_tensor(job, lanes, true, &lines);
         functions->multiply(&lines, job->workspace + plan->chirp_at, n, im, re); /* parts are swapped */
-        functions->store(&lines, plan->request.out, plan->request.swap, n, plan->request.scale / (double)plan->numbers,
-                         im, re);
+        functions->store(&lines, plan->request.out, plan->request.swap, 0, n,
+                         plan->request.scale / (double)plan->numbers, im, re);
     } else {
         lines_of_tensor(job, lanes, true, &lines);
-        if (plan->paired) {
+        if (plan->paired && plan->request.in == FFT_REAL) {
+            half_store(job, &lines, n, block);
+        } else if (plan->paired) {
             pairs_store(job, &lines, n, block, at);
         } else {
-            functions->store(&lines, plan->request.out, plan->request.swap, n, plan->request.scale, re, im);
+            functions->store(&lines, plan->request.out, plan->request.swap, 0, n, plan->request.scale, re, im);
         }
     }
 }
@@ -364,12 +451,15 @@ static void batch_run(const struct job *job, const struct round *round, int64_t 
     struct lanes lanes = {
         .way = round->way, .line = round->way == WAY_WHOLE ? 0 : batch / each, .first = batch % each * CPU_FFT_LANES};
     lanes.n = all - lanes.first < CPU_FFT_LANES ? all - lanes.first : CPU_FFT_LANES;
-    int64_t quarter = plan->block_bytes / 4;
-    struct cpu_fft_block block = {.re = {memory, memory + quarter}, .im = {memory + 2 * quarter, memory + 3 * quarter}};
+    int64_t part = plan->place_bytes;
+    struct cpu_fft_block block = {.re = {memory, memory + part}, .im = {memory + 2 * part, memory + 3 * part}};
     lanes_load(job, round->purpose, &lanes, length->n, &block);
-    bool at = job->functions->transform(length, job->workspace + (rows ? plan->row_roots_at : plan->column_roots_at),
-                                        lanes.n, &block);
-    lanes_store(job, round->purpose, &lanes, length->n, &block, at);
+    bool moved = length->radices > 0 && !(plan->paired && plan->request.in == FFT_REAL);
+    if (length->radices > 0) {
+        job->functions->transform(length, job->workspace + (rows ? plan->row_roots_at : plan->column_roots_at), lanes.n,
+                                  &block, moved);
+    }
+    lanes_store(job, round->purpose, &lanes, length->n, &block, moved);
 }
 
 static bool fft_part(struct cpu_job *base, struct cpu_lane *lane) {
@@ -381,7 +471,7 @@ static bool fft_part(struct cpu_job *base, struct cpu_lane *lane) {
     int64_t cost = round->way == WAY_CHIRP  ? 8 * CHIRP_BATCH
                    : round->way == WAY_ROWS ? job->plan.rows.n * CPU_FFT_LANES
                                             : job->plan.columns.n * CPU_FFT_LANES;
-    char *memory = job->workspace + job->plan.blocks_at + lane->number * job->plan.block_bytes;
+    char *memory = job->workspace + job->plan.blocks_at + lane->number * 4 * job->plan.place_bytes;
     for (int64_t batch = begin + lane->position; batch < end; batch++) {
         batch_run(job, round, batch, memory);
         lane->position++;
@@ -419,7 +509,7 @@ static void rounds_add(struct job *job, enum purpose purpose) {
 
 static uint64_t fft_workspace(struct device *device, const struct launch *launch) {
     struct plan plan;
-    plan_make(&plan, launch, ((const struct cpu *)device)->team.threads);
+    plan_make(&plan, launch, (const struct cpu *)device);
     return (uint64_t)plan.bytes;
 }
 
@@ -427,8 +517,8 @@ static int fft_run(struct cpu *cpu, const struct launch *launch, struct cpu_job 
     struct job job = {
         .base = {.cpu = cpu, .run = fft_part, .again = fft_again}, .launch = launch, .workspace = launch->workspace};
     (void)fault;
-    plan_make(&job.plan, launch, cpu->team.threads);
-    job.functions = job.plan.request.wide ? cpu->kernels->fft_f64 : cpu->kernels->fft_f32;
+    plan_make(&job.plan, launch, cpu);
+    job.functions = functions_of(&job.plan, cpu);
     job_tables(&job);
     if (job.plan.chirped) {
         round_add(&job, WAY_CHIRP, FOR_FILTER);

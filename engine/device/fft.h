@@ -3,9 +3,9 @@
  *
  * The transform of n = r1 · r2 · … numbers is a pass for each factor (Stockham's order, which needs no reversal of bits): with m = n / r, each of
  * m · s groups of r numbers m · s apart is transformed, multiplied by roots of unity, and written s apart; then s grows by the factor, and n
- * is m. A length with a prime factor above FFT_RADIX_MOST becomes a convolution with a chirp, which two transforms of a length of small
- * factors compute (Bluestein: A linear filtering approach to the computation of the discrete Fourier transform, 1970): X[k] = c[k] · Σ x[j]
- * c[j] · conj(c[k - j]) with c[k] = e^(-πi·k²/n).
+ * is m. On the CPU results of passes lie in another order (rows_fft.c). A length with a prime factor above FFT_RADIX_MOST becomes a convolution
+ * with a chirp, which two transforms of a length of small factors compute (Bluestein: A linear filtering approach to the computation of the
+ * discrete Fourier transform, 1970): X[k] = c[k] · Σ x[j] · c[j] · conj(c[k - j]) with c[k] = e^(-πi·k²/n).
  *
  * An inverse transform is a transform with real and imaginary parts swapped before and behind it, so that passes know one direction alone. */
 #pragma once
