@@ -18,7 +18,7 @@
 #define LEVEL "generic"
 #endif
 
-static void stream(void *to, const void *from, size_t bytes) {
+void CPU_NAME(stream)(void *to, const void *from, size_t bytes) {
 #if defined(__AVX512F__)
     for (size_t i = 0; i < bytes; i += 64) {
         _mm512_stream_si512((__m512i *)(void *)((char *)to + i), _mm512_loadu_si512((const char *)from + i));
@@ -43,7 +43,7 @@ static void move(void *to, const void *from, size_t bytes) {
 }
 
 /* Streaming stores are weakly ordered: this comes before the result is given to another thread. */
-static void stream_end(void) {
+void CPU_NAME(stream_end)(void) {
 #if defined(__SSE2__)
     _mm_sfence();
 #endif
@@ -77,6 +77,6 @@ const struct cpu_kernels CPU_NAME(kernels) = {
     .gather = CPU_NAME(gather),
     .turn = CPU_NAME(turn),
     .move = move,
-    .stream = stream,
-    .stream_end = stream_end,
+    .stream = CPU_NAME(stream),
+    .stream_end = CPU_NAME(stream_end),
 };

@@ -147,12 +147,21 @@ struct cpu_moments {
     double count, mean, squares;
 };
 
+struct cpu_normalised { /* how whole rows are computed */
+    bool centred;       /* the mean is subtracted */
+    bool streamed;      /* the output is written past the caches; it is not x */
+    double epsilon;
+    const void *weight, *bias;
+};
+
 /* Passes over n elements of a row of a normalisation, with a stride; those with a weight for each element (`along`, and where `weight` is not
  * NULL) without one. x̂ = (x - mean) · scale.
  * moments: takes the elements. squares: the sum of the squares. dots: Σ of gradient · weight; *with_x: of these times x̂. back: (gradient · weight -
  * shift - x̂ · slope) · scale; back_along also adds gradient · x̂ to `weights` and the gradient to `biases`. total: the sum of arrays, `parts` of
- * them and `step` elements apart. */
+ * them and `step` elements apart.
+ * rows: whole rows, one behind another, each with `weight` and `bias` (both may be NULL) for its elements. */
 struct cpu_normalisation {
+    void (*rows)(int64_t rows, int64_t n, const void *x, const struct cpu_normalised *how, void *out);
     void (*moments)(int64_t n, const void *x, int64_t stride, struct cpu_moments *moments);
     double (*squares)(int64_t n, const void *x, int64_t stride);
     double (*dots)(int64_t n, const void *gradient, const void *x, int64_t stride, double mean, double scale,

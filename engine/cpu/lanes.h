@@ -54,6 +54,7 @@ extern const struct cpu_recurrent CPU_NAME(recurrent)[2];
 extern const struct cpu_loss CPU_NAME(loss)[];
 extern const struct cpu_fft CPU_NAME(fft_f32), CPU_NAME(fft_f64);
 extern const struct cpu_sort CPU_NAME(sort)[], CPU_NAME(argsort)[];
+void CPU_NAME(stream)(void *to, const void *from, size_t bytes), CPU_NAME(stream_end)(void);
 cpu_product_function CPU_NAME(product_u32), CPU_NAME(product_u64), CPU_NAME(product_bool);
 extern cpu_gather_function *const CPU_NAME(gather)[];
 extern cpu_turn_function *const CPU_NAME(turn)[];

@@ -15,6 +15,9 @@ enum {
     SUMS_PIECE = CPU_FLOATS_BLOCK, /* factors between two looks */
 };
 
+/* An output of so many bytes or more is written past the caches. */
+static const int64_t stream_from = INT64_C(16) << 20;
+
 enum pass { PASS_MOMENTS, PASS_GRADIENT, PASS_RESULT };
 
 struct job {
@@ -25,9 +28,10 @@ struct job {
     enum pass passes[3];
     int n_passes;
     struct cpu_floats floats;
-    int64_t elements; /* of a row */
-    double *sums;     /* workspace: [parts][2][factors], of the gradients by weight and bias */
-    int64_t n_sums;   /* parts */
+    int64_t elements;          /* of a row */
+    double *sums;              /* workspace: [parts][2][factors], of the gradients by weight and bias */
+    int64_t n_sums;            /* parts */
+    struct cpu_normalised how; /* of rows that are taken whole */
 };
 
 /* What is known of a row so far, and where to go on in it. */
@@ -266,6 +270,24 @@ static bool rows_part(struct cpu_job *base, struct cpu_lane *lane) {
     return true;
 }
 
+/* Rows that lie one behind another, and that are not halves, whole. lane->position counts those of the part. */
+static bool plain_part(struct cpu_job *base, struct cpu_lane *lane) {
+    const struct job *job = (const struct job *)base;
+    const int64_t n = job->n.length, some = PIECE / n;
+    int64_t begin = cpu_part_begin(job->n.rows, lane->part, base->parts);
+    int64_t end = cpu_part_begin(job->n.rows, lane->part + 1, base->parts);
+    for (int64_t row = begin + lane->position; row < end;) {
+        const int64_t rows = end - row < some ? end - row : some;
+        job->functions->rows(rows, n, at(job, job->of.x, row * n), &job->how, at(job, job->of.out[0], row * n));
+        row += rows;
+        lane->position += rows;
+        if (row < end && cpu_job_stops(base)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 /* Adds the parts of the gradients by weight and bias up. */
 static bool sums_part(struct cpu_job *base, struct cpu_lane *lane) {
     struct job *job = (struct job *)base;
@@ -326,6 +348,10 @@ static void job_init(struct job *job, struct cpu *cpu, const struct launch *laun
     }
 }
 
+static bool job_is_plain(const struct job *job) {
+    return job->n.along && !job->n.back && !job->floats.widen && job->n.length > 0 && job->n.length <= PIECE;
+}
+
 static uint64_t normalisation_workspace(struct device *device, const struct launch *launch) {
     struct job job;
     job_init(&job, (struct cpu *)device, launch);
@@ -346,6 +372,15 @@ static int normalisation_run(struct cpu *cpu, const struct launch *launch, struc
         job.base.parts = 1;
         cpu_job_begin(&job.base, sizeof job, sums_work(&job), begun);
         return STATUS_OK;
+    }
+    if (job_is_plain(&job)) {
+        job.how = (struct cpu_normalised){.centred = job.n.centred,
+                                          .streamed = job.n.rows * job.n.length * job.floats.size >= stream_from &&
+                                                      job.of.x != job.of.out[0],
+                                          .epsilon = job.n.epsilon,
+                                          .weight = job.of.weight,
+                                          .bias = job.of.bias};
+        job.base.run = plain_part;
     }
     double work = (double)job.n.rows * (double)job.elements * (double)(job.n_passes * 8);
     job.base.parts = cpu_parts(cpu, work);

@@ -1,6 +1,8 @@
 /* Passes over parts of a row of a normalisation, in blocks. A block of f32 is added up in f32, a few elements in each lane of a vector, and the
  * sums of blocks in f64; squares are of distances from the block's own mean, so that nothing cancels. A block whose sums f32 has no range for
  * is added up again in f64. */
+#include <math.h>
+
 #include "engine/cpu/rows.h"
 
 #define INLINE static inline __attribute__((always_inline))
@@ -77,7 +79,7 @@ enum { STREAMS = 4 };
         IN_STREAMS(n, LANES_##name, v[k] += VECTOR_AT(name, x + at), rest += (double)x[at])                            \
         return STREAMS_SUM(name, v) + rest;                                                                            \
     }                                                                                                                  \
-    /* Of the distances from m, and of their squares. */                                                               \
+    /* Of the distances from m, and of their squares. What follows the block is most often the next one. */            \
     static double distances_##name(int64_t n, const T *x, double from, double *squares) {                              \
         const T m = (T)from;                                                                                           \
         vector_##name v[STREAMS] = {{0}}, s[STREAMS] = {{0}};                                                          \
@@ -85,6 +87,7 @@ enum { STREAMS = 4 };
         IN_STREAMS(                                                                                                    \
             n, LANES_##name,                                                                                           \
             {                                                                                                          \
+                __builtin_prefetch(x + at + n);                                                                        \
                 const vector_##name d = VECTOR_AT(name, x + at) - m;                                                   \
                 v[k] += d;                                                                                             \
                 s[k] += d * d;                                                                                         \
@@ -268,6 +271,39 @@ static void moments_add(struct cpu_moments *moments, double count, double mean, 
             }                                                                                                          \
         }                                                                                                              \
     }                                                                                                                  \
+    static void write_streamed_##name(int64_t all, const T *x, double mean, double scale, const T *w, const T *b,      \
+                                      T *out) {                                                                        \
+        _Alignas(64) T buffer[BLOCK];                                                                                  \
+        for (int64_t i = 0; i < all; i += BLOCK) {                                                                     \
+            const int64_t n = all - i < BLOCK ? all - i : BLOCK, bytes = n * (int64_t)sizeof(T);                       \
+            const bool whole = ((uintptr_t)(out + i) | (uintptr_t)bytes) % 64 == 0;                                    \
+            write_along_##name(n, x + i, mean, scale, w ? w + i : NULL, b ? b + i : NULL, whole ? buffer : out + i);   \
+            if (whole) {                                                                                               \
+                CPU_NAME(stream)(out + i, buffer, (size_t)bytes);                                                      \
+            }                                                                                                          \
+        }                                                                                                              \
+    }                                                                                                                  \
+    static void rows_##name(int64_t rows, int64_t n, const void *from, const struct cpu_normalised *how, void *to) {   \
+        const T *x = from, *w = how->weight, *b = how->bias;                                                           \
+        T *out = to;                                                                                                   \
+        for (int64_t row = 0; row < rows; row++, x += n, out += n) {                                                   \
+            struct cpu_moments moments = {0};                                                                          \
+            if (how->centred) {                                                                                        \
+                moments_##name(n, x, 1, &moments);                                                                     \
+            } else {                                                                                                   \
+                moments.squares = squares_##name(n, x, 1);                                                             \
+            }                                                                                                          \
+            const double scale = 1 / sqrt(moments.squares / (double)n + how->epsilon);                                 \
+            if (how->streamed) {                                                                                       \
+                write_streamed_##name(n, x, moments.mean, scale, w, b, out);                                           \
+            } else {                                                                                                   \
+                write_along_##name(n, x, moments.mean, scale, w, b, out);                                              \
+            }                                                                                                          \
+        }                                                                                                              \
+        if (how->streamed) {                                                                                           \
+            CPU_NAME(stream_end)();                                                                                    \
+        }                                                                                                              \
+    }                                                                                                                  \
     INLINE void back_to_##name(int64_t n, const T *g, const T *x, int64_t stride, T m, T a, T rest, T w, T shift,      \
                                T slope, T *out) {                                                                      \
         CPU_LOOP                                                                                                       \
@@ -333,6 +369,6 @@ NORMALISATION(f32, float)
 NORMALISATION(f64, double)
 
 const struct cpu_normalisation CPU_NAME(normalisation)[2] = {
-    {moments_f32, squares_f32, dots_f32, write_f32, write_along_f32, back_f32, back_along_f32, total_f32},
-    {moments_f64, squares_f64, dots_f64, write_f64, write_along_f64, back_f64, back_along_f64, total_f64},
+    {rows_f32, moments_f32, squares_f32, dots_f32, write_f32, write_along_f32, back_f32, back_along_f32, total_f32},
+    {rows_f64, moments_f64, squares_f64, dots_f64, write_f64, write_along_f64, back_f64, back_along_f64, total_f64},
 };

@@ -126,6 +126,16 @@ class Arguments(unittest.TestCase):
         del parts
         self.assertEqual(core.sum(whole).item(), 3000 * 2999 / 2)
 
+    def test_rows_of_a_large_norm_are_those_of_a_small_one(self):
+        """From 16 MiB on results are written past the caches: in blocks, where they begin and end with cache lines."""
+        for rows, columns in ((4200, 1024), (3000, 1500), (39200, 107)):
+            x = td.random.uniform(size=(rows, columns), dtype=td.float32)
+            weight = td.random.uniform(size=columns, dtype=td.float32)
+            whole = td.rms_norm(td.layer_norm(x, weight, weight), weight)
+            for begin in (0, 1000, rows - 10):
+                some = td.rms_norm(td.layer_norm(x[begin : begin + 10] + 0, weight, weight), weight)
+                self.assertTrue(td.all(whole[begin : begin + 10] == some).item(), (rows, columns, begin))
+
 
 if __name__ == "__main__":
     unittest.main()
