@@ -9,8 +9,11 @@
 enum {
     BF16_SIDE = 8,      /* fewer rows or columns are not worth oneDNN's packing */
     DIRECT_SIDE = 2048, /* most rows and columns of a rectangle that goes to BLAS as it is */
-    DIRECT_GRID = 4,    /* so many such rectangles are enough, for threads also share their strips */
-    PACKED_GRID = 8,    /* so many others are enough, which have no strips */
+    /* So many such rectangles are enough, for threads also share their strips. Of four, each operand is packed twice: at 1024 and 2000 that
+     * takes 10 % longer. */
+    DIRECT_GRID = 2,
+    SMALL_GRID = 4,  /* but of small products so many, */
+    PACKED_GRID = 8, /* so many others are enough, which have no strips */
     /* The least depth of its pieces: on most processors OpenBLAS packs blocks that are about so deep. */
     DIRECT_DEPTH = 320,
     DIRECT_DEPTH_F64 = 256,
@@ -22,9 +25,11 @@ enum {
     VECTOR_SIDE = 1 << 14, /* most columns or rows of a rectangle with one row or column */
     RECTANGLE_WORK = 1024, /* what a rectangle costs besides its arithmetic, as bytes of memory traffic */
 };
-/* Multiplications of a rectangle that is worth a place in the grid; of a step of a small one, about 1 ms; and of what is computed of a large
- * one between two looks whether to stop, while others have the device by turns: about 3 ms, of f64 half as many. */
+/* Multiplications of a rectangle that is worth a place in the grid; of a step of one without strips, about 1 ms; and of what is computed of a
+ * large one between two looks whether to stop, while others have the device by turns: about 3 ms, of f64 half as many. A step of a strip has
+ * half of these at most. */
 static const double grid_work = 1 << 19;
+static const double small_work = 4e6; /* since OpenBLAS multiplies without packing up to 10⁶ */
 static const int64_t step_work = INT64_C(1) << 25, turn_work = INT64_C(5) << 25;
 /* For about so long BLAS computes between two looks where nobody else has the device. A product of 2048 takes 2 % longer with pieces of 12 ms,
  * and as long as in one call with pieces of 25 to 30. */
@@ -177,7 +182,8 @@ static void job_divide(struct matmul_job *job) {
     bool vector = job->m == 1 || job->n == 1;
     int64_t side = vector ? VECTOR_SIDE : DIRECT_SIDE;
     if (job->direct) {
-        job_grid(job, side, side, 16, vector ? PACKED_GRID : DIRECT_GRID);
+        bool small = (double)job->m * (double)job->n * (double)job->k <= small_work;
+        job_grid(job, side, side, 16, vector ? PACKED_GRID : small ? SMALL_GRID : DIRECT_GRID);
     } else {
         job_grid(job, BLOCK_ROWS, BLOCK_COLUMNS, 128, PACKED_GRID);
     }
@@ -186,8 +192,10 @@ static void job_divide(struct matmul_job *job) {
     int64_t least_depth = job->direct    ? direct_depth
                           : job->product ? INTEGER_DEPTH
                                          : matmul_block_depth(job, height, width);
-    job->depth = step_work / (height * width * (job->product ? 8 : 1) + (height + width) * 16);
-    job->depth = job->depth > least_depth ? job->depth / least_depth * least_depth : least_depth; /* whole blocks */
+    int64_t step = job->direct && !vector
+                       ? turn_work / 2 / dtype_slow(job->dtype) / (STRIP_ROWS * width)
+                       : step_work / (height * width * (job->product ? 8 : 1) + (height + width) * 16);
+    job->depth = step > least_depth ? step / least_depth * least_depth : least_depth; /* whole blocks */
     job->steps = job->k / job->depth + (job->k % job->depth > job->depth / 2); /* a small rest goes with the last one */
     job->steps = job->steps > 0 ? job->steps : 1;
     job->strips = job->runs = job->together = job->apart = 1;

@@ -417,7 +417,7 @@ static const struct left_row {
     {"thin product", OP_MATMUL, 2, DTYPE_F32, 2, {1, 9000000}, {9000000, 1}},
     {"product of halves without pieces", OP_MATMUL, 2, DTYPE_BF16, 2, {700, 1000}, {1000, 700}},
     {"product of halves", OP_MATMUL, 2, DTYPE_BF16, 2, {300, 9000}, {9000, 300}},
-    {"product of f64", OP_MATMUL, 2, DTYPE_F64, 2, {600, 1500}, {1500, 600}},
+    {"product of f64", OP_MATMUL, 2, DTYPE_F64, 2, {600, 6000}, {6000, 600}},
     /* Each image of a convolution takes more than one call. */
     {"convolution", OP_CONV, 2, DTYPE_F32, 4, {4, 64, 130, 131}, {70, 64, 3, 3}, 6, {1, 0, 0, 2, 1, 1}, 7},
     {"convolution back",
