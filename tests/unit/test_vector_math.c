@@ -131,10 +131,13 @@ static const struct function_f64 {
     long double (*of)(long double);
     double ulps;
 } functions_f64[] = {
-    {CPU_ROW_exp_f64, "exp", expl, 1},      {CPU_ROW_exp2_f64, "exp2", exp2l, 1.2},
-    {CPU_ROW_log_f64, "log", logl, 1},      {CPU_ROW_expm1_f64, "expm1", expm1l, 2},
-    {CPU_ROW_tanh_f64, "tanh", tanhl, 2.5}, {CPU_ROW_sin_f64, "sin", sinl, 1},
-    {CPU_ROW_cos_f64, "cos", cosl, 1},      {CPU_ROW_sigmoid_f64, "sigmoid", exact_sigmoid, 2.5},
+    {CPU_ROW_exp_f64, "exp", expl, 1},       {CPU_ROW_exp2_f64, "exp2", exp2l, 1.2},
+    {CPU_ROW_log_f64, "log", logl, 1},       {CPU_ROW_expm1_f64, "expm1", expm1l, 2},
+    {CPU_ROW_tanh_f64, "tanh", tanhl, 2.5},  {CPU_ROW_sin_f64, "sin", sinl, 1},
+    {CPU_ROW_cos_f64, "cos", cosl, 1},       {CPU_ROW_sigmoid_f64, "sigmoid", exact_sigmoid, 2.5},
+    {CPU_ROW_log2_f64, "log2", log2l, 0.9},  {CPU_ROW_log10_f64, "log10", log10l, 0.9},
+    {CPU_ROW_log1p_f64, "log1p", log1pl, 1}, {CPU_ROW_sinh_f64, "sinh", sinhl, 1.5},
+    {CPU_ROW_cosh_f64, "cosh", coshl, 1.5},
 };
 
 static double distance_f64(double got, long double want) {
@@ -159,10 +162,37 @@ static void check_f64(const struct function_f64 *function, const double *x, int6
 }
 
 Test(vector_math, functions_of_f64_are_exact, .timeout = 120) {
-    static const double special[] = {0.0,     -0.0,     1.0,     -1.0,      INFINITY,   -INFINITY, NAN,
-                                     DBL_MAX, -DBL_MAX, DBL_MIN, 0x1p-1074, -0x1p-1074, 709.78,    709.79,
-                                     -745.1,  -745.2,   -708.5,  1e5,       1e6,        1e10,      -1e300,
-                                     1023.9,  1024,     -1074,   -1075.5};
+    static const double special[] = {0.0,
+                                     -0.0,
+                                     1.0,
+                                     -1.0,
+                                     INFINITY,
+                                     -INFINITY,
+                                     NAN,
+                                     DBL_MAX,
+                                     -DBL_MAX,
+                                     DBL_MIN,
+                                     0x1p-1074,
+                                     -0x1p-1074,
+                                     709.78,
+                                     709.79,
+                                     -745.1,
+                                     -745.2,
+                                     -708.5,
+                                     1e5,
+                                     1e6,
+                                     1e10,
+                                     -1e300,
+                                     1023.9,
+                                     1024,
+                                     -1074,
+                                     -1075.5,
+                                     710.4,
+                                     710.47,
+                                     -710.47,
+                                     710.48,
+                                     0x1.fffffffffffffp-1,
+                                     0x1.0000000000001p0};
     static double x[BLOCK];
     uint64_t state = 7;
     for (size_t f = 0; f < sizeof functions_f64 / sizeof *functions_f64; f++) {
