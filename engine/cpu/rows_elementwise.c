@@ -32,6 +32,7 @@ enum { DTYPE_IS_f16, DTYPE_IS_bool, DTYPE_IS_bf16 = DTYPE_IS_f16 };
 #define row_tan_f32 general_tan_f32
 #define row_sin_f64 general_sin_f64
 #define row_cos_f64 general_cos_f64
+#define row_tan_f64 general_tan_f64
 #define row_fmod_f32 general_fmod_f32
 #define row_remainder_f32 general_remainder_f32
 OP_FORMULAS_ALL(ROW)
@@ -43,6 +44,7 @@ OP_FORMULAS_FEW(LOOP_ROW)
 #undef row_tan_f32
 #undef row_sin_f64
 #undef row_cos_f64
+#undef row_tan_f64
 #undef row_fmod_f32
 #undef row_remainder_f32
 
@@ -114,6 +116,7 @@ enum { MENDED_BLOCK = 1024 };
 #define MANY_DOUBLE_TURNS(a, b) (__builtin_fabs(a) >= DOUBLE_TURNS)
 #define EXACT_DOUBLE_SIN(a, b) __builtin_sin(a)
 #define EXACT_DOUBLE_COS(a, b) __builtin_cos(a)
+#define EXACT_DOUBLE_TAN(a, b) __builtin_tan(a)
 #define EXACT_SIN(a, b) __builtin_sinf(a)
 #define EXACT_COS(a, b) __builtin_cosf(a)
 #define EXACT_TAN(a, b) __builtin_tanf(a)
@@ -126,6 +129,7 @@ MENDED_ROW(cos_f32, float, 1, MANY_TURNS, wide_cos_f32, TOO_MANY_TURNS, EXACT_CO
 MENDED_ROW(tan_f32, float, 1, MANY_TURNS, wide_tan_f32, TOO_MANY_TURNS, EXACT_TAN)
 MENDED_ROW(sin_f64, double, 1, MANY_DOUBLE_TURNS, general_sin_f64, MANY_DOUBLE_TURNS, EXACT_DOUBLE_SIN)
 MENDED_ROW(cos_f64, double, 1, MANY_DOUBLE_TURNS, general_cos_f64, MANY_DOUBLE_TURNS, EXACT_DOUBLE_COS)
+MENDED_ROW(tan_f64, double, 1, MANY_DOUBLE_TURNS, general_tan_f64, MANY_DOUBLE_TURNS, EXACT_DOUBLE_TAN)
 MENDED_ROW(fmod_f32, float, 2, LARGE_QUOTIENT, general_fmod_f32, LARGE_QUOTIENT, __builtin_fmodf)
 MENDED_ROW(remainder_f32, float, 2, LARGE_QUOTIENT, general_remainder_f32, LARGE_QUOTIENT, EXACT_REMAINDER)
 

@@ -124,21 +124,28 @@ static void check(const struct function *function, const float *a, const float *
     }
 }
 
-/* The same for f64, which long double tells apart to 1/2048 of a unit. */
+/* The same for f64, which long double tells apart to 1/2048 of a unit. Without FMA, erf and erfc are libm's, whose erfc has 3.6 units. */
 static const struct function_f64 {
     enum cpu_row_number row;
     const char *name;
-    long double (*of)(long double);
+    long double (*of_1)(long double);
+    long double (*of_2)(long double, long double);
     double ulps;
 } functions_f64[] = {
-    {CPU_ROW_exp_f64, "exp", expl, 1},       {CPU_ROW_exp2_f64, "exp2", exp2l, 1.2},
-    {CPU_ROW_log_f64, "log", logl, 1},       {CPU_ROW_expm1_f64, "expm1", expm1l, 2},
-    {CPU_ROW_tanh_f64, "tanh", tanhl, 2.5},  {CPU_ROW_sin_f64, "sin", sinl, 1},
-    {CPU_ROW_cos_f64, "cos", cosl, 1},       {CPU_ROW_sigmoid_f64, "sigmoid", exact_sigmoid, 2.5},
-    {CPU_ROW_log2_f64, "log2", log2l, 0.9},  {CPU_ROW_log10_f64, "log10", log10l, 0.9},
-    {CPU_ROW_log1p_f64, "log1p", log1pl, 1}, {CPU_ROW_sinh_f64, "sinh", sinhl, 1.5},
-    {CPU_ROW_cosh_f64, "cosh", coshl, 1.5},
+    {CPU_ROW_exp_f64, "exp", expl, NULL, 1},         {CPU_ROW_exp2_f64, "exp2", exp2l, NULL, 1.2},
+    {CPU_ROW_log_f64, "log", logl, NULL, 1},         {CPU_ROW_expm1_f64, "expm1", expm1l, NULL, 2},
+    {CPU_ROW_tanh_f64, "tanh", tanhl, NULL, 2.5},    {CPU_ROW_sin_f64, "sin", sinl, NULL, 1},
+    {CPU_ROW_cos_f64, "cos", cosl, NULL, 1},         {CPU_ROW_sigmoid_f64, "sigmoid", exact_sigmoid, NULL, 2.5},
+    {CPU_ROW_log2_f64, "log2", log2l, NULL, 0.9},    {CPU_ROW_log10_f64, "log10", log10l, NULL, 0.9},
+    {CPU_ROW_log1p_f64, "log1p", log1pl, NULL, 1},   {CPU_ROW_sinh_f64, "sinh", sinhl, NULL, 1.5},
+    {CPU_ROW_cosh_f64, "cosh", coshl, NULL, 1.5},    {CPU_ROW_tan_f64, "tan", tanl, NULL, 1.5},
+    {CPU_ROW_asin_f64, "asin", asinl, NULL, 1.7},    {CPU_ROW_acos_f64, "acos", acosl, NULL, 1.3},
+    {CPU_ROW_atan_f64, "atan", atanl, NULL, 1.3},    {CPU_ROW_asinh_f64, "asinh", asinhl, NULL, 1},
+    {CPU_ROW_acosh_f64, "acosh", acoshl, NULL, 1},   {CPU_ROW_atanh_f64, "atanh", atanhl, NULL, 1},
+    {CPU_ROW_erf_f64, "erf", erfl, NULL, 1.5},       {CPU_ROW_erfc_f64, "erfc", erfcl, NULL, 3.6},
+    {CPU_ROW_atan2_f64, "atan2", NULL, atan2l, 1.6}, {CPU_ROW_hypot_f64, "hypot", NULL, hypotl, 1.2},
 };
+enum { FUNCTIONS_F64 = sizeof functions_f64 / sizeof *functions_f64 };
 
 static double distance_f64(double got, long double want) {
     if (isnan(want) || isnan(got))
@@ -149,66 +156,74 @@ static double distance_f64(double got, long double want) {
     return (double)(fabsl((long double)got - want) / ldexpl(1, (exponent < -1022 ? -1022 : exponent) - 52));
 }
 
-static void check_f64(const struct function_f64 *function, const double *x, int64_t n) {
+static void check_f64(const struct function_f64 *function, const double *a, const double *b, int64_t n) {
     static double out[BLOCK];
     for (unsigned level = 0; cpu_kernels_level(level); level++) {
         const struct cpu_kernels *kernels = cpu_kernels_level(level);
-        kernels->elementwise[function->row](&(struct cpu_row){n, {(char *)out, (char *)(uintptr_t)x}, {1, 1}});
-        for (int64_t i = 0; i < n; i++)
-            cr_assert(distance_f64(out[i], function->of(x[i])) <= function->ulps, "%s, %s(%a): %a, not %La: %.2f units",
-                      kernels->level, function->name, x[i], out[i], function->of(x[i]),
-                      distance_f64(out[i], function->of(x[i])));
+        kernels->elementwise[function->row](
+            &(struct cpu_row){n, {(char *)out, (char *)(uintptr_t)a, (char *)(uintptr_t)b}, {1, 1, 1}});
+        for (int64_t i = 0; i < n; i++) {
+            long double want = function->of_1 ? function->of_1(a[i]) : function->of_2(a[i], b[i]);
+            cr_assert(distance_f64(out[i], want) <= function->ulps &&
+                          (isnan(want) || !signbit(out[i]) == !signbit(want)),
+                      "%s, %s(%a, %a): %a, not %La: %.2f units", kernels->level, function->name, a[i], b ? b[i] : 0,
+                      out[i], want, distance_f64(out[i], want));
+        }
     }
 }
 
+/* Of any size, or from -width to width. */
+static void draw_f64(uint64_t *state, bool any, double width, double *x) {
+    for (int i = 0; i < BLOCK; i++) {
+        *state = *state * 6364136223846793005u + 1442695040888963407u;
+        uint64_t bits = *state ^ *state >> 29;
+        if (any)
+            memcpy(&x[i], &bits, sizeof bits);
+        else
+            x[i] = (2 * ((double)(*state >> 11) * 0x1p-53) - 1) * width;
+    }
+}
+
+static const double specials_f64[] = {
+    0.0,       -0.0,       1.0,     -1.0,    INFINITY, -INFINITY, NAN,     DBL_MAX, -DBL_MAX, DBL_MIN,
+    0x1p-1074, -0x1p-1074, 709.78,  709.79,  -745.1,   -745.2,    -708.5,  1e5,     1e6,      1e10,
+    -1e300,    1023.9,     1024,    -1074,   -1075.5,  710.4,     710.47,  -710.47, 710.48,   0x1.fffffffffffffp-1,
+    0x1p-28,   -0x1p-29,   0x1p500, 0x1p501, 0x1p-510, 1e-310,    -1e-300, 27.2,    27.3,     0x1.0000000000001p0,
+    0x1p-1000, 0x1p1023,   3.0,     -0.5,    0.5,      26.54,     -6.0,    1e-20};
+enum { SPECIALS_F64 = sizeof specials_f64 / sizeof *specials_f64 };
+
 Test(vector_math, functions_of_f64_are_exact, .timeout = 120) {
-    static const double special[] = {0.0,
-                                     -0.0,
-                                     1.0,
-                                     -1.0,
-                                     INFINITY,
-                                     -INFINITY,
-                                     NAN,
-                                     DBL_MAX,
-                                     -DBL_MAX,
-                                     DBL_MIN,
-                                     0x1p-1074,
-                                     -0x1p-1074,
-                                     709.78,
-                                     709.79,
-                                     -745.1,
-                                     -745.2,
-                                     -708.5,
-                                     1e5,
-                                     1e6,
-                                     1e10,
-                                     -1e300,
-                                     1023.9,
-                                     1024,
-                                     -1074,
-                                     -1075.5,
-                                     710.4,
-                                     710.47,
-                                     -710.47,
-                                     710.48,
-                                     0x1.fffffffffffffp-1,
-                                     0x1.0000000000001p0};
+    static const double widths[] = {1, 3, 30, 1e3, 1e6, 1e-3};
     static double x[BLOCK];
     uint64_t state = 7;
-    for (size_t f = 0; f < sizeof functions_f64 / sizeof *functions_f64; f++) {
-        check_f64(&functions_f64[f], special, sizeof special / sizeof *special);
+    for (size_t f = 0; f < FUNCTIONS_F64; f++) {
+        if (!functions_f64[f].of_1)
+            continue;
+        check_f64(&functions_f64[f], specials_f64, NULL, SPECIALS_F64);
         for (int round = 0; round < 24; round++) {
-            static const double widths[] = {1, 3, 30, 1e3, 1e6, 1e-3};
-            for (int i = 0; i < BLOCK; i++) {
-                state = state * 6364136223846793005u + 1442695040888963407u;
-                double unit = (double)(state >> 11) * 0x1p-53;
-                uint64_t any = state ^ state >> 29;
-                if (round < 6)
-                    memcpy(&x[i], &any, sizeof any);
-                else
-                    x[i] = (2 * unit - 1) * widths[round % 6];
-            }
-            check_f64(&functions_f64[f], x, BLOCK);
+            draw_f64(&state, round < 6, widths[round % 6], x);
+            check_f64(&functions_f64[f], x, NULL, BLOCK);
+        }
+    }
+}
+
+Test(vector_math, functions_of_two_f64_are_exact, .timeout = 120) {
+    static double a[BLOCK], b[BLOCK];
+    uint64_t state = 7;
+    for (size_t f = 0; f < FUNCTIONS_F64; f++) {
+        if (!functions_f64[f].of_2)
+            continue;
+        for (int i = 0; i < SPECIALS_F64; i++) {
+            for (int k = 0; k < SPECIALS_F64; k++)
+                a[k] = specials_f64[i];
+            check_f64(&functions_f64[f], a, specials_f64, SPECIALS_F64);
+        }
+        for (int round = 0; round < 16; round++) {
+            draw_f64(&state, round < 6, 8, a);
+            draw_f64(&state, round < 6, 8, b);
+            for (int i = 0; round >= 12 && i < BLOCK; i++) /* numbers of any size, not far from each other */
+                b[i] *= a[i] = ldexp(a[i], (int)(state >> (i % 40) & 2047) - 1023);
+            check_f64(&functions_f64[f], a, b, BLOCK);
         }
     }
 }
