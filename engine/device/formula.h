@@ -317,15 +317,15 @@ FORMULA_SILU(f32, float)
 #endif
 
 /* x/2 · erfc(y) with y = -x/√2. What y was rounded by is d, times 2y in the result: erfc(y + d) is about erfc(y) · (1 - 2yd). */
-#define FORMULA_GELU(name, T, root, rest, PLAIN)                                                                       \
+#define FORMULA_GELU(name, T, root, rest, MATH, PLAIN)                                                                 \
     FORMULA_FUNCTION T formula_gelu_##name(T a) {                                                                      \
-        T y = a * -root, d = PLAIN(fma)(a, -root, -y) - a * rest, tail = PLAIN(erfc)(y);                               \
+        T y = a * -root, d = PLAIN(fma)(a, -root, -y) - a * rest, tail = MATH(erfc)(y);                                \
         return a * (T)0.5 * (y > 0 && y < 40 ? tail - tail * (2 * y * d) : tail);                                      \
     }
 #ifndef FORMULA_WIDE
-        FORMULA_GELU(f32, float, 0.70710678f, 1.21016171e-8f, FORMULA_PLAIN_f32)
+        FORMULA_GELU(f32, float, 0.70710678f, 1.21016171e-8f, FORMULA_MATH_f32, FORMULA_PLAIN_f32)
 #endif
-            FORMULA_GELU(f64, double, 0.70710678118654752, -4.8336466567264567e-17, FORMULA_PLAIN_f64)
+            FORMULA_GELU(f64, double, 0.70710678118654752, -4.8336466567264567e-17, FORMULA_MATH_f64, FORMULA_PLAIN_f64)
 
 #define FORMULA_ROUNDED(name, T, MATH, PLAIN)                                                                          \
     FORMULA_UNARY(floor, name, T, PLAIN(floor)(a))                                                                     \
