@@ -9,6 +9,7 @@
 #define FORMULA_FMA_f32(a, b, c) CPU_FMA(a, b, c)
 #define FORMULA_WIDE(function) wide_##function
 #define FORMULA_POW_f32 vector_pow
+#define FORMULA_POW_f64 double_pow
 #include "engine/device/formula.h"
 
 /* z = expression of a. The contiguous loop stands alone, since the compiler vectorises only that loop well. */

@@ -144,6 +144,7 @@ static const struct function_f64 {
     {CPU_ROW_acosh_f64, "acosh", acoshl, NULL, 1},   {CPU_ROW_atanh_f64, "atanh", atanhl, NULL, 1},
     {CPU_ROW_erf_f64, "erf", erfl, NULL, 1.5},       {CPU_ROW_erfc_f64, "erfc", erfcl, NULL, 3.6},
     {CPU_ROW_atan2_f64, "atan2", NULL, atan2l, 1.6}, {CPU_ROW_hypot_f64, "hypot", NULL, hypotl, 1.2},
+    {CPU_ROW_pow_f64, "pow", NULL, powl, 1.6},
 };
 enum { FUNCTIONS_F64 = sizeof functions_f64 / sizeof *functions_f64 };
 
