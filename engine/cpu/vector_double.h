@@ -54,7 +54,7 @@ static inline double double_expm1_of(double x) {
 
 static inline double double_expm1(double x) {
     double result = double_expm1_of(x < -40 ? -40 : x > 710 ? 710 : x);
-    return x != x || x == 0 ? x : result;
+    return x != x || __builtin_fabs(x) < 0x1p-60 ? x : result; /* half of x might be lost */
 }
 
 static inline double double_tanh(double x) {
