@@ -311,8 +311,8 @@ static inline double double_acos(double x) {
     return a > 0.5 ? far : near;
 }
 
-/* The angle of less / more, 0 <= less <= more, more > 0, in the octant that the others say: ± arctan(t) from a multiple of π/4, where t is less / more, or
- * (less - more) / (less + more) if that is nearer to 0. What t and its terms were rounded by is added to the angle. */
+/* The angle of less / more, 0 <= less <= more, more > 0, in the octant that the others say: ± arctan(t) from a multiple of π/4, where t is
+ * less / more, or (less - more) / (less + more) if that is nearer to 0. What t and its terms were rounded by is added to the angle. */
 static inline double double_angle(double less, double more, bool swapped, bool negative) {
     bool high = less > more * 0.41421356237309505;
     double with_less = high ? less : 0, with_more = high ? more : 0; /* so that there is one quotient for both cases */
