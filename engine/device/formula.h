@@ -295,6 +295,7 @@ FORMULA_UNARY(gelu, wide, double, a * 0.5 * FORMULA_WIDE(erfc)(a * -0.7071067811
 FORMULA_OWN_1(silu)
 FORMULA_OWN_1(gelu)
 FORMULA_BINARY(logaddexp, f32, float, FORMULA_MATH_f32(logaddexp)(a, b))
+FORMULA_TERNARY(softplus, f32, float, b *a > c ? a : formula_logaddexp_f32(b * a, 0) / b)
 #define FORMULA_NARROW_1(name)                                                                                         \
     FORMULA_FUNCTION float formula_##name##_f32(float a) {                                                             \
         return (float)formula_##name##_wide((double)a);                                                                \
@@ -303,12 +304,8 @@ FORMULA_BINARY(logaddexp, f32, float, FORMULA_MATH_f32(logaddexp)(a, b))
     FORMULA_FUNCTION float formula_##name##_f32(float a, float b) {                                                    \
         return (float)formula_##name##_wide((double)a, (double)b);                                                     \
     }
-#define FORMULA_NARROW_3(name)                                                                                         \
-    FORMULA_FUNCTION float formula_##name##_f32(float a, float b, float c) {                                           \
-        return (float)formula_##name##_wide((double)a, (double)b, (double)c);                                          \
-    }
 /* clang-format off */
-FORMULA_NARROW_1(erfc) FORMULA_NARROW_1(mish) FORMULA_NARROW_3(softplus)
+FORMULA_NARROW_1(erfc) FORMULA_NARROW_1(mish)
 FORMULA_NARROW_2(hypot) FORMULA_NARROW_2(fmod) FORMULA_NARROW_2(remainder)
 /* clang-format on */
 #else
@@ -323,9 +320,9 @@ FORMULA_SILU(f32, float)
         return a * (T)0.5 * (y > 0 && y < 40 ? tail - tail * (2 * y * d) : tail);                                      \
     }
 #ifndef FORMULA_WIDE
-        FORMULA_GELU(f32, float, 0.70710678f, 1.21016171e-8f, FORMULA_MATH_f32, FORMULA_PLAIN_f32)
+    FORMULA_GELU(f32, float, 0.70710678f, 1.21016171e-8f, FORMULA_MATH_f32, FORMULA_PLAIN_f32)
 #endif
-            FORMULA_GELU(f64, double, 0.70710678118654752, -4.8336466567264567e-17, FORMULA_MATH_f64, FORMULA_PLAIN_f64)
+        FORMULA_GELU(f64, double, 0.70710678118654752, -4.8336466567264567e-17, FORMULA_MATH_f64, FORMULA_PLAIN_f64)
 
 #define FORMULA_ROUNDED(name, T, MATH, PLAIN)                                                                          \
     FORMULA_UNARY(floor, name, T, PLAIN(floor)(a))                                                                     \
@@ -334,7 +331,7 @@ FORMULA_SILU(f32, float)
     FORMULA_UNARY(round, name, T, PLAIN(rint)(a))                                                                      \
     FORMULA_UNARY(rsqrt, name, T, 1 / PLAIN(sqrt)(a))                                                                  \
     FORMULA_BINARY(copysign, name, T, PLAIN(copysign)(a, b))
-                FORMULA_REALS(FORMULA_ROUNDED)
+            FORMULA_REALS(FORMULA_ROUNDED)
 
 /* ---- comparisons, truth values ---- */
 
@@ -347,7 +344,7 @@ FORMULA_SILU(f32, float)
     FORMULA_TEST(isinf, name, T, a == a && a - a != 0)                                                                 \
     FORMULA_TEST(isnan, name, T, a != a)                                                                               \
     FORMULA_TEST(signbit, name, T, PLAIN(copysign)((T)1, a) < 0)
-                    FORMULA_REALS(FORMULA_TESTS)
+                FORMULA_REALS(FORMULA_TESTS)
 
 #define FORMULA_COMPARISON(operation, name, T, expression)                                                             \
     FORMULA_FUNCTION uint8_t formula_##operation##_##name(T a, T b) {                                                  \
@@ -360,9 +357,9 @@ FORMULA_SILU(f32, float)
     FORMULA_COMPARISON(less_equal, name, T, a <= b)                                                                    \
     FORMULA_COMPARISON(greater, name, T, a > b)                                                                        \
     FORMULA_COMPARISON(greater_equal, name, T, a >= b)
-                        FORMULA_INTEGERS(FORMULA_COMPARISONS) FORMULA_FLOATS(FORMULA_COMPARISONS)
+                    FORMULA_INTEGERS(FORMULA_COMPARISONS) FORMULA_FLOATS(FORMULA_COMPARISONS)
 
-                            FORMULA_FUNCTION uint8_t formula_logical_or_bool(uint8_t a, uint8_t b) {
+                        FORMULA_FUNCTION uint8_t formula_logical_or_bool(uint8_t a, uint8_t b) {
     return (uint8_t)(a | b);
 }
 FORMULA_FUNCTION uint8_t formula_logical_and_bool(uint8_t a, uint8_t b) {
