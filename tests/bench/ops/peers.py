@@ -181,7 +181,7 @@ class NumPy(Library):
     def masked(self, name, x):
         if name not in MASKED_ROWS:
             return {}
-        np, mask, low, high = self.module, x[0] < x[1], x[0].dtype.type(0.25), x[0].dtype.type(0.75)
+        np, mask, low, high = self.module, x[0] < 0.5, x[0].dtype.type(0.25), x[0].dtype.type(0.75)
         return {"where": lambda: np.where(mask, x[0], x[1]), "where, else a number": lambda: np.where(mask, x[0], low), "clip": lambda: np.clip(x[0], low, high),
                 "multiply by a number": lambda: x[0] * low, "any": lambda: np.any(mask), "nonzero": lambda: np.nonzero(mask), "masked_select": lambda: x[0][mask]}
 
@@ -258,7 +258,7 @@ class PyTorch(Library):
     def masked(self, name, x):
         if name not in MASKED_ROWS:
             return {}
-        torch, mask = self.module, x[0] < x[1]
+        torch, mask = self.module, x[0] < 0.5
         return {"where": lambda: torch.where(mask, x[0], x[1]), "where, else a number": lambda: torch.where(mask, x[0], 0.25),
                 "clip": lambda: torch.clamp(x[0], 0.25, 0.75), "multiply by a number": lambda: x[0] * 0.25, "any": lambda: torch.any(mask),
                 "nonzero": lambda: torch.nonzero(mask), "masked_select": lambda: x[0][mask]}
@@ -390,7 +390,7 @@ class JAX(Library):
         if name == "searchsorted":
             x = [jnp.sort(x[0]), x[1]]
         elif name in MASKED_ROWS:
-            x = [*x, x[0] < x[1]]
+            x = [*x, x[0] < 0.5]
         elif name in ("solve", "cholesky", "inv", "det"):
             x = [self.definite(x[0]), x[1]]
         return lambda: compiled(*x)

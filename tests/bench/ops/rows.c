@@ -77,7 +77,9 @@ static td_tensor *scalar(const struct ops_case *at, double value) {
 /* Two vectors, a mask of one half of their elements, and two numbers. */
 static void open_masked(struct ops_case *at) {
     open_vectors(at);
-    at->x[2] = bench_made(td_less(at->x[0], at->x[1]), "less");
+    td_tensor *half = scalar(at, 0.5);
+    at->x[2] = bench_made(td_less(at->x[0], half), "less");
+    td_release(half);
     at->x[3] = scalar(at, 0.25);
     at->x[4] = scalar(at, 0.75);
 }
@@ -200,15 +202,17 @@ static void open_ten(struct ops_case *at) {
     X(abs)                                                                                                             \
     X(exp)                                                                                                             \
     X(log)                                                                                                             \
-    X(sqrt) X(tanh) X(sigmoid) X(relu) X(erf) X(sin) X(cos) X(tan) X(asin) X(acos) X(atan) X(sinh) X(cosh) X(asinh)    \
-        X(atanh) X(exp2) X(expm1) X(log1p) X(log2) X(log10) X(erfc) X(square) X(rsqrt) X(reciprocal) X(floor) X(round) \
-            X(sign) X(isnan) X(gelu) X(silu) X(hardswish) X(mish)
+    X(sqrt)                                                                                                            \
+    X(tanh) X(sigmoid) X(relu) X(erf) X(sin) X(cos) X(tan) X(asin) X(acos) X(atan) X(sinh) X(cosh) X(asinh) X(atanh)   \
+        X(exp2) X(expm1) X(log1p) X(log2) X(log10) X(erfc) X(square) X(rsqrt) X(reciprocal) X(floor) X(round) X(sign)  \
+            X(isnan) X(gelu) X(silu) X(hardswish) X(mish)
 #define BINARY(X)                                                                                                      \
     X(add)                                                                                                             \
     X(subtract)                                                                                                        \
     X(multiply)                                                                                                        \
     X(divide)                                                                                                          \
-    X(pow) X(maximum) X(minimum) X(equal) X(less) X(atan2) X(hypot) X(logaddexp) X(fmod) X(remainder) X(floor_divide)  \
+    X(pow)                                                                                                             \
+    X(maximum) X(minimum) X(equal) X(less) X(atan2) X(hypot) X(logaddexp) X(fmod) X(remainder) X(floor_divide)         \
         X(copysign)
 #define RUN_UNARY(name) RUN(name, td_##name(x[0]))
 #define RUN_BINARY(name) RUN(name, td_##name(x[0], x[1]))
@@ -431,18 +435,19 @@ static td_tensor *gru(td_tensor *const *x) {
     return made[0];
 }
 
-/* Replaces the parameter and its moments; the result is a view of the parameter, so that there is one. */
+/* Replaces the parameter and its moments, of which nothing may hold the old ones: the result is a view of the gradient, so that there is one. */
 static td_tensor *adam(struct ops_case *at) {
     td_tensor **x = at->x;
     if (td_adam(1, &x[0], &x[1], &x[2], &x[3], 3, 0.001, 0.9, 0.999, 1e-8, 0)) {
         return NULL;
     }
-    return td_reshape(x[0], 1, &at->n);
+    return td_reshape(x[1], 1, &at->n);
 }
 
 static td_tensor *clip_grad(td_tensor *x) {
-    td_tensor *clipped;
-    return td_clip_grad_norm(1, &x, 1, 2, &clipped) ? NULL : clipped;
+    td_tensor *clipped, *norm = td_clip_grad_norm(1, &x, 1, 2, &clipped);
+    td_release(norm);
+    return clipped;
 }
 
 static td_tensor *eigh(td_tensor *x) {
