@@ -99,10 +99,11 @@ struct fused_operation {
     const void *kernel; /* as the device's fused_kernel() said */
     uint16_t opcode;
     uint8_t n_inputs, n_floats;
-    bool softmax;     /* or its logarithm */
-    bool reduces;     /* the input's columns; else it has as many elements in a row as the output: columns, or one */
+    bool softmax; /* or its logarithm */
+    bool reduces; /* the input's columns; else it has as many elements in a row as the output: columns, or one */
     struct fused_operand output, inputs[3];
-    double floats[2]; /* attributes; behind what every operation has, so that a long list of them takes fewer cache lines */
+    double floats
+        [2]; /* attributes; behind what every operation has, so that a long list of them takes fewer cache lines */
 };
 struct fused_launch {
     int64_t rows, columns;

@@ -181,6 +181,8 @@ static void program_init(struct suite *suite, struct random_program *program, co
         struct tensor_type *type = &program->types[i];
         given_type(i, shape[0], shape[1], type);
         given[i] = suite_sample(suite, type->dtype, type->rank, type->shape, FILL_ORDINARY).id;
+        if (type_bytes(type) > 1 << 20)
+            suite_sync(suite); /* there is no room to upload several that are so large */
     }
 }
 

@@ -203,17 +203,18 @@ static void open_ten(struct ops_case *at) {
     X(exp)                                                                                                             \
     X(log)                                                                                                             \
     X(sqrt)                                                                                                            \
-    X(tanh) X(sigmoid) X(relu) X(erf) X(sin) X(cos) X(tan) X(asin) X(acos) X(atan) X(sinh) X(cosh) X(asinh) X(atanh)   \
-        X(exp2) X(expm1) X(log1p) X(log2) X(log10) X(erfc) X(square) X(rsqrt) X(reciprocal) X(floor) X(round) X(sign)  \
-            X(isnan) X(gelu) X(silu) X(hardswish) X(mish)
+    X(tanh)                                                                                                            \
+    X(sigmoid) X(relu) X(erf) X(sin) X(cos) X(tan) X(asin) X(acos) X(atan) X(sinh) X(cosh) X(asinh) X(atanh) X(exp2)   \
+        X(expm1) X(log1p) X(log2) X(log10) X(erfc) X(square) X(rsqrt) X(reciprocal) X(floor) X(round) X(sign) X(isnan) \
+            X(gelu) X(silu) X(hardswish) X(mish)
 #define BINARY(X)                                                                                                      \
     X(add)                                                                                                             \
     X(subtract)                                                                                                        \
     X(multiply)                                                                                                        \
     X(divide)                                                                                                          \
     X(pow)                                                                                                             \
-    X(maximum) X(minimum) X(equal) X(less) X(atan2) X(hypot) X(logaddexp) X(fmod) X(remainder) X(floor_divide)         \
-        X(copysign)
+    X(maximum)                                                                                                         \
+    X(minimum) X(equal) X(less) X(atan2) X(hypot) X(logaddexp) X(fmod) X(remainder) X(floor_divide) X(copysign)
 #define RUN_UNARY(name) RUN(name, td_##name(x[0]))
 #define RUN_BINARY(name) RUN(name, td_##name(x[0], x[1]))
 UNARY(RUN_UNARY)
