@@ -189,8 +189,8 @@ static void write_values(const struct job *job, const char *x, const uint16_t *c
     }
 }
 
-/* Elements begin … end - 1, of which `marks` are chosen; *place counts those before. Which ones these are is written down without a branch for each, since a
- * processor cannot foresee it; and in a place of its own, since behind the part's last element another part writes. */
+/* Elements begin … end - 1, of which `marks` are chosen; *place counts those before. The chosen ones are listed without a branch, which no processor
+ * could predict. The list is apart from the output, since another part writes behind this part's last element. */
 static void write_block(const struct job *job, int64_t begin, int64_t end, const bool *marks, int64_t *place) {
     uint16_t chosen[BLOCK];
     int64_t count = 0;

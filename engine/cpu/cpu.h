@@ -11,7 +11,7 @@
 
 extern const struct device_vtable cpu_device_vtable;
 
-enum { CPU_STREAM_FROM = 16 << 20 }; /* an elementwise output of so many bytes or more is written past the caches */
+enum { CPU_STREAM_FROM = 16 << 20 }; /* an output of so many bytes or more is written past the caches */
 
 /* What one thread does in a nanosecond. */
 struct cpu_rates {

@@ -14,7 +14,7 @@ enum {
     OPERANDS = 4,         /* an output and three inputs */
     LINE = 64,            /* bytes of a line of the caches */
     AHEAD_FROM = 1 << 20, /* an input of so many bytes comes from memory */
-    AHEAD_MOST = 4,
+    AHEAD_MOST = 4,       /* inputs that are fetched ahead */
 };
 
 struct job {
@@ -41,8 +41,8 @@ struct step {
     bool streams;  /* the output is written past the caches */
 };
 
-/* An input whose next tile is fetched from memory while this one is computed: the processor fetches ahead by itself within a page, and a tile of f32 is
- * a page. */
+/* An input whose next tile is fetched from memory while this tile is computed. By itself the processor fetches ahead within a page alone, and
+ * a tile of f32 is a page. */
 struct ahead {
     struct place place;
     int64_t share;        /* bytes that are fetched beside each operation */
@@ -110,12 +110,12 @@ static void room_ahead(struct room *room, const struct job *job) {
     for (uint32_t i = 0; i < launch->n && job->tiles * launch->rows > 1; i++) {
         for (unsigned j = 0; j < launch->operations[i].n_inputs; j++) {
             const struct place *place = &room->steps[i].places[j + 1];
-            bool known = !place->by_column || (launch->rows > 1 && !place->by_row) ||
-                         launch->rows * launch->columns * place->bytes < AHEAD_FROM;
+            bool wanted = place->by_column && (launch->rows == 1 || place->by_row) &&
+                          launch->rows * launch->columns * place->bytes >= AHEAD_FROM;
             for (unsigned k = 0; k < room->n_ahead; k++) {
-                known |= room->ahead[k].place.at == place->at;
+                wanted &= room->ahead[k].place.at != place->at;
             }
-            if (!known && room->n_ahead < AHEAD_MOST) {
+            if (wanted && room->n_ahead < AHEAD_MOST) {
                 int64_t lines = (job->width * place->bytes + LINE - 1) / LINE;
                 room->ahead[room->n_ahead++] =
                     (struct ahead){.place = *place, .share = (lines + launch->n - 1) / launch->n * LINE};

@@ -15,9 +15,6 @@ enum {
     SUMS_PIECE = CPU_FLOATS_BLOCK, /* factors between two looks */
 };
 
-/* An output of so many bytes or more is written past the caches. */
-static const int64_t stream_from = INT64_C(16) << 20;
-
 enum pass { PASS_MOMENTS, PASS_GRADIENT, PASS_RESULT };
 
 struct job {
@@ -375,7 +372,7 @@ static int normalisation_run(struct cpu *cpu, const struct launch *launch, struc
     }
     if (job_is_plain(&job)) {
         job.how = (struct cpu_normalised){.centred = job.n.centred,
-                                          .streamed = job.n.rows * job.n.length * job.floats.size >= stream_from &&
+                                          .streamed = job.n.rows * job.n.length * job.floats.size >= CPU_STREAM_FROM &&
                                                       job.of.x != job.of.out[0],
                                           .epsilon = job.n.epsilon,
                                           .weight = job.of.weight,
