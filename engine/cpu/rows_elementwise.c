@@ -252,6 +252,40 @@ AVX512_ROWS_2(AVX512_ROW_2)
 static void avx512_power_f32(const struct cpu_row *row) {
     power_row_f32(row, avx512_pow_f32)(row);
 }
+
+/* Of many elements by one. */
+static void avx512_divide_f32(const struct cpu_row *row) {
+    struct avx512_divisor divisor;
+    if (row->stride[1] != 1 || row->stride[2] != 0 || row->n < 16 ||
+        !avx512_divisor_init(&divisor, *(const float *)(const void *)row->data[2])) {
+        row_divide_f32(row);
+        return;
+    }
+    const float *x = (const void *)row->data[1];
+    float *z = (void *)row->data[0];
+    const int64_t n = row->n;
+    int64_t i = 0;
+    for (; i + 64 <= n; i += 64) {
+        const __m512 a = LOAD_F32(x + i), b = LOAD_F32(x + i + 16), c = LOAD_F32(x + i + 32), d = LOAD_F32(x + i + 48);
+        if (__builtin_expect((avx512_dividends_beyond(a) | avx512_dividends_beyond(b) | avx512_dividends_beyond(c) |
+                              avx512_dividends_beyond(d)) == 0,
+                             1)) {
+            _mm512_storeu_ps(z + i, avx512_divided(a, &divisor));
+            _mm512_storeu_ps(z + i + 16, avx512_divided(b, &divisor));
+            _mm512_storeu_ps(z + i + 32, avx512_divided(c, &divisor));
+            _mm512_storeu_ps(z + i + 48, avx512_divided(d, &divisor));
+        } else {
+            _mm512_storeu_ps(z + i, avx512_divided_any(a, &divisor));
+            _mm512_storeu_ps(z + i + 16, avx512_divided_any(b, &divisor));
+            _mm512_storeu_ps(z + i + 32, avx512_divided_any(c, &divisor));
+            _mm512_storeu_ps(z + i + 48, avx512_divided_any(d, &divisor));
+        }
+    }
+    for (; i < n; i += 16) {
+        const uint32_t lanes = lanes_below(n - i);
+        STORE_F32_SOME(avx512_divided_any(LOAD_F32_SOME(x + i), &divisor));
+    }
+}
 #endif
 
 /* ---- where: one row for each size of elements, since it only moves them ---- */
@@ -309,6 +343,7 @@ cpu_row_function *const CPU_NAME(elementwise)[CPU_ROW_COUNT] = {
     OP_FORMULAS(FUNCTION) OP_FORMULAS_HALF(FUNCTION)
 #if defined(__AVX512F__)
     AVX512_ROWS_1(AVX512_FUNCTION) AVX512_ROWS_2(AVX512_FUNCTION) [CPU_ROW_pow_f32] = avx512_power_f32,
+        [CPU_ROW_divide_f32] = avx512_divide_f32,
 #endif
 };
 /* clang-format on */

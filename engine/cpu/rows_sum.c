@@ -12,16 +12,10 @@ enum { SUM_BLOCK = 512 }; /* f64 elements that are added plainly between two add
 /* Vectors of the level: so many f64 are one, and as many f32 or twice as many. */
 #if defined(__AVX512F__)
 enum { WIDE = 8 };
-#define WIDE_LOW(x) __builtin_shufflevector(x, x, 0, 1, 2, 3, 4, 5, 6, 7)
-#define WIDE_HIGH(x) __builtin_shufflevector(x, x, 8, 9, 10, 11, 12, 13, 14, 15)
 #elif defined(__AVX__)
 enum { WIDE = 4 };
-#define WIDE_LOW(x) __builtin_shufflevector(x, x, 0, 1, 2, 3)
-#define WIDE_HIGH(x) __builtin_shufflevector(x, x, 4, 5, 6, 7)
 #else
 enum { WIDE = 2 };
-#define WIDE_LOW(x) __builtin_shufflevector(x, x, 0, 1)
-#define WIDE_HIGH(x) __builtin_shufflevector(x, x, 2, 3)
 #endif
 typedef double wide_f64 __attribute__((vector_size(WIDE * sizeof(double))));
 typedef double read_f64 __attribute__((vector_size(WIDE * sizeof(double)), aligned(8), may_alias));
@@ -30,6 +24,22 @@ typedef float wide_f32 __attribute__((vector_size(2 * WIDE * sizeof(float))));
 typedef uint32_t wide_u32 __attribute__((vector_size(2 * WIDE * sizeof(float))));
 typedef float narrow_f32 __attribute__((vector_size(2 * WIDE * sizeof(float)), aligned(4), may_alias));
 typedef uint32_t read_u32 __attribute__((vector_size(2 * WIDE * sizeof(float)), aligned(2), may_alias));
+
+/* In f64: a vector of f32, and the halves of one that is twice as long. */
+#if defined(__AVX512F__)
+#define WIDE_FROM_float(x) ((wide_f64)_mm512_cvtps_pd((__m256)(x)))
+#define WIDE_LOW(x) ((wide_f64)_mm512_cvtps_pd(_mm512_castps512_ps256((__m512)(x))))
+#define WIDE_HIGH(x) ((wide_f64)_mm512_cvtps_pd(_mm512_extractf32x8_ps((__m512)(x), 1)))
+#elif defined(__AVX__)
+#define WIDE_FROM_float(x) __builtin_convertvector(x, wide_f64)
+#define WIDE_LOW(x) __builtin_convertvector(__builtin_shufflevector(x, x, 0, 1, 2, 3), wide_f64)
+#define WIDE_HIGH(x) __builtin_convertvector(__builtin_shufflevector(x, x, 4, 5, 6, 7), wide_f64)
+#else
+#define WIDE_FROM_float(x) __builtin_convertvector(x, wide_f64)
+#define WIDE_LOW(x) __builtin_convertvector(__builtin_shufflevector(x, x, 0, 1), wide_f64)
+#define WIDE_HIGH(x) __builtin_convertvector(__builtin_shufflevector(x, x, 2, 3), wide_f64)
+#endif
+#define WIDE_FROM_double(x) (x)
 
 INLINE double wide_sum(wide_f64 v) {
 #if defined(__AVX512F__)
@@ -68,50 +78,81 @@ INLINE double wide_sum(wide_f64 v) {
         return sum;                                                                                                    \
     }
 #define VECTOR_SUM_ADD(v, T, k, MAP)                                                                                   \
-    const wide_f64 element_##k =                                                                                       \
-        __builtin_convertvector(*(const VECTOR_READ_##T *)(const void *)(x + i + k * WIDE), wide_f64);                 \
+    const wide_f64 element_##k = WIDE_FROM_##T(*(const VECTOR_READ_##T *)(const void *)(x + i + k * WIDE));            \
     v += MAP(element_##k)
 #define VECTOR_READ_float read_f32
 #define VECTOR_READ_double read_f64
 
-/* The same in eights, and in fours what is left. Where they overflow the result is not finite; so it may be elsewhere, too. */
-#define EIGHTS_SUM(name, T, FOUR, WIDEN)                                                                               \
+/* The same in eights, and in fours and then vector by vector what is left. Where they overflow the result is not finite; so it may be
+ * elsewhere, too. */
+#define EIGHTS_SUM(name, T, FOUR, ONE, step, REST)                                                                     \
     INLINE double name(int64_t n, const T *x) {                                                                        \
         wide_f64 v0 = {0}, v1 = v0, v2 = v0, v3 = v0;                                                                  \
         int64_t i = 0;                                                                                                 \
         for (; i + 32 * WIDE <= n; i += 32 * WIDE) {                                                                   \
             const wide_f32 a = FOUR(x + i) + FOUR(x + i + 8 * WIDE);                                                   \
             const wide_f32 b = FOUR(x + i + 16 * WIDE) + FOUR(x + i + 24 * WIDE);                                      \
-            v0 += __builtin_convertvector(WIDE_LOW(a), wide_f64);                                                      \
-            v1 += __builtin_convertvector(WIDE_HIGH(a), wide_f64);                                                     \
-            v2 += __builtin_convertvector(WIDE_LOW(b), wide_f64);                                                      \
-            v3 += __builtin_convertvector(WIDE_HIGH(b), wide_f64);                                                     \
+            v0 += WIDE_LOW(a);                                                                                         \
+            v1 += WIDE_HIGH(a);                                                                                        \
+            v2 += WIDE_LOW(b);                                                                                         \
+            v3 += WIDE_HIGH(b);                                                                                        \
         }                                                                                                              \
         for (; i + 16 * WIDE <= n; i += 16 * WIDE) {                                                                   \
             const wide_f32 a = FOUR(x + i), b = FOUR(x + i + 8 * WIDE);                                                \
-            v0 += __builtin_convertvector(WIDE_LOW(a), wide_f64);                                                      \
-            v1 += __builtin_convertvector(WIDE_HIGH(a), wide_f64);                                                     \
-            v2 += __builtin_convertvector(WIDE_LOW(b), wide_f64);                                                      \
-            v3 += __builtin_convertvector(WIDE_HIGH(b), wide_f64);                                                     \
+            v0 += WIDE_LOW(a);                                                                                         \
+            v1 += WIDE_HIGH(a);                                                                                        \
+            v2 += WIDE_LOW(b);                                                                                         \
+            v3 += WIDE_HIGH(b);                                                                                        \
         }                                                                                                              \
-        double sum = wide_sum((v0 + v1) + (v2 + v3));                                                                  \
-        CPU_LOOP_SUM(sum)                                                                                              \
-        for (int64_t k = i; k < n; k++) {                                                                              \
-            sum += (double)WIDEN(x[k]);                                                                                \
+        for (; i + step <= n; i += step) {                                                                             \
+            const wide_f32 a = ONE(x + i);                                                                             \
+            v0 += WIDE_LOW(a);                                                                                         \
+            v1 += WIDE_HIGH(a);                                                                                        \
         }                                                                                                              \
-        return sum;                                                                                                    \
+        REST return sum;                                                                                               \
     }
+#define REST_ONE_BY_ONE(WIDEN)                                                                                         \
+    double sum = wide_sum((v0 + v1) + (v2 + v3));                                                                      \
+    for (; i < n; i++) {                                                                                               \
+        sum += (double)WIDEN(x[i]);                                                                                    \
+    }
+/* A vector of which the elements from n on are zeros. */
+#define REST_AT_ONCE(elements)                                                                                         \
+    if (i < n) {                                                                                                       \
+        const uint32_t lanes = ((uint32_t)1 << (n - i)) - 1;                                                           \
+        const wide_f32 rest = elements;                                                                                \
+        v2 += WIDE_LOW(rest);                                                                                          \
+        v3 += WIDE_HIGH(rest);                                                                                         \
+    }                                                                                                                  \
+    const double sum = wide_sum((v0 + v1) + (v2 + v3));
+INLINE wide_f32 one_f32(const float *x) {
+    return *(const narrow_f32 *)(const void *)x;
+}
 INLINE wide_f32 four_f32(const float *x) {
     const narrow_f32 *at = (const void *)x;
     return (at[0] + at[1]) + (at[2] + at[3]);
 }
 /* An element of read_u32 is two halves. */
-INLINE wide_f32 four_bf16(const uint16_t *x) {
-    const wide_u32 a = ((const read_u32 *)(const void *)x)[0], b = ((const read_u32 *)(const void *)x)[1];
-    return ((wide_f32)(a << 16) + (wide_f32)(a & 0xffff0000)) + ((wide_f32)(b << 16) + (wide_f32)(b & 0xffff0000));
+INLINE wide_f32 pairs_bf16(wide_u32 pairs) {
+    return (wide_f32)(pairs << 16) + (wide_f32)(pairs & 0xffff0000);
 }
-EIGHTS_SUM(eights_f32, float, four_f32, MAP_PLAIN)
-EIGHTS_SUM(eights_bf16, uint16_t, four_bf16, half_from_bf16)
+INLINE wide_f32 one_bf16(const uint16_t *x) {
+    return pairs_bf16(*(const read_u32 *)(const void *)x);
+}
+INLINE wide_f32 four_bf16(const uint16_t *x) {
+    return one_bf16(x) + one_bf16(x + 4 * WIDE);
+}
+#if defined(__AVX512F__)
+#define REST_F32 REST_AT_ONCE((wide_f32)_mm512_maskz_loadu_ps((__mmask16)lanes, x + i))
+#define REST_BF16 REST_AT_ONCE(pairs_bf16((wide_u32)_mm512_maskz_loadu_epi16(lanes, x + i)))
+#define REST_F16 REST_AT_ONCE((wide_f32)_mm512_cvtph_ps(_mm256_maskz_loadu_epi16((__mmask16)lanes, x + i)))
+#else
+#define REST_F32 REST_ONE_BY_ONE(MAP_PLAIN)
+#define REST_BF16 REST_ONE_BY_ONE(half_from_bf16)
+#define REST_F16 REST_ONE_BY_ONE(half_from_f16)
+#endif
+EIGHTS_SUM(eights_f32, float, four_f32, one_f32, 2 * WIDE, REST_F32)
+EIGHTS_SUM(eights_bf16, uint16_t, four_bf16, one_bf16, 4 * WIDE, REST_BF16)
 #if defined(__F16C__)
 INLINE wide_f32 wide_from_f16(const uint16_t *x) {
 #if defined(__AVX512F__)
@@ -124,7 +165,7 @@ INLINE wide_f32 four_f16(const uint16_t *x) {
     return (wide_from_f16(x) + wide_from_f16(x + 2 * WIDE)) +
            (wide_from_f16(x + 4 * WIDE) + wide_from_f16(x + 6 * WIDE));
 }
-EIGHTS_SUM(eights_f16, uint16_t, four_f16, half_from_f16)
+EIGHTS_SUM(eights_f16, uint16_t, four_f16, wide_from_f16, 2 * WIDE, REST_F16)
 #else
 INLINE double eights_f16(int64_t n, const uint16_t *x) {
     double sum = 0;

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <immintrin.h>
+#include <stdbool.h>
 
 #define AVX512_ALL(x) _mm512_set1_ps(x)
 #define AVX512_ROUND AVX512_ALL(12582912.0f) /* 1.5 · 2^23: adding it rounds to an integer */
@@ -66,6 +67,47 @@ static inline __m512 avx512_inverse(__m512 d, __m512 *e) {
 
 static inline __m512 avx512_quotient(__m512 x, __m512 y, __m512 e) {
     return _mm512_mul_ps(x, _mm512_fmadd_ps(y, e, y));
+}
+
+/* ---- quotients by one divisor ----
+ *
+ * A division takes three times as long as what is here: a product with the inverse, whose rounding error is known and taken back, so
+ * that the quotient is within a unit in the last place; then its remainder, which is exact, and a step by that. With a rounded inverse
+ * this rounds as a division does (Markstein, Computation of elementary functions on the IBM RISC System/6000 processor, 1990), as long as nothing
+ * on the way is subnormal or too great. So divisor and dividends are neither small nor great; quotients of other dividends are divisions. */
+struct avx512_divisor {
+    __m512 d, high, low; /* the inverse is high + low */
+};
+
+enum { AVX512_DIVIDE_LEAST = (127 - 50) << 23, AVX512_DIVIDE_MOST = (127 + 50) << 23 }; /* the bits of 2^-50 and 2^50 */
+
+/* False: d is too small or too great. */
+static inline bool avx512_divisor_init(struct avx512_divisor *divisor, float d) {
+    double inverse = 1 / (double)d;
+    divisor->d = AVX512_ALL(d);
+    divisor->high = AVX512_ALL((float)inverse);
+    divisor->low = AVX512_ALL((float)(inverse - (double)(float)inverse));
+    return __builtin_fabsf(d) >= 0x1p-50f && __builtin_fabsf(d) <= 0x1p50f;
+}
+
+/* Dividends for which avx512_divided() is not the quotient. */
+static inline __mmask16 avx512_dividends_beyond(__m512 x) {
+    __m512i bits = _mm512_sub_epi32(_mm512_castps_si512(avx512_abs(x)), _mm512_set1_epi32(AVX512_DIVIDE_LEAST));
+    return _mm512_cmpgt_epu32_mask(bits, _mm512_set1_epi32(AVX512_DIVIDE_MOST - AVX512_DIVIDE_LEAST));
+}
+
+/* x / d of the other dividends. */
+static inline __m512 avx512_divided(__m512 x, const struct avx512_divisor *divisor) {
+    __m512 q = _mm512_fmadd_ps(x, divisor->high, _mm512_mul_ps(x, divisor->low));
+    return _mm512_fmadd_ps(_mm512_fnmadd_ps(q, divisor->d, x), divisor->high, q);
+}
+
+/* x / d of all. Zeros are frequent, and need no division. */
+static inline __m512 avx512_divided_any(__m512 x, const struct avx512_divisor *divisor) {
+    __mmask16 beyond = avx512_dividends_beyond(x);
+    __mmask16 zero = _mm512_testn_epi32_mask(_mm512_castps_si512(x), _mm512_set1_epi32(INT32_MAX));
+    __m512 q = _mm512_mask_mul_ps(avx512_divided(x, divisor), zero, x, divisor->high);
+    return __builtin_expect(beyond != zero, 0) ? _mm512_mask_div_ps(q, (__mmask16)(beyond & ~zero), x, divisor->d) : q;
 }
 
 /* (e^r - 1 - r) / r² for |r| <= ln(2)/2. */

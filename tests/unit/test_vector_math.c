@@ -318,6 +318,64 @@ Test(vector_math, powers_with_one_exponent_are_exact, .timeout = 120) {
     }
 }
 
+/* Many dividends and one divisor, which may be a product with its inverse, if its bits are those of a division. */
+Test(vector_math, quotients_by_one_divisor_are_those_of_a_division, .timeout = 120) {
+    static float x[BLOCK], out[BLOCK];
+    uint32_t seed = 1;
+    for (int round = 0; round < 600; round++) {
+        seed = seed * 1664525 + 1013904223;
+        float divisor = round < SPECIALS ? specials[round] : float_of(seed);
+        int64_t n = round % 3 ? BLOCK : BLOCK - 64 - round % 64;
+        for (int64_t i = 0; i < n; i++) {
+            seed = seed * 1664525 + 1013904223;
+            uint32_t near = (seed & 0x83ffffff) + 0x3e000000; /* all fractions of numbers of about 1 */
+            x[i] = round % 2 && i % 200 < 190 ? float_of(near) : i % 7 ? float_of(seed) : specials[seed % SPECIALS];
+        }
+        for (unsigned level = 0; cpu_kernels_level(level); level++) {
+            const struct cpu_kernels *kernels = cpu_kernels_level(level);
+            kernels->elementwise[CPU_ROW_divide_f32](
+                &(struct cpu_row){n, {(char *)out, (char *)x, (char *)&divisor}, {1, 1, 0}});
+            for (int64_t i = 0; i < n; i++) {
+                float want = x[i] / divisor;
+                cr_assert(isnan(want) ? isnan(out[i]) : memcmp(&out[i], &want, sizeof want) == 0,
+                          "%s: %a / %a is %a, not %a", kernels->level, (double)x[i], (double)divisor, (double)out[i],
+                          (double)want);
+            }
+        }
+    }
+}
+
+/* Rows of all lengths, whose sums are exact. Behind each is a NaN, which is not part of it. */
+Test(vector_math, sums_have_all_elements_and_no_others) {
+    enum { MOST = 1100 };
+    static const enum dtype dtypes[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16, DTYPE_F64};
+    static struct cpu_accumulators accumulators;
+    static float numbers[MOST + 1];
+    static double row[MOST + 1];
+    for (unsigned level = 0; cpu_kernels_level(level); level++) {
+        const struct cpu_kernels *kernels = cpu_kernels_level(level);
+        for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++) {
+            const struct cpu_reduction *sum = kernels->reductions[CPU_REDUCE_SUM][dtypes[d]];
+            float want = 0;
+            for (int64_t n = 1; n <= MOST; n++) {
+                double result = 0, f64 = 0;
+                float f32 = 0;
+                want += numbers[n - 1] = (float)(1 + n % 3);
+                numbers[n] = NAN;
+                kernels->cast[DTYPE_F32][dtypes[d]](&(struct cpu_row){n + 1, {(char *)row, (char *)numbers}, {1, 1}});
+                sum->start(1, &accumulators);
+                sum->row(n, row, 1, 0, &accumulators);
+                sum->finish(1, &accumulators, n, &result);
+                kernels->cast[dtypes[d]][DTYPE_F64](&(struct cpu_row){1, {(char *)&f64, (char *)&result}, {1, 1}});
+                kernels->cast[DTYPE_F32][dtypes[d]](&(struct cpu_row){1, {(char *)row, (char *)&want}, {1, 1}});
+                kernels->cast[dtypes[d]][DTYPE_F32](&(struct cpu_row){1, {(char *)&f32, (char *)row}, {1, 1}});
+                cr_assert_eq(f64, (double)f32, "%s, %s: %ld elements: %g, not %g", kernels->level,
+                             dtype_name(dtypes[d]), (long)n, f64, (double)f32);
+            }
+        }
+    }
+}
+
 /* Elements that a row computes once more, in another way: their arguments are still there, also if the output is the input. */
 Test(vector_math, large_arguments_are_right_in_place_and_with_strides) {
     enum { N = 2500 };
