@@ -44,13 +44,21 @@ void cpu_launch_flat(struct device *device, const struct flat_launch *launches, 
 /* Several operations in one pass: fused.c. */
 void cpu_fused_run(struct cpu *cpu, const struct fused_launch *launch, struct cpu_job **begun);
 const void *cpu_fused_kernel(const struct device *device, const struct launch *launch);
+unsigned cpu_fused_segments(const struct device *device, const struct launch *launch);
 /* The reduction of an operation with these attributes; NULL: there is none for the dtype. In reduce.c. */
 const struct cpu_reduction *cpu_reduction_find(const struct cpu_kernels *kernels, unsigned opcode,
                                                const struct op_attributes *attributes, unsigned dtype);
 /* The same of a softmax, if rows of n elements are computed in one piece; else NULL. In softmax.c. */
 const struct cpu_softmax *cpu_softmax_find(const struct cpu_kernels *kernels, unsigned opcode, unsigned dtype,
                                            int64_t n);
-/* Reduces n elements that follow one another to one. `cast`: NULL, or converts them as they are read. */
+/* Elements of a row are reduced in segments, and those in pieces, counted from the segment's first element. Results depend on where they begin. */
+enum { CPU_REDUCE_PIECE = 1 << 15, CPU_REDUCE_SEGMENTS_MAX = 16 };
+/* Into how many segments `columns` elements of `size` bytes, which follow one another, are cut if there are `rows` of them. */
+unsigned cpu_reduce_segments(int64_t rows, int64_t columns, int64_t size);
+/* Takes n elements of a piece, which follow one another, the first of them number `position`. `cast`: NULL, or converts them as they are read. */
+void cpu_reduce_take(const struct cpu_reduction *reduction, cpu_row_function *cast, int64_t n, const void *at,
+                     int64_t size, int64_t position, struct cpu_accumulators *accumulators);
+/* Reduces n elements of one segment to one. */
 void cpu_reduce_run(const struct cpu_reduction *reduction, cpu_row_function *cast, int64_t n, const void *at,
                     int64_t size, double parameter, struct cpu_accumulators *accumulators, void *out);
 /* An attribute of an elementwise operation as a row takes it. */

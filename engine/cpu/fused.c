@@ -1,6 +1,6 @@
 /* Fused operations: the row functions of all of them run on one tile after another, so that what they pass on stays in the first-level
  * cache; if some of them reduce rows, on one row after another. The functions and their order are those of the operations by themselves, and so are the
- * bits. */
+ * bits. What all elements are reduced to is taken piece by piece, from memory or from slots that have room for a piece and stay in the second-level cache. */
 #include "engine/cpu/cpu.h"
 
 enum {
@@ -23,6 +23,10 @@ struct job {
     int64_t width, tiles; /* elements of a tile, tiles of a row */
     int64_t slot;         /* bytes from a slot to the next */
     uint64_t parameters[FUSED_OPERATIONS_MAX][2];
+    /* Operations that reduce all elements, each with an accumulator for each segment: here or, NULL, in the job's room. */
+    unsigned n_whole;
+    uint32_t whole[FUSED_WHOLE_MAX];
+    struct cpu_accumulators *accumulators;
 };
 
 /* Where an operand's elements are: that of a row and the column at which a tile begins is at + row · by_row + column · by_column, and the next one in the
@@ -65,8 +69,15 @@ static inline char *place_at(const struct place *place, int64_t row, int64_t beg
     return place->at + row * place->by_row + begin * place->by_column;
 }
 
+static inline bool operand_in_piece(const struct fused_operand *operand) {
+    return operand->in_slot && operand->slot >= FUSED_SLOTS_MAX;
+}
+
 static struct place place_of(const struct job *job, const struct fused_operand *operand, struct room *room) {
     int64_t size = (int64_t)dtype_size((enum dtype)operand->dtype), bytes = operand->column * size;
+    if (operand_in_piece(operand)) {
+        return (struct place){NULL, 0, bytes, bytes}; /* each piece says where */
+    }
     if (operand->in_slot) {
         return (struct place){room->slots + operand->slot * job->slot, 0, 0, bytes};
     }
@@ -110,7 +121,7 @@ static void room_ahead(struct room *room, const struct job *job) {
     for (uint32_t i = 0; i < launch->n && job->tiles * launch->rows > 1; i++) {
         for (unsigned j = 0; j < launch->operations[i].n_inputs; j++) {
             const struct place *place = &room->steps[i].places[j + 1];
-            bool wanted = place->by_column && (launch->rows == 1 || place->by_row) &&
+            bool wanted = place->at && place->by_column && (launch->rows == 1 || place->by_row) &&
                           launch->rows * launch->columns * place->bytes >= AHEAD_FROM;
             for (unsigned k = 0; k < room->n_ahead; k++) {
                 wanted &= room->ahead[k].place.at != place->at;
@@ -228,7 +239,9 @@ static void fused_tile(const struct job *job, struct room *room, const struct ti
         int64_t elements = operation->output.column ? n : 1;
         ahead_fetch(room);
         if (__builtin_expect(operation->reduces, 0)) {
-            step_reduce(job, step, room, row);
+            if (!operation->whole) {
+                step_reduce(job, step, room, row);
+            }
         } else if (__builtin_expect(operation->softmax, 0)) {
             const struct cpu_softmax *softmax = operation->kernel;
             softmax->row(n, place_at(&step->places[1], row, 0), 1, place_at(&step->places[0], row, 0), 1);
@@ -294,6 +307,113 @@ static bool fused_part(struct cpu_job *base, struct cpu_lane *lane) {
     return true;
 }
 
+/* ---- reductions of all elements ---- */
+
+/* What one thread computes a segment in. */
+struct segment_room {
+    struct room room;
+    _Alignas(64) char pieces[FUSED_WHOLE_SLOTS][CPU_REDUCE_PIECE * FUSED_SLOT_ELEMENT];
+};
+
+static struct cpu_accumulators *whole_accumulators(const struct job *job, unsigned w) {
+    return (job->accumulators ? job->accumulators : (struct cpu_accumulators *)job->base.room) +
+           w * job->launch->segments;
+}
+
+/* The piece that begins with element number `begin` is in the slots that have room for one. */
+static void segment_slots(const struct job *job, struct segment_room *room, int64_t begin) {
+    for (uint32_t i = 0; i < job->launch->n; i++) {
+        const struct fused_operation *operation = &job->launch->operations[i];
+        for (unsigned k = 0; k <= operation->n_inputs; k++) {
+            const struct fused_operand *operand = k == 0 ? &operation->output : &operation->inputs[k - 1];
+            struct place *place = &room->room.steps[i].places[k];
+            if (operand_in_piece(operand)) {
+                place->at = room->pieces[operand->slot - FUSED_SLOTS_MAX] - begin * place->bytes;
+            }
+        }
+    }
+}
+
+static void segment_take(const struct job *job, struct segment_room *room, int64_t segment, int64_t from, int64_t begin,
+                         int64_t end) {
+    for (unsigned w = 0; w < job->n_whole; w++) {
+        const struct step *step = &room->room.steps[job->whole[w]];
+        const struct fused_operand *input = &step->operation->inputs[0];
+        struct cpu_accumulators *accumulators = &whole_accumulators(job, w)[segment];
+        if (begin == from) {
+            accumulators->parameter = step->operation->floats[0];
+            ((const struct cpu_reduction *)step->operation->kernel)->start(1, accumulators);
+        }
+        cpu_reduce_take(step->operation->kernel,
+                        input->as != input->dtype ? job->base.cpu->kernels->cast[input->dtype][input->as] : NULL,
+                        end - begin, place_at(&step->places[1], 0, begin),
+                        (int64_t)dtype_size((enum dtype)input->dtype), begin, accumulators);
+    }
+}
+
+static bool fused_segment(struct cpu_job *base, struct cpu_lane *lane) {
+    const struct job *job = (const struct job *)base;
+    int64_t from = cpu_part_begin(job->launch->columns, lane->part, base->parts);
+    int64_t end = cpu_part_begin(job->launch->columns, lane->part + 1, base->parts), at = from + lane->position;
+    struct segment_room room;
+    room_init(&room.room, job);
+    while (at < end) {
+        int64_t stop = end - at < CPU_REDUCE_PIECE ? end : at + CPU_REDUCE_PIECE;
+        segment_slots(job, &room, at);
+        for (int64_t begin = at; begin < stop; begin += job->width) {
+            int64_t left = stop - begin, behind = end - begin - job->width;
+            struct tile tile = {0, begin, left < job->width ? left : job->width};
+            struct tile next = {0, begin + job->width, behind < 0 ? 0 : behind < job->width ? behind : job->width};
+            fused_tile(job, &room.room, &tile, &next);
+        }
+        segment_take(job, &room, lane->part, from, at, stop);
+        at = stop;
+        lane->position = at - from;
+        if (at < end && cpu_job_stops(base)) {
+            base->cpu->kernels->stream_end();
+            return false;
+        }
+    }
+    base->cpu->kernels->stream_end();
+    return true;
+}
+
+/* Merges the segments in order, as reduce.c does. */
+static void fused_merge(struct cpu_job *base) {
+    const struct job *job = (const struct job *)base;
+    for (unsigned w = 0; w < job->n_whole; w++) {
+        const struct fused_operation *operation = &job->launch->operations[job->whole[w]];
+        const struct cpu_reduction *reduction = operation->kernel;
+        struct cpu_accumulators *all = whole_accumulators(job, w);
+        for (unsigned i = 1; i < job->launch->segments; i++) {
+            reduction->merge(1, &all[0], &all[i]);
+        }
+        reduction->finish(1, &all[0], job->launch->columns, operation->output.data);
+    }
+}
+
+static void fused_run_segments(struct job *job, double work, struct cpu_job **begun) {
+    job->n_whole = 0;
+    job->accumulators = NULL;
+    for (uint32_t i = 0; i < job->launch->n; i++) {
+        if (job->launch->operations[i].whole) {
+            job->whole[job->n_whole++] = i;
+        }
+    }
+    job->base.run = fused_segment;
+    job->base.end = fused_merge;
+    job->base.parts = job->launch->segments;
+    job->base.room_bytes = job->n_whole * job->launch->segments * sizeof(struct cpu_accumulators);
+    if (cpu_job_keep(&job->base, sizeof *job, work, begun)) {
+        return;
+    }
+    struct cpu_accumulators here[FUSED_WHOLE_MAX * CPU_REDUCE_SEGMENTS_MAX];
+    job->accumulators = here;
+    cpu_job_run(&job->base);
+}
+
+/* ---- the launch ---- */
+
 /* The work of an element: its bytes in memory, and what the operations cost. */
 static double element_work(const struct fused_launch *launch) {
     double work = 0;
@@ -348,6 +468,10 @@ void cpu_fused_run(struct cpu *cpu, const struct fused_launch *launch, struct cp
     }
     double work = (double)launch->rows *
                   ((double)launch->columns * element_work(launch) + (double)job.tiles * launch->n * FUSED_CALL);
+    if (launch->segments) {
+        fused_run_segments(&job, work, begun);
+        return;
+    }
     unsigned parts = cpu_parts(cpu, work);
     int64_t tiles = job.tiles * launch->rows;
     job.base.parts = tiles < parts ? (unsigned)tiles : parts;
@@ -373,4 +497,11 @@ const void *cpu_fused_kernel(const struct device *device, const struct launch *l
     return family == OP_FAMILY_REDUCE
                ? (const void *)cpu_reduction_find(kernels, launch->opcode, &launch->attributes, last->as)
                : (const void *)(uintptr_t)cpu_row_find(kernels, launch->opcode, last->as);
+}
+
+unsigned cpu_fused_segments(const struct device *device, const struct launch *launch) {
+    const struct operand *x = &launch->inputs[0];
+    (void)device;
+    return cpu_reduce_segments(x->rank == 2 ? x->shape[0] : 1, x->shape[x->rank - 1],
+                               (int64_t)dtype_size((enum dtype)x->dtype));
 }

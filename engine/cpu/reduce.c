@@ -10,12 +10,11 @@
 #include "engine/cpu/walk.h"
 
 enum {
-    SEGMENTS_MAX = 16,        /* of one block of outputs; */
-    SEGMENTED_BLOCKS = 4,     /* there are segments if there are no more blocks than these, */
+    SEGMENTED_BLOCKS = 4,     /* blocks of outputs have segments if there are no more of them than these, */
     SEGMENT_WORK = 256 << 10, /* and enough work for each */
     NARROW = 64,              /* outputs of a block if wider blocks would be too few for the threads */
     SHORT_RUN = 16,           /* reductions with runs up to this length rather go down */
-    PIECE = 1 << 17,          /* elements between two looks whether to stop: 0.1 to 1 ms */
+    PIECE_DOWN = 1 << 17,     /* elements between two looks whether to stop: 0.1 to 1 ms */
     CONVERT_BLOCK = 512,      /* elements that are converted at a time */
     OUTPUT_WORK = 64,         /* the cost of an output besides its elements */
 };
@@ -65,11 +64,19 @@ static void take_along(const struct cpu_reduction *reduction, cpu_row_function *
     }
 }
 
+void cpu_reduce_take(const struct cpu_reduction *reduction, cpu_row_function *cast, int64_t n, const void *at,
+                     int64_t size, int64_t position, struct cpu_accumulators *accumulators) {
+    take_along(reduction, cast, n, at, size, 1, position, accumulators);
+}
+
 void cpu_reduce_run(const struct cpu_reduction *reduction, cpu_row_function *cast, int64_t n, const void *at,
                     int64_t size, double parameter, struct cpu_accumulators *accumulators, void *out) {
     accumulators->parameter = parameter;
     reduction->start(1, accumulators);
-    take_along(reduction, cast, n, at, size, 1, 0, accumulators);
+    for (int64_t i = 0; i < n; i += CPU_REDUCE_PIECE) {
+        int64_t piece = n - i < CPU_REDUCE_PIECE ? n - i : CPU_REDUCE_PIECE;
+        take_along(reduction, cast, piece, (const char *)at + i * size, size, 1, i, accumulators);
+    }
     reduction->finish(1, accumulators, n, out);
 }
 
@@ -112,7 +119,7 @@ static void job_accumulate(const struct job *job, char *at, int64_t n, int64_t b
 /* The same in pieces, from *position on. False: it is left at *position. */
 static bool job_pieces(struct job *job, char *at, int64_t n, int64_t *position, int64_t end,
                        struct cpu_accumulators *accumulators) {
-    int64_t piece = job->down ? PIECE / n : PIECE;
+    int64_t piece = job->down ? PIECE_DOWN / n : CPU_REDUCE_PIECE;
     while (*position < end) {
         int64_t stop = end - *position < piece ? end : *position + piece;
         job_accumulate(job, at, n, *position, stop, accumulators);
@@ -293,7 +300,7 @@ static void job_run_segments(struct job *job, int64_t blocks, double work, struc
     if (cpu_job_keep(&job->base, sizeof *job, work, begun)) {
         return;
     }
-    struct cpu_accumulators place[SEGMENTS_MAX];
+    struct cpu_accumulators place[CPU_REDUCE_SEGMENTS_MAX];
     job->place = place;
     job->base.parts = job->segments;
     for (; job->first < blocks; job->first++) {
@@ -301,15 +308,24 @@ static void job_run_segments(struct job *job, int64_t blocks, double work, struc
     }
 }
 
-/* Into how many segments each block is cut. */
-static unsigned job_segments(const struct job *job, int64_t blocks, double work) {
+/* The work of reducing `count` elements of `size` bytes to each of so many outputs. */
+static double reduction_work(double outputs, int64_t count, int64_t size) {
+    return outputs * ((double)count * (double)(size < 4 ? 4 : size) + OUTPUT_WORK);
+}
+
+/* Into how many segments each block, of `count` elements for an output, is cut. */
+static unsigned segments_of(int64_t blocks, int64_t count, double work) {
     if (blocks > SEGMENTED_BLOCKS) {
         return 1;
     }
     double most = work / (double)blocks / SEGMENT_WORK;
-    most = most < SEGMENTS_MAX ? most : SEGMENTS_MAX;
-    most = most < (double)job->count ? most : (double)job->count;
+    most = most < CPU_REDUCE_SEGMENTS_MAX ? most : CPU_REDUCE_SEGMENTS_MAX;
+    most = most < (double)count ? most : (double)count;
     return most < 2 ? 1 : (unsigned)most;
+}
+
+unsigned cpu_reduce_segments(int64_t rows, int64_t columns, int64_t size) {
+    return segments_of(rows, columns, reduction_work((double)rows, columns, size));
 }
 
 /* The kernels' place in the table. */
@@ -371,8 +387,8 @@ static int reduce_run(struct cpu *cpu, const struct launch *launch, struct cpu_j
     job.cast = x->as != x->dtype ? cpu->kernels->cast[x->dtype][x->as] : NULL;
     int64_t blocks = job.lines * job.columns;
     double outputs = (double)job.lines * (double)job.width;
-    double work = outputs * ((double)job.count * (double)(job.in_size < 4 ? 4 : job.in_size) + OUTPUT_WORK);
-    job.segments = job_segments(&job, blocks, work);
+    double work = reduction_work(outputs, job.count, job.in_size);
+    job.segments = segments_of(blocks, job.count, work);
     if (job.segments > 1) {
         job_run_segments(&job, blocks, work, begun);
         return STATUS_OK;

@@ -171,6 +171,9 @@ struct device_vtable {
     /* What the device wants to know again when the launch, which is elementwise, a reduction or a softmax, has become an operation of a fused one. NULL: it cannot, or
      * there is no such operation. Owner thread; only with launch_fused() or `fusion`. */
     const void *(*fused_kernel)(const struct device *device, const struct launch *launch);
+    /* Into how many segments the reduction of each contiguous row to one element is cut, as a launch and in a fused launch alike. Rows that are cut
+     * are in no fused launch, but one row, which is all elements, may be. NULL: none is cut. */
+    unsigned (*fused_segments)(const struct device *device, const struct launch *launch);
     /* A linear operation with an activation has the bits of that operation without one, and then the activation. */
     bool exact_activations;
     /* Forgets a launch that has begun; its output is unspecified. */

@@ -78,13 +78,18 @@ struct flat_launch {
  * elementwise on such elements, one for each row; or a softmax of each row. A device computes all of them for some columns of a row before it goes on to the next ones, or with
  * reductions or softmax among them (`whole_rows`) for one row after another, so that what they pass on stays in its caches or registers. Each operation sees the
  * results of those before it. An operand lies in memory, with every element at its place, the same in every row, or the same in every column; or in a slot,
- * which only operations of this launch use. What one operation writes, others read and write only at the same place. */
+ * which only operations of this launch use. What one operation writes, others read and write only at the same place.
+ *
+ * On some devices (device_vtable.fused_segments) operations on one row may also reduce all of its elements to one, in `segments`. No other operation reads their
+ * results, and none writes their inputs behind them. What they read is in memory, or in one of the slots from FUSED_SLOTS_MAX on. */
 enum {
     FUSED_OPERATIONS_MAX = 64,
     FUSED_ROW_MAX = 1 << 16, /* columns of rows that are computed as a whole, at most */
     FUSED_SLOTS_MAX = 8,
     FUSED_SLOT_ELEMENT = 8,      /* bytes, at most */
     FUSED_SLOTS_BYTES = 1 << 17, /* of all slots for whole rows, if each element takes FUSED_SLOT_ELEMENT */
+    FUSED_WHOLE_MAX = 4,         /* operations that reduce all elements, */
+    FUSED_WHOLE_SLOTS = 2,       /* and further slots, which those can read */
 };
 enum fused_rows { FUSED_SAME, FUSED_NEXT, FUSED_FLAT };
 struct fused_operand {
@@ -101,6 +106,7 @@ struct fused_operation {
     uint8_t n_inputs, n_floats;
     bool softmax; /* or its logarithm */
     bool reduces; /* the input's columns; else it has as many elements in a row as the output: columns, or one */
+    bool whole;   /* it reduces all elements, in segments */
     struct fused_operand output, inputs[3];
     double floats
         [2]; /* attributes; behind what every operation has, so that a long list of them takes fewer cache lines */
@@ -109,6 +115,7 @@ struct fused_launch {
     int64_t rows, columns;
     struct report *report; /* NULL, or as in struct launch */
     uint32_t n, n_slots;
+    uint32_t segments; /* of operations that reduce all elements; 0: there are none */
     bool whole_rows;
     bool plain; /* one row, without slots, reductions and inputs that are converted */
     struct fused_operation operations[];

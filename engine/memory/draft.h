@@ -12,6 +12,7 @@ struct draft_mark {
     const void *data;
     uint8_t size, place;
     bool written;
+    bool ends;    /* a launch reads it when the others have run on all elements */
     bool uniform; /* all of them at this address and place, with elements of this size */
 };
 

@@ -3,6 +3,9 @@
  * what one of them writes, the others may touch only what they have at the same place; and no memory may be used twice within it, though it would be free for
  * the later ones of these launches. What nobody reads outside of the launch needs no memory: it lies in a slot.
  *
+ * Where the device can do that, launches on one row may have reductions of all elements among them, which run last. So nobody in the group reads their results, or writes
+ * what they read.
+ *
  * The launches of a group need not follow one another: what stands between them, and touches nothing of theirs, goes before them. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,13 +45,15 @@ struct touch {
     size_t size;
     enum place place;
     bool writes;
+    bool ends; /* when the others have run */
 };
 
 struct group {
     struct planner *planner;
     uint64_t number; /* in marks of pieces */
     struct matrix matrix;
-    bool by_rows; /* one of them reduces rows, or is their softmax: so the matrix is what it is */
+    bool by_rows;             /* one of them reduces rows, or is their softmax: so the matrix is what it is */
+    unsigned whole, segments; /* reductions of all elements, and how they are cut */
     size_t count;
     struct planned_launch members[FUSED_OPERATIONS_MAX];
 };
@@ -92,8 +97,8 @@ static enum place operand_place(const struct operand *operand, const struct matr
 static enum place launch_place(const struct launch *launch, enum fused_way way, unsigned i) {
     const struct operand *operand = launch_operand(launch, i);
     struct matrix own = {1, 1};
-    if (way == FUSED_REDUCES)
-        return i == 0 ? PLACE_COLUMN : PLACE_FLAT;
+    if (way == FUSED_REDUCES || way == FUSED_WHOLE)
+        return i != 0 ? PLACE_FLAT : way == FUSED_WHOLE ? PLACE_ONE : PLACE_COLUMN;
     if (way == FUSED_SOFTMAX)
         return PLACE_FLAT;
     launch_matrix(launch, false, &own);
@@ -103,7 +108,7 @@ static enum place launch_place(const struct launch *launch, enum fused_way way, 
     return place;
 }
 
-/* What it may be in a fused launch of the device, whatever else is in that. FUSED_WIDE: or FUSED_NARROW. */
+/* What it may be in a fused launch of the device, whatever else is in that. FUSED_WIDE: or FUSED_NARROW. FUSED_REDUCES: or FUSED_WHOLE. */
 static enum fused_way launch_way(const struct device *device, const struct launch *launch) {
     const struct op_info *info = op_info(launch->opcode);
     enum fused_way way = info->family == OP_FAMILY_ELEMENTWISE ? FUSED_WIDE
@@ -128,8 +133,8 @@ static bool touch_agrees(const struct group *group, const struct touch *touch) {
     const struct draft_mark *mark = touch->piece ? &touch->piece->mark : NULL;
     if (!mark || mark->group != group->number || (!mark->written && !touch->writes))
         return true;
-    return mark->uniform && mark->data == touch->data && mark->size == touch->size && mark->place == touch->place &&
-           (touch->place == PLACE_FLAT || touch->place == PLACE_COLUMN);
+    return !(mark->ends && touch->writes) && mark->uniform && mark->data == touch->data && mark->size == touch->size &&
+           mark->place == touch->place && (touch->place == PLACE_FLAT || touch->place == PLACE_COLUMN);
 }
 
 static void touch_mark(const struct group *group, const struct touch *touch) {
@@ -143,6 +148,7 @@ static void touch_mark(const struct group *group, const struct touch *touch) {
                                     .place = (uint8_t)touch->place,
                                     .uniform = true};
     mark->written |= touch->writes;
+    mark->ends |= touch->ends;
     mark->uniform &= mark->data == touch->data && mark->size == touch->size && mark->place == touch->place;
 }
 
@@ -160,17 +166,39 @@ static bool group_meets(const struct group *group, const struct launch *launch) 
     return false;
 }
 
+/* Into how many segments the launch, a reduction, cuts its rows. */
+static unsigned launch_segments(const struct device *device, const struct launch *launch) {
+    return device->vtable->fused_segments ? device->vtable->fused_segments(device, launch) : 1;
+}
+
+/* Whether the reduction of all elements may be part of the group. */
+static bool group_takes_whole(const struct group *group, const struct matrix *own, unsigned segments) {
+    bool first = !group->count;
+    return own->rows == 1 && group->whole < FUSED_WHOLE_MAX && (!group->whole || group->segments == segments) &&
+           (first || (!group->by_rows && group->matrix.rows == 1 && group->matrix.columns == own->columns));
+}
+
 /* How the launch would be part of the group; sets the group's matrix with it. */
 static enum fused_way group_way(const struct group *group, const struct launch *launch, struct matrix *matrix) {
-    enum fused_way way = launch_way(group->planner->session->order->device, launch);
+    const struct device *device = group->planner->session->order->device;
+    enum fused_way way = launch_way(device, launch);
     struct matrix own;
     *matrix = group->matrix;
     if (way == FUSED_NOT || group->count == FUSED_OPERATIONS_MAX || !launch_matrix(launch, way == FUSED_REDUCES, &own))
         return FUSED_NOT;
+    unsigned segments = way == FUSED_REDUCES ? launch_segments(device, launch) : 1;
+    if (segments > 1) {
+        if (!group_takes_whole(group, &own, segments))
+            return FUSED_NOT;
+        *matrix = own;
+        return FUSED_WHOLE;
+    }
     bool by_rows = way != FUSED_WIDE;
+    if (group->whole && (by_rows || own.rows > 1))
+        return FUSED_NOT;
     if (by_rows && (own.columns < FUSE_REDUCED_MIN || own.columns > FUSED_ROW_MAX))
         return FUSED_NOT;
-    bool compiled = group->planner->session->order->device->vtable->fusion; /* then it calls nothing */
+    bool compiled = device->vtable->fusion; /* then it calls nothing */
     if (own.rows > 1 && own.columns < FUSE_COLUMNS_MIN && !compiled)
         return FUSED_NOT;
     if (group->by_rows && own.rows == 1 && own.columns == group->matrix.rows)
@@ -203,10 +231,13 @@ static bool group_add(struct group *group, const struct planned_launch *planned)
                                 .data = operand->data,
                                 .size = dtype_size((enum dtype)operand->dtype),
                                 .place = launch_place(launch, way, i),
-                                .writes = i == 0};
-        if (matrix.rows == 1 && touch->place == PLACE_ONE)
+                                .writes = i == 0,
+                                .ends = way == FUSED_WHOLE && i > 0};
+        if (matrix.rows == 1 && touch->place == PLACE_ONE && way != FUSED_WHOLE)
             touch->place = PLACE_COLUMN; /* the same, and the result of a reduction may be so */
-        enum place out = way == FUSED_WIDE || way == FUSED_SOFTMAX ? PLACE_FLAT : PLACE_COLUMN;
+        enum place out = way == FUSED_WIDE || way == FUSED_SOFTMAX ? PLACE_FLAT
+                         : way == FUSED_WHOLE                      ? PLACE_ONE
+                                                                   : PLACE_COLUMN;
         if (touch->place == PLACE_NONE || (i == 0 && touch->place != out) || !touch_agrees(group, touch))
             return false;
         for (unsigned k = 0; k < i; k++)
@@ -221,6 +252,10 @@ static bool group_add(struct group *group, const struct planned_launch *planned)
         touch_mark(group, &touches[i]);
     group->matrix = matrix;
     group->by_rows |= way == FUSED_REDUCES || way == FUSED_SOFTMAX;
+    if (way == FUSED_WHOLE) {
+        group->segments = launch_segments(group->planner->session->order->device, launch);
+        group->whole++;
+    }
     group->members[group->count] = *planned;
     group->members[group->count++].way = (uint8_t)way;
     return true;
@@ -369,21 +404,37 @@ static unsigned slots_most(const struct planner *planner, const struct planned_l
     return most < FUSED_SLOTS_MAX ? (unsigned)most : FUSED_SLOTS_MAX;
 }
 
+/* Whether the piece is reduced by a launch that takes all elements. */
+static bool piece_ends(const struct planner *planner, const struct draft_piece *piece, size_t first, size_t end) {
+    for (size_t i = first; i < end; i++) {
+        const struct planned_launch *planned = &planner->launches[i];
+        if (planned->way == FUSED_WHOLE && draft_find(&planner->draft, planned->record->launch.inputs[0].data) == piece)
+            return true;
+    }
+    return false;
+}
+
 /* Slots for pieces that nothing outside of these launches uses. */
 static void slots_give(struct planner *planner, size_t first, size_t end, unsigned most) {
     const struct recorded_body *body = planner->body;
     uint32_t arena = body->n_parameters + body->n_captures + body->n_results;
     const struct draft_piece *taken[FUSED_SLOTS_MAX] = {0};
+    unsigned for_whole = FUSED_SLOTS_MAX;
     for (size_t i = first; i < end; i++) {
         const struct operand *out = &planner->launches[i].record->launch.output;
         struct draft_piece *piece = draft_find(&planner->draft, out->data);
         unsigned slot = 0;
         while (slot < most && taken[slot])
             slot++;
-        if (slot < most && piece && !piece->slot && !piece->kept && piece->base == arena && piece->from >= first &&
-            piece->to <= end && dtype_size((enum dtype)out->dtype) <= FUSED_SLOT_ELEMENT) {
-            taken[slot] = piece;
-            piece->slot = (uint8_t)(slot + 1);
+        if (piece && !piece->slot && !piece->kept && piece->base == arena && piece->from >= first && piece->to <= end &&
+            dtype_size((enum dtype)out->dtype) <= FUSED_SLOT_ELEMENT && planner->launches[i].way != FUSED_WHOLE) {
+            bool ends = piece_ends(planner, piece, first, end);
+            if (ends && for_whole < FUSED_SLOTS_MAX + FUSED_WHOLE_SLOTS) {
+                piece->slot = (uint8_t)++for_whole;
+            } else if (!ends && slot < most) {
+                taken[slot] = piece;
+                piece->slot = (uint8_t)(slot + 1);
+            }
         }
         for (unsigned k = 0; k < most; k++)
             if (taken[k] && taken[k]->to <= i + 1)
@@ -396,12 +447,12 @@ static struct fused_shape fused_shape(const struct planned_launch *first) {
     struct fused_shape shape = {1, 1, false};
     struct matrix own;
     for (uint32_t i = 0; i < first->fused; i++) {
-        bool reduces = first[i].way == FUSED_REDUCES;
+        bool reduces = first[i].way == FUSED_REDUCES || first[i].way == FUSED_WHOLE;
         if (first[i].way == FUSED_NARROW || !launch_matrix(&first[i].record->launch, reduces, &own))
             continue;
         if (i == 0 || own.rows > 1)
             shape.rows = own.rows, shape.columns = own.columns;
-        shape.whole_rows |= reduces || first[i].way == FUSED_SOFTMAX;
+        shape.whole_rows |= first[i].way == FUSED_REDUCES || first[i].way == FUSED_SOFTMAX;
     }
     return shape;
 }
@@ -461,7 +512,12 @@ static int take_operation(struct planner *planner, const struct planned_launch *
                                           .n_inputs = launch->n_inputs,
                                           .n_floats = (uint8_t)launch->attributes.n_floats,
                                           .softmax = planned->way == FUSED_SOFTMAX,
-                                          .reduces = planned->way == FUSED_REDUCES};
+                                          .reduces = planned->way == FUSED_REDUCES || planned->way == FUSED_WHOLE,
+                                          .whole = planned->way == FUSED_WHOLE};
+    if (operation->whole) {
+        fused->segments = launch_segments(device, launch);
+        fused->plain = false;
+    }
     if (launch->attributes.n_floats)
         memcpy(operation->floats, launch->attributes.floats, launch->attributes.n_floats * sizeof(double));
     for (unsigned k = 0; k <= launch->n_inputs && code == STATUS_OK; k++) {
@@ -471,7 +527,7 @@ static int take_operation(struct planner *planner, const struct planned_launch *
         *to = fused_operand(planned, k);
         to->in_slot = piece && piece->slot;
         to->slot = to->in_slot ? piece->slot - 1 : 0;
-        if (to->in_slot && fused->n_slots < piece->slot)
+        if (to->in_slot && fused->n_slots < piece->slot && to->slot < FUSED_SLOTS_MAX)
             fused->n_slots = piece->slot;
         fused->plain &= !to->in_slot && (k == 0 || to->as == to->dtype || launch->opcode == OP_CAST);
         if (!to->in_slot)

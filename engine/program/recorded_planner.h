@@ -6,8 +6,9 @@
 #include "engine/memory/draft.h"
 #include "engine/program/recorded_impl.h"
 
-/* What a launch is in a fused one: elementwise on all elements, a reduction of rows, a softmax of rows, elementwise with an element for each row. */
-enum fused_way { FUSED_NOT, FUSED_WIDE, FUSED_REDUCES, FUSED_SOFTMAX, FUSED_NARROW };
+/* What a launch is in a fused one: elementwise on all elements, a reduction of rows, a softmax of rows, elementwise with an element for each row, a
+ * reduction of all elements. */
+enum fused_way { FUSED_NOT, FUSED_WIDE, FUSED_REDUCES, FUSED_SOFTMAX, FUSED_NARROW, FUSED_WHOLE };
 
 /* In this order; what is bound wrongly is dropped, and bound again. */
 enum stage {

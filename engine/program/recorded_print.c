@@ -103,7 +103,7 @@ static size_t print_step(FILE *out, const struct planner *planner, const struct 
     if (step->kind == REPLAY_FUSED) {
         const struct fused_launch *fused = (const struct fused_launch *)(const void *)(replay->launches + step->at);
         fprintf(out, "  fused, %zu on %" PRId64 " x %" PRId64 " elements%s, %" PRIu32 " slots\n", n, fused->rows,
-                fused->columns, fused->whole_rows ? " by rows" : "", fused->n_slots);
+                fused->columns, fused->whole_rows ? " by rows" : fused->segments ? " in segments" : "", fused->n_slots);
     } else {
         fprintf(out, "  flat, %zu\n", n);
     }

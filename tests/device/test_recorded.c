@@ -27,6 +27,8 @@ struct random_program {
 
 /* Matrices with rows too short to fuse, too short to reduce in a fused launch, in one tile, in several, and with one row. */
 static const int64_t shapes[][2] = {{5, 20}, {5, 40}, {9, 130}, {3, 700}, {2, 2500}, {1, 300}};
+/* So many elements that the reduction of all of them may be cut. */
+static const int64_t large_shapes[][2] = {{1, 140001}, {2, 66000}};
 
 static void given_type(unsigned i, int64_t rows, int64_t columns, struct tensor_type *type) {
     const struct tensor_type types[GIVEN] = {{DTYPE_F32, 2, {rows, columns}},
@@ -120,25 +122,6 @@ static void random_add(struct random_program *program) {
     program->n++;
 }
 
-static void fetch_both(struct suite *suite, uint64_t eager, uint64_t recorded, size_t bytes, unsigned result) {
-    uint64_t ids[2] = {eager, recorded};
-    uint8_t *values[2];
-    for (unsigned i = 0; i < 2; i++) {
-        struct suite_fetch fetch;
-        suite_fetch_start(suite, ids[i], &fetch);
-        suite_fetch_wait(suite, &fetch);
-        if (fetch.failed)
-            suite_fail(suite, "result %u, %s: %s", result, i ? "recorded" : "one by one", fetch.failure.message);
-        values[i] = malloc(bytes + 1);
-        suite_read(suite, &fetch.fetch, values[i]);
-        fetch_release(&fetch.fetch);
-    }
-    if (memcmp(values[0], values[1], bytes) != 0)
-        suite_fail(suite, "result %u has other bits than the same operations one by one", result);
-    free(values[0]);
-    free(values[1]);
-}
-
 /* Runs the operations one by one on these tensors, whose list it extends. */
 static void run_eagerly(struct random_program *program, uint64_t *ids) {
     for (unsigned k = 0; k < program->n; k++) {
@@ -187,7 +170,9 @@ static void program_init(struct suite *suite, struct random_program *program, co
 }
 
 static void random_program(struct suite *suite, struct random_program *program, uint64_t *given) {
-    program_init(suite, program, shapes[suite_below(suite, sizeof shapes / sizeof *shapes)], given);
+    const int64_t *shape = suite_chance(suite, 3) ? large_shapes[suite_below(suite, 2)]
+                                                  : shapes[suite_below(suite, sizeof shapes / sizeof *shapes)];
+    program_init(suite, program, shape, given);
     while (program->n < OPERATIONS)
         random_add(program);
 }
@@ -229,8 +214,7 @@ Test(recorded, random_programs_have_the_bits_of_their_operations_one_by_one, .ti
             for (unsigned r = 0; r < RESULTS; r++) {
                 bool gone = run == 2 && results[r] <= PARAMETERS && consumed[results[r] - 1];
                 if (!gone)
-                    fetch_both(&suite, ids[results[r] - 1], outputs[r],
-                               (size_t)type_bytes(&program.types[results[r] - 1]), r);
+                    recorded_compare(&suite, ids[results[r] - 1], outputs[r], &program.types[results[r] - 1], r);
             }
         }
         struct fault fault;
@@ -279,8 +263,7 @@ Test(recorded, results_beyond_the_caches_have_the_bits_of_the_operations_one_by_
         for (uint16_t consume = 0; consume < 2; consume++) {
             run_recorded(&suite, id, 1, ids, consume, outputs);
             for (unsigned r = 0; r < RESULTS; r++)
-                fetch_both(&suite, ids[results[r] - 1], outputs[r], (size_t)type_bytes(&program.types[results[r] - 1]),
-                           r);
+                recorded_compare(&suite, ids[results[r] - 1], outputs[r], &program.types[results[r] - 1], r);
         }
         struct fault fault;
         session_program_release(suite.session, id, &fault);
@@ -288,6 +271,41 @@ Test(recorded, results_beyond_the_caches_have_the_bits_of_the_operations_one_by_
         programs = 0;
     }
     suite_close(&suite);
+}
+
+/* A loss and what else is made of the same differences, in one launch where the device can do that. The last result may take the memory of what
+ * others reduce, and is not in that launch then. */
+Test(recorded, reductions_of_all_elements_run_with_what_they_reduce, .timeout = 120) {
+    static const int64_t shape[2] = {1, 1100003};
+    static const struct op_packed none;
+    const struct op_packed all = SUITE_ATTRIBUTES(reduction, .keepdims = false);
+    struct suite suite;
+    suite_open(&suite, 508);
+    struct random_program program;
+    uint64_t ids[VALUES], outputs[RESULTS];
+    const bool consumed[PARAMETERS] = {true};
+    program_init(&suite, &program, shape, ids);
+    uint64_t less = fixed_add(&program, OP_SUBTRACT, 2, 1, 2, none);
+    uint64_t square = fixed_add(&program, OP_MULTIPLY, 2, less, less, none);
+    uint64_t loss = fixed_add(&program, OP_MEAN, 1, square, 0, all);
+    uint64_t most = fixed_add(&program, OP_ARGMAX, 1, less, 0, all);
+    uint64_t sum = fixed_add(&program, OP_SUM, 1, 1, 0, all);
+    uint64_t power = fixed_add(&program, OP_TANH, 1, less, 0, none);
+    uint64_t half = fixed_add(&program, OP_CAST, 1, power, 0, SUITE_ATTRIBUTES(cast, .dtype = DTYPE_BF16));
+    uint64_t halves = fixed_add(&program, OP_SUM, 1, half, 0, all);
+    uint64_t twice = fixed_add(&program, OP_ADD, 2, 1, 1, none);
+    const uint64_t results[RESULTS] = {loss, most, sum, half, halves, twice};
+    run_eagerly(&program, ids);
+    uint64_t id = define(&program, ids, consumed, results);
+    for (uint16_t consume = 0; consume < 2; consume++) {
+        run_recorded(&suite, id, 1, ids, consume, outputs);
+        for (unsigned r = 0; r < RESULTS; r++)
+            recorded_compare(&suite, ids[results[r] - 1], outputs[r], &program.types[results[r] - 1], r);
+    }
+    unsigned steps = recorded_steps(suite.session, id);
+    cr_assert(steps <= 2, "%u launches", steps);
+    suite_close(&suite);
+    programs = 0;
 }
 
 /* Values that a result may be carried to parameter 0 from: of its type. */
@@ -330,8 +348,7 @@ Test(recorded, loops_have_the_bits_of_their_iterations_one_by_one, .timeout = 30
         }
         for (unsigned r = 0; r < RESULTS; r++)
             if (r != 1 && results[r] != 1)
-                fetch_both(&suite, ids[results[r] - 1], outputs[r], (size_t)type_bytes(&program.types[results[r] - 1]),
-                           r);
+                recorded_compare(&suite, ids[results[r] - 1], outputs[r], &program.types[results[r] - 1], r);
         suite_restart(&suite);
         programs = 0;
     }
@@ -378,9 +395,9 @@ static unsigned linear_relu(struct suite *suite, enum dtype dtype, bool biased, 
                              .n_ints = 2,
                              .further = both};
     suite_submit(suite, &run, outputs);
-    fetch_both(suite, eager, outputs[0], (size_t)type_bytes(&types[3]), 0);
+    recorded_compare(suite, eager, outputs[0], &types[3], 0);
     if (both)
-        fetch_both(suite, product, outputs[0] + 1, (size_t)type_bytes(&types[3]), 1);
+        recorded_compare(suite, product, outputs[0] + 1, &types[3], 1);
     return recorded_steps(suite->session, programs);
 }
 
@@ -474,7 +491,7 @@ Test(recorded, the_environment_keeps_operations_apart, .timeout = 120) {
     }
     unsetenv("TENSORD_FUSE");
     cr_assert(!steps[1] || 2 * steps[0] < steps[1], "%u fused, %u apart", steps[0], steps[1]);
-    fetch_both(&suite, outputs[0], outputs[1], (size_t)type_bytes(&type), 0);
+    recorded_compare(&suite, outputs[0], outputs[1], &type, 0);
     suite_close(&suite);
 }
 
@@ -524,7 +541,7 @@ Test(recorded, plans_are_made_in_turns, .timeout = 120) {
         last[0] = last[1];
         last[1] = last[2];
     }
-    fetch_both(&suite, last[1], run_id, (size_t)type_bytes(&type), 0);
+    recorded_compare(&suite, last[1], run_id, &type, 0);
     /* A third one is left in the middle when the session ends. */
     id = define_long(&suite, &type);
     run.ints = (const int64_t[]){(int64_t)id, 1};
@@ -548,7 +565,7 @@ Test(recorded, definitions_are_checked_in_turns, .timeout = 120) {
             .opcode = OP_PROGRAM, .n_inputs = 2, .inputs = ids, .ints = (const int64_t[]){(int64_t)id, 1}, .n_ints = 2};
         suite_submit(&suite, &run, &outputs[i]);
     }
-    fetch_both(&suite, outputs[0], outputs[1], (size_t)type_bytes(&type), 0);
+    recorded_compare(&suite, outputs[0], outputs[1], &type, 0);
     suite_close(&suite);
 }
 
@@ -675,7 +692,7 @@ Test(recorded, a_run_may_take_more_than_a_chunk_of_its_stream, .timeout = 120) {
                                      .n_ints = 2};
         suite_submit(&suite, &request, &both[1]);
         both[0] = ids[0]; /* an even number of times back to front */
-        fetch_both(&suite, both[0], both[1], sizeof(float) * WIDE_ELEMENTS, 0);
+        recorded_compare(&suite, both[0], both[1], &types[0], 0);
     }
     free(requests);
     free(inputs);
