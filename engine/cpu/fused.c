@@ -392,7 +392,7 @@ static void fused_merge(struct cpu_job *base) {
     }
 }
 
-static void fused_run_segments(struct job *job, double work, struct cpu_job **begun) {
+static __attribute__((noinline)) void fused_run_segments(struct job *job, double work, struct cpu_job **begun) {
     job->n_whole = 0;
     job->accumulators = NULL;
     for (uint32_t i = 0; i < job->launch->n; i++) {
