@@ -89,7 +89,7 @@ enum {
     FUSED_SLOT_ELEMENT = 8,      /* bytes, at most */
     FUSED_SLOTS_BYTES = 1 << 17, /* of all slots for whole rows, if each element takes FUSED_SLOT_ELEMENT */
     FUSED_WHOLE_MAX = 4,         /* operations that reduce all elements, */
-    FUSED_WHOLE_SLOTS = 2,       /* and further slots, which those can read */
+    FUSED_WHOLE_SLOTS = 3,       /* and further slots, which those can read */
 };
 enum fused_rows { FUSED_SAME, FUSED_NEXT, FUSED_FLAT };
 struct fused_operand {

@@ -12,7 +12,8 @@ struct draft_mark {
     const void *data;
     uint8_t size, place;
     bool written;
-    bool ends;    /* a launch reads it when the others have run on all elements */
+    bool ends;    /* a launch reads it when the others have run on all elements; */
+    bool made;    /* what it reads is written within the group */
     bool uniform; /* all of them at this address and place, with elements of this size */
 };
 
@@ -25,6 +26,10 @@ struct draft_piece {
     bool kept; /* it keeps what the first run has written there */
     struct draft_mark mark;
     uint8_t slot; /* only one fused launch uses it, in this slot, counted from 1; 0: it needs memory */
+    /* What launch early_from writes there is in a slot of its own, until launch early_to writes something else. `renamed`: this is so in one fused launch. */
+    bool renamed;
+    uint8_t early_slot;
+    size_t early_from, early_to;
     uint32_t base;
     uint64_t offset;
     struct part *part; /* private */

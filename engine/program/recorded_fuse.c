@@ -4,7 +4,7 @@
  * the later ones of these launches. What nobody reads outside of the launch needs no memory: it lies in a slot.
  *
  * Where the device can do that, launches on one row may have reductions of all elements among them, which run last. So nobody in the group reads their results, or writes
- * what they read.
+ * what they read; but if that is made in the group, and somebody else then writes something else to its memory, it gets a slot of its own (`renamed`).
  *
  * The launches of a group need not follow one another: what stands between them, and touches nothing of theirs, goes before them. */
 #include <stdio.h>
@@ -54,6 +54,7 @@ struct group {
     struct matrix matrix;
     bool by_rows;             /* one of them reduces rows, or is their softmax: so the matrix is what it is */
     unsigned whole, segments; /* reductions of all elements, and how they are cut */
+    unsigned renamed;         /* pieces of which one content has a slot of its own */
     size_t count;
     struct planned_launch members[FUSED_OPERATIONS_MAX];
 };
@@ -133,11 +134,14 @@ static bool touch_agrees(const struct group *group, const struct touch *touch) {
     const struct draft_mark *mark = touch->piece ? &touch->piece->mark : NULL;
     if (!mark || mark->group != group->number || (!mark->written && !touch->writes))
         return true;
-    return !(mark->ends && touch->writes) && mark->uniform && mark->data == touch->data && mark->size == touch->size &&
-           mark->place == touch->place && (touch->place == PLACE_FLAT || touch->place == PLACE_COLUMN);
+    bool renames =
+        mark->made && !touch->piece->renamed && group->renamed < FUSED_WHOLE_SLOTS && touch->size <= FUSED_SLOT_ELEMENT;
+    return (!mark->ends || !touch->writes || renames) && mark->uniform && mark->data == touch->data &&
+           mark->size == touch->size && mark->place == touch->place &&
+           (touch->place == PLACE_FLAT || touch->place == PLACE_COLUMN);
 }
 
-static void touch_mark(const struct group *group, const struct touch *touch) {
+static void touch_mark(struct group *group, const struct touch *touch) {
     struct draft_mark *mark = touch->piece ? &touch->piece->mark : NULL;
     if (!mark)
         return;
@@ -147,6 +151,12 @@ static void touch_mark(const struct group *group, const struct touch *touch) {
                                     .size = (uint8_t)touch->size,
                                     .place = (uint8_t)touch->place,
                                     .uniform = true};
+    if (mark->ends && touch->writes) {
+        touch->piece->renamed = true;
+        group->renamed++;
+        mark->ends = false;
+    }
+    mark->made = touch->ends ? mark->written : mark->made;
     mark->written |= touch->writes;
     mark->ends |= touch->ends;
     mark->uniform &= mark->data == touch->data && mark->size == touch->size && mark->place == touch->place;
@@ -404,14 +414,48 @@ static unsigned slots_most(const struct planner *planner, const struct planned_l
     return most < FUSED_SLOTS_MAX ? (unsigned)most : FUSED_SLOTS_MAX;
 }
 
-/* Whether the piece is reduced by a launch that takes all elements. */
-static bool piece_ends(const struct planner *planner, const struct draft_piece *piece, size_t first, size_t end) {
-    for (size_t i = first; i < end; i++) {
-        const struct planned_launch *planned = &planner->launches[i];
+/* The next launch, from `from` on, that reduces all elements of the piece; `end`: there is none. */
+static size_t piece_ends(const struct planner *planner, const struct draft_piece *piece, size_t from, size_t end) {
+    for (; from < end; from++) {
+        const struct planned_launch *planned = &planner->launches[from];
         if (planned->way == FUSED_WHOLE && draft_find(&planner->draft, planned->record->launch.inputs[0].data) == piece)
-            return true;
+            break;
     }
-    return false;
+    return from;
+}
+
+static bool launch_writes(const struct planner *planner, size_t i, const struct draft_piece *piece) {
+    return draft_find(&planner->draft, planner->launches[i].record->launch.output.data) == piece;
+}
+
+/* Gives slots to the contents of pieces that are reduced when something else has been written there; returns how many. */
+static unsigned slots_rename(struct planner *planner, size_t first, size_t end) {
+    unsigned renamed = 0;
+    for (size_t i = first; i < end; i++) {
+        struct draft_piece *piece = draft_find(&planner->draft, planner->launches[i].record->launch.output.data);
+        size_t reduces = piece && piece->renamed && !piece->early_slot ? piece_ends(planner, piece, i + 1, end) : end;
+        size_t to = reduces;
+        while (to < end && !launch_writes(planner, to, piece))
+            to++;
+        if (to == end)
+            continue;
+        piece->early_from = i;
+        for (size_t k = i + 1; k < reduces; k++) /* the last one that writes it before that */
+            piece->early_from = launch_writes(planner, k, piece) ? k : piece->early_from;
+        piece->early_to = to;
+        piece->early_slot = (uint8_t)(FUSED_SLOTS_MAX + ++renamed);
+    }
+    return renamed;
+}
+
+static bool piece_early(const struct draft_piece *piece, size_t i, unsigned operand) {
+    return piece->early_slot && (i > piece->early_from || (i == piece->early_from && operand == 0)) &&
+           (i < piece->early_to || (i == piece->early_to && operand > 0));
+}
+
+unsigned planner_slot(const struct planner *planner, const struct planned_launch *planned, unsigned operand,
+                      const struct draft_piece *piece) {
+    return piece_early(piece, (size_t)(planned - planner->launches), operand) ? piece->early_slot : piece->slot;
 }
 
 /* Slots for pieces that nothing outside of these launches uses. */
@@ -419,7 +463,7 @@ static void slots_give(struct planner *planner, size_t first, size_t end, unsign
     const struct recorded_body *body = planner->body;
     uint32_t arena = body->n_parameters + body->n_captures + body->n_results;
     const struct draft_piece *taken[FUSED_SLOTS_MAX] = {0};
-    unsigned for_whole = FUSED_SLOTS_MAX;
+    unsigned for_whole = FUSED_SLOTS_MAX + slots_rename(planner, first, end);
     for (size_t i = first; i < end; i++) {
         const struct operand *out = &planner->launches[i].record->launch.output;
         struct draft_piece *piece = draft_find(&planner->draft, out->data);
@@ -427,8 +471,9 @@ static void slots_give(struct planner *planner, size_t first, size_t end, unsign
         while (slot < most && taken[slot])
             slot++;
         if (piece && !piece->slot && !piece->kept && piece->base == arena && piece->from >= first && piece->to <= end &&
-            dtype_size((enum dtype)out->dtype) <= FUSED_SLOT_ELEMENT && planner->launches[i].way != FUSED_WHOLE) {
-            bool ends = piece_ends(planner, piece, first, end);
+            dtype_size((enum dtype)out->dtype) <= FUSED_SLOT_ELEMENT && planner->launches[i].way != FUSED_WHOLE &&
+            !piece_early(piece, i, 0)) {
+            bool ends = piece_ends(planner, piece, i + 1, end) < end;
             if (ends && for_whole < FUSED_SLOTS_MAX + FUSED_WHOLE_SLOTS) {
                 piece->slot = (uint8_t)++for_whole;
             } else if (!ends && slot < most) {
@@ -525,10 +570,11 @@ static int take_operation(struct planner *planner, const struct planned_launch *
         struct fused_operand *to = k == 0 ? &operation->output : &operation->inputs[k - 1];
         const struct draft_piece *piece = draft_find(&planner->draft, operand->data);
         *to = fused_operand(planned, k);
-        to->in_slot = piece && piece->slot;
-        to->slot = to->in_slot ? piece->slot - 1 : 0;
-        if (to->in_slot && fused->n_slots < piece->slot && to->slot < FUSED_SLOTS_MAX)
-            fused->n_slots = piece->slot;
+        unsigned slot = piece ? planner_slot(planner, planned, k, piece) : 0;
+        to->in_slot = slot;
+        to->slot = (uint8_t)(slot ? slot - 1 : 0);
+        if (slot > fused->n_slots && slot <= FUSED_SLOTS_MAX)
+            fused->n_slots = slot;
         fused->plain &= !to->in_slot && (k == 0 || to->as == to->dtype || launch->opcode == OP_CAST);
         if (!to->in_slot)
             code = (k == 0 ? planner_patch_output : planner_patch)(planner, (size_t)((uint8_t *)&to->data - launches),

@@ -108,6 +108,9 @@ void planner_value_drop(struct tensor *value);
 int planner_fuse(struct planner *planner);
 int planner_time(struct planner *planner);
 int planner_slots(struct planner *planner);
+/* The slot, counted from 1, in which the launch has this operand, which is in the piece; 0: it is in memory. */
+unsigned planner_slot(const struct planner *planner, const struct planned_launch *planned, unsigned operand,
+                      const struct draft_piece *piece);
 /* Writes the launches from `first` on as one, at `at`, and adds its step; returns how many bytes it takes, or 0 with a fault. */
 size_t planner_take_fused(struct planner *planner, const struct planned_launch *first, size_t at);
 

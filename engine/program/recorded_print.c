@@ -20,17 +20,19 @@ static void print_shape(FILE *out, const struct operand *operand) {
 }
 
 /* "parameter 0", "captured 1 +64", "slot 2", "arena +128" */
-static void print_memory(FILE *out, const struct planner *planner, const void *data) {
+static void print_memory(FILE *out, const struct planner *planner, const struct planned_launch *planned,
+                         unsigned operand, const void *data) {
     const struct recorded_body *body = planner->body;
     const struct draft_piece *piece = data ? draft_find(&planner->draft, data) : NULL;
     if (!piece) {
         fputs("nothing", out);
         return;
     }
+    unsigned slot = planner_slot(planner, planned, operand, piece);
     uint64_t offset = (uint64_t)((const uint8_t *)data - piece->storage.data);
     uint32_t base = piece->base, captured = body->n_parameters, result = captured + body->n_captures;
-    if (piece->slot)
-        fprintf(out, "slot %u", piece->slot - 1u);
+    if (slot)
+        fprintf(out, "slot %u", slot - 1);
     else if (base < captured)
         fprintf(out, "parameter %" PRIu32, base);
     else if (base < result)
@@ -39,12 +41,15 @@ static void print_memory(FILE *out, const struct planner *planner, const void *d
         fprintf(out, "result %" PRIu32, base - result);
     else
         fprintf(out, "arena +%" PRIu64, piece->offset + offset);
-    if (offset && (piece->slot || base < result + body->n_results))
+    if (offset && (slot || base < result + body->n_results))
         fprintf(out, " +%" PRIu64, offset);
 }
 
-static void print_operand(FILE *out, const struct planner *planner, const struct operand *operand) {
-    print_memory(out, planner, operand->data);
+/* 0: the output; then the inputs, and the further outputs. */
+static void print_operand(FILE *out, const struct planner *planner, const struct planned_launch *planned, unsigned i) {
+    const struct launch *launch = &planned->record->launch;
+    const struct operand *operand = i == 0 ? &launch->output : &launch->inputs[i - 1];
+    print_memory(out, planner, planned, i, operand->data);
     print_shape(out, operand);
 }
 
@@ -68,18 +73,18 @@ static void print_launch(FILE *out, const struct planner *planner, const struct 
     else
         fputs(" to a result", out);
     fputs(": ", out);
-    print_operand(out, planner, &launch->output);
+    print_operand(out, planner, planned, 0);
     for (unsigned i = 1; i <= launch->further; i++) {
         fputs(", ", out);
-        print_operand(out, planner, launch_further(launch, i));
+        print_operand(out, planner, planned, launch->n_inputs + i);
     }
-    for (unsigned i = 0; i < launch->n_inputs; i++) {
-        fputs(i ? ", " : " = ", out);
-        print_operand(out, planner, &launch->inputs[i]);
+    for (unsigned i = 1; i <= launch->n_inputs; i++) {
+        fputs(i > 1 ? ", " : " = ", out);
+        print_operand(out, planner, planned, i);
     }
     if (launch->workspace) {
         fputs("; workspace ", out);
-        print_memory(out, planner, launch->workspace);
+        print_memory(out, planner, planned, 0, launch->workspace);
     }
     fputs(launch->report ? "; reports\n" : "\n", out);
 }
@@ -103,7 +108,11 @@ static size_t print_step(FILE *out, const struct planner *planner, const struct 
     if (step->kind == REPLAY_FUSED) {
         const struct fused_launch *fused = (const struct fused_launch *)(const void *)(replay->launches + step->at);
         fprintf(out, "  fused, %zu on %" PRId64 " x %" PRId64 " elements%s, %" PRIu32 " slots\n", n, fused->rows,
-                fused->columns, fused->whole_rows ? " by rows" : fused->segments ? " in segments" : "", fused->n_slots);
+                fused->columns,
+                fused->whole_rows ? " by rows"
+                : fused->segments ? " in segments"
+                                  : "",
+                fused->n_slots);
     } else {
         fprintf(out, "  flat, %zu\n", n);
     }

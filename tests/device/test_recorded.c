@@ -303,7 +303,7 @@ Test(recorded, reductions_of_all_elements_run_with_what_they_reduce, .timeout = 
             recorded_compare(&suite, ids[results[r] - 1], outputs[r], &program.types[results[r] - 1], r);
     }
     unsigned steps = recorded_steps(suite.session, id);
-    cr_assert(steps <= 2, "%u launches", steps);
+    cr_assert(steps <= 2, "%u launches", steps); /* those of all but the last result, and that */
     suite_close(&suite);
     programs = 0;
 }
