@@ -7,7 +7,54 @@
 
 #include "engine/cpu/rows_reduce.h"
 
+#if defined(__AVX512F__)
+#include "engine/cpu/vector_avx512.h"
+#endif
+
 enum { LEVEL_SLACK = 16 };
+
+/* Loops over double_exp() take longer than libm's where vectors have two elements. */
+#if defined(__FMA__) || defined(__aarch64__)
+#define LOGSUMEXP_DOUBLE double_exp
+#else
+#define LOGSUMEXP_DOUBLE exp
+#endif
+
+/* The greatest of n elements that follow one another, at most CPU_BLOCK, NaNs apart, and the sum of their exponentials less `level`. Not
+ * inlined, as in rows_softmax.c. */
+#define LOGSUMEXP_BLOCK(name, T, lowest, EXP)                                                                          \
+    static __attribute__((noinline)) T name##_maximum(int64_t n, const T *x) {                                         \
+        T highest = lowest;                                                                                            \
+        CPU_PRAGMA(omp simd reduction(max : highest))                                                                  \
+        for (int64_t i = 0; i < n; i++) {                                                                              \
+            highest = x[i] > highest ? x[i] : highest;                                                                 \
+        }                                                                                                              \
+        return highest;                                                                                                \
+    }                                                                                                                  \
+    static __attribute__((noinline)) double name##_exponentials(int64_t n, const T *x, T level) {                      \
+        T buffer[CPU_BLOCK];                                                                                           \
+        double sum = 0;                                                                                                \
+        CPU_LOOP                                                                                                       \
+        for (int64_t i = 0; i < n; i++) {                                                                              \
+            buffer[i] = EXP(x[i] == level ? 0 : x[i] - level);                                                         \
+        }                                                                                                              \
+        CPU_LOOP_SUM(sum)                                                                                              \
+        for (int64_t i = 0; i < n; i++) {                                                                              \
+            sum += (double)buffer[i];                                                                                  \
+        }                                                                                                              \
+        return sum;                                                                                                    \
+    }
+#if defined(__AVX512F__)
+static float logsumexp_f32_maximum(int64_t n, const float *x) {
+    return avx512_maximum(n, x);
+}
+static double logsumexp_f32_exponentials(int64_t n, const float *x, float level) {
+    return avx512_exponentials(n, level, x, NULL, false, true);
+}
+#else
+LOGSUMEXP_BLOCK(logsumexp_f32, float, -FLT_MAX, vector_exp)
+#endif
+LOGSUMEXP_BLOCK(logsumexp_f64, double, -DBL_MAX, LOGSUMEXP_DOUBLE)
 
 /* `lowest` is finite: an element that is -infinity then is exp(-infinity) = 0 like others. The distance of an infinite element from an
  * infinite level is 0. */
@@ -39,38 +86,27 @@ enum { LEVEL_SLACK = 16 };
             name##_step(n, (const T *)x + i * step, stride, value, extra);                                             \
         }                                                                                                              \
     }                                                                                                                  \
-    static __attribute__((noinline)) double name##_exponentials(int64_t n, const T *x, int64_t stride, T level) {      \
-        T buffer[CPU_BLOCK];                                                                                           \
-        double sum = 0;                                                                                                \
-        CPU_LOOP                                                                                                       \
-        for (int64_t i = 0; i < n; i++) {                                                                              \
-            const T e = x[i * stride];                                                                                 \
-            buffer[i] = EXP(e == level ? 0 : e - level);                                                               \
-        }                                                                                                              \
-        CPU_LOOP_SUM(sum)                                                                                              \
-        for (int64_t i = 0; i < n; i++) {                                                                              \
-            sum += (double)buffer[i];                                                                                  \
-        }                                                                                                              \
-        return sum;                                                                                                    \
-    }                                                                                                                  \
     static void name##_row(int64_t n, const void *elements, int64_t stride, int64_t position,                          \
                            struct cpu_accumulators *accumulators) {                                                    \
         VALUES(T);                                                                                                     \
         EXTRA(double);                                                                                                 \
+        T buffer[CPU_BLOCK];                                                                                           \
         (void)position;                                                                                                \
         for (int64_t i = 0; i < n; i += CPU_BLOCK) {                                                                   \
             const int64_t block = n - i < CPU_BLOCK ? n - i : CPU_BLOCK;                                               \
             const T *x = (const T *)elements + i * stride;                                                             \
-            T highest = lowest;                                                                                        \
-            CPU_PRAGMA(omp simd reduction(max : highest))                                                              \
-            for (int64_t k = 0; k < block; k++) {                                                                      \
-                highest = x[k * stride] > highest ? x[k * stride] : highest;                                           \
+            if (stride != 1) {                                                                                         \
+                for (int64_t k = 0; k < block; k++) {                                                                  \
+                    buffer[k] = x[k * stride];                                                                         \
+                }                                                                                                      \
+                x = buffer;                                                                                            \
             }                                                                                                          \
+            const T highest = name##_maximum(block, x);                                                                \
             if (highest > *value + LEVEL_SLACK) {                                                                      \
                 *extra *= exp((double)*value - (double)highest);                                                       \
                 *value = highest;                                                                                      \
             }                                                                                                          \
-            *extra += name##_exponentials(block, x, stride, *value);                                                   \
+            *extra += name##_exponentials(block, x, *value);                                                           \
         }                                                                                                              \
     }                                                                                                                  \
     static void name##_merge(int64_t n, struct cpu_accumulators *accumulators, const struct cpu_accumulators *from) {  \
@@ -100,7 +136,7 @@ enum { LEVEL_SLACK = 16 };
 #define STORE_F16(x) half_to_f16(formula_odd(x))
 #define STORE_BF16(x) half_to_bf16(formula_odd(x))
 LOGSUMEXP_STEPS(logsumexp_f32, float, -FLT_MAX, vector_exp)
-LOGSUMEXP_STEPS(logsumexp_f64, double, -DBL_MAX, exp)
+LOGSUMEXP_STEPS(logsumexp_f64, double, -DBL_MAX, LOGSUMEXP_DOUBLE)
 HALF_STEPS(logsumexp_f16, f16, logsumexp_f32)
 HALF_STEPS(logsumexp_bf16, bf16, logsumexp_f32)
 LOGSUMEXP_TABLE(logsumexp_f16, logsumexp_f32, float, uint16_t, STORE_F16)

@@ -82,37 +82,11 @@ static inline int64_t padded(int64_t n) {
     }
 SOFTMAX_MAXIMUM(float, f32)
 SOFTMAX_MAXIMUM(double, f64)
-SOFTMAX_EXPONENTIALS(double, f64, exp)
+SOFTMAX_EXPONENTIALS(double, f64, double_exp)
 
 #if defined(__AVX512F__)
-/* Four vectors are added in f32 before they join the sum in f64. */
-static inline __attribute__((always_inline)) double exponentials_to(int64_t n, float maximum, const float *x,
-                                                                    float *out, bool stores) {
-    const __m512 shift = _mm512_set1_ps(maximum);
-    __m512d sums = _mm512_setzero_pd();
-    int64_t i = 0;
-    for (; i + 64 <= n; i += 64) {
-        __m512 e[4];
-        for (int k = 0; k < 4; k++) {
-            e[k] = avx512_exp(_mm512_sub_ps(_mm512_loadu_ps(x + i + 16 * k), shift));
-            if (stores) {
-                _mm512_storeu_ps(out + i + 16 * k, e[k]);
-            }
-        }
-        sums = avx512_widen_add(sums, _mm512_add_ps(_mm512_add_ps(e[0], e[1]), _mm512_add_ps(e[2], e[3])));
-    }
-    for (; i < n; i += 16) {
-        const __mmask16 lanes = (__mmask16)(n - i < 16 ? (1 << (n - i)) - 1 : 0xffff);
-        __m512 e = avx512_exp(_mm512_sub_ps(_mm512_maskz_loadu_ps(lanes, x + i), shift));
-        if (stores) {
-            _mm512_mask_storeu_ps(out + i, lanes, e);
-        }
-        sums = avx512_widen_add(sums, _mm512_maskz_mov_ps(lanes, e));
-    }
-    return _mm512_reduce_add_pd(sums);
-}
 static __attribute__((noinline)) double exponentials_f32(int64_t n, float maximum, float *x) {
-    return exponentials_to(n, maximum, x, x, true);
+    return avx512_exponentials(n, maximum, x, x, true, false);
 }
 #else
 SOFTMAX_EXPONENTIALS(float, f32, vector_exp)
@@ -208,26 +182,13 @@ SOFTMAX_ROW(f64, double, double, f64)
 
 /* Contiguous rows of f32 that fit need no buffer: their bits are those of the functions above. */
 #if defined(__AVX512F__)
-static float avx512_maximum(int64_t n, const float *x) {
-    __m512 best = _mm512_set1_ps(-__builtin_inff()), other = best;
-    int64_t i = 0;
-    for (; i + 32 <= n; i += 32) {
-        best = _mm512_max_ps(_mm512_loadu_ps(x + i), best);
-        other = _mm512_max_ps(_mm512_loadu_ps(x + i + 16), other);
-    }
-    for (; i < n; i += 16) {
-        const __mmask16 lanes = (__mmask16)(n - i < 16 ? (1 << (n - i)) - 1 : 0xffff);
-        best = _mm512_mask_max_ps(best, lanes, _mm512_maskz_loadu_ps(lanes, x + i), best);
-    }
-    return _mm512_reduce_max_ps(_mm512_max_ps(best, other));
-}
 static void softmax_direct(int64_t n, const void *x, int64_t x_stride, void *out, int64_t out_stride) {
     float *z = out;
     if (n > HELD || x_stride != 1 || out_stride != 1) {
         softmax_f32(n, x, x_stride, out, out_stride);
         return;
     }
-    const float share = (float)(1 / exponentials_to(n, avx512_maximum(n, x), x, z, true));
+    const float share = (float)(1 / avx512_exponentials(n, avx512_maximum(n, x), x, z, true, false));
     CPU_LOOP
     for (int64_t i = 0; i < n; i++) {
         z[i] *= share;
@@ -240,7 +201,8 @@ static void log_softmax_direct(int64_t n, const void *x, int64_t x_stride, void 
         log_softmax_f32(n, x, x_stride, out, out_stride);
         return;
     }
-    const float maximum = avx512_maximum(n, a), shift = (float)log(exponentials_to(n, maximum, a, NULL, false));
+    const float maximum = avx512_maximum(n, a);
+    const float shift = (float)log(avx512_exponentials(n, maximum, a, NULL, false, false));
     CPU_LOOP
     for (int64_t i = 0; i < n; i++) {
         z[i] = a[i] - maximum - shift;

@@ -150,6 +150,53 @@ static inline __m512d avx512_widen_add(__m512d sums, __m512 x) {
     return _mm512_add_pd(sums, _mm512_cvtps_pd(_mm512_extractf32x8_ps(x, 1)));
 }
 
+/* The greatest of n elements; NaNs count less than others. */
+static inline float avx512_maximum(int64_t n, const float *x) {
+    __m512 best = _mm512_set1_ps(-__builtin_inff()), other = best;
+    int64_t i = 0;
+    for (; i + 32 <= n; i += 32) {
+        best = _mm512_max_ps(_mm512_loadu_ps(x + i), best);
+        other = _mm512_max_ps(_mm512_loadu_ps(x + i + 16), other);
+    }
+    for (; i < n; i += 16) {
+        const __mmask16 lanes = (__mmask16)(n - i < 16 ? (1 << (n - i)) - 1 : 0xffff);
+        best = _mm512_mask_max_ps(best, lanes, _mm512_maskz_loadu_ps(lanes, x + i), best);
+    }
+    return _mm512_reduce_max_ps(_mm512_max_ps(best, other));
+}
+
+/* The exponentials of n elements less `shift`, stored if `out` is wanted, and their sum in f64: four vectors are added in f32 before they join it.
+ * `ends`: an infinite element less an equal shift is 0, not NaN. */
+static inline __attribute__((always_inline)) double avx512_exponentials(int64_t n, float shift, const float *x,
+                                                                        float *out, bool stores, bool ends) {
+    const __m512 shifts = _mm512_set1_ps(shift);
+    __m512d sums = _mm512_setzero_pd();
+    int64_t i = 0;
+    for (; i + 64 <= n; i += 64) {
+        __m512 e[4];
+        for (int k = 0; k < 4; k++) {
+            const __m512 element = _mm512_loadu_ps(x + i + 16 * k);
+            const __mmask16 apart = ends ? _mm512_cmpneq_ps_mask(element, shifts) : 0xffff;
+            e[k] = avx512_exp(_mm512_maskz_sub_ps(apart, element, shifts));
+            if (stores) {
+                _mm512_storeu_ps(out + i + 16 * k, e[k]);
+            }
+        }
+        sums = avx512_widen_add(sums, _mm512_add_ps(_mm512_add_ps(e[0], e[1]), _mm512_add_ps(e[2], e[3])));
+    }
+    for (; i < n; i += 16) {
+        const __mmask16 lanes = (__mmask16)(n - i < 16 ? (1 << (n - i)) - 1 : 0xffff);
+        const __m512 element = _mm512_maskz_loadu_ps(lanes, x + i);
+        const __mmask16 apart = ends ? _mm512_cmpneq_ps_mask(element, shifts) : 0xffff;
+        __m512 e = avx512_exp(_mm512_maskz_sub_ps(apart, element, shifts));
+        if (stores) {
+            _mm512_mask_storeu_ps(out + i, lanes, e);
+        }
+        sums = avx512_widen_add(sums, _mm512_maskz_mov_ps(lanes, e));
+    }
+    return _mm512_reduce_add_pd(sums);
+}
+
 /* ---- logarithms ---- */
 
 /* x = 2^n · m with m from 3/4 to below 3/2. The top four bits of m's fraction choose an inverse of about its value, so that |f| =
