@@ -24,6 +24,45 @@
     HALF_ROW(row_##name##_##dtype, dtype, inputs, parameters, row_##name##_f32, DTYPE_IS_##result)
 enum { DTYPE_IS_f16, DTYPE_IS_bool, DTYPE_IS_bf16 = DTYPE_IS_f16 };
 
+/* Quotients of integers by those of floats, which have vector instructions: no quotient that is less than an integer is so near to it that it is
+ * rounded there, since it differs by 2^-16 of itself (2^-32 with 32 bits) or more. Adding the constant leaves the integer in the low
+ * bits. Where a divisor is 0 the result is 0, as formula.h says. */
+#define QUOTIENT_BITS_float(q) float_bits((q) + VECTOR_ROUND)
+#define QUOTIENT_BITS_double(q) (uint32_t) double_bits((q) + WIDE_ROUND)
+#define QUOTIENT(operation, name, T, U, result)                                                                        \
+    static inline T quotient_##operation##_##name(T a, T b) {                                                          \
+        return b == 0 ? 0 : (T)(U)(result);                                                                            \
+    }
+#define QUOTIENTS(name, T, U, F, f)                                                                                    \
+    QUOTIENT(floor_divide, name, T, U, QUOTIENT_BITS_##F(__builtin_floor##f((F)a / (F)b)))                             \
+    QUOTIENT(remainder, name, T, U, (uint32_t)a - (uint32_t)b * (uint32_t)quotient_floor_divide_##name(a, b))          \
+    QUOTIENT(fmod, name, T, U, (uint32_t)a - (uint32_t)b * QUOTIENT_BITS_##F(__builtin_trunc##f((F)a / (F)b)))
+QUOTIENTS(i8, int8_t, uint8_t, float, f)
+QUOTIENTS(u8, uint8_t, uint8_t, float, f)
+QUOTIENTS(i16, int16_t, uint16_t, float, f)
+QUOTIENTS(u16, uint16_t, uint16_t, float, f)
+QUOTIENTS(i32, int32_t, uint32_t, double, )
+QUOTIENTS(u32, uint32_t, uint32_t, double, )
+/* In the place of the formulas. */
+#define formula_floor_divide_i8 quotient_floor_divide_i8
+#define formula_floor_divide_u8 quotient_floor_divide_u8
+#define formula_floor_divide_i16 quotient_floor_divide_i16
+#define formula_floor_divide_u16 quotient_floor_divide_u16
+#define formula_floor_divide_i32 quotient_floor_divide_i32
+#define formula_floor_divide_u32 quotient_floor_divide_u32
+#define formula_remainder_i8 quotient_remainder_i8
+#define formula_remainder_u8 quotient_remainder_u8
+#define formula_remainder_i16 quotient_remainder_i16
+#define formula_remainder_u16 quotient_remainder_u16
+#define formula_remainder_i32 quotient_remainder_i32
+#define formula_remainder_u32 quotient_remainder_u32
+#define formula_fmod_i8 quotient_fmod_i8
+#define formula_fmod_u8 quotient_fmod_u8
+#define formula_fmod_i16 quotient_fmod_i16
+#define formula_fmod_u16 quotient_fmod_u16
+#define formula_fmod_i32 quotient_fmod_i32
+#define formula_fmod_u32 quotient_fmod_u32
+
 /* The generated rows of some operations get other names here, since they have rows of their own below. */
 #define row_pow_f32 general_pow_f32
 #define row_pow_f64 general_pow_f64
