@@ -190,7 +190,29 @@ TABLE(prod_i64, prod_i64, prod_i64)
 STEPS(prod_f64, double, double, *, 1, TAKE_PRODUCT, MAP_PLAIN)
 FINISH(prod_f64, double, double, v)
 TABLE(prod_f64, prod_f64, prod_f64)
-STEPS(prod_f32, float, double, *, 1, TAKE_PRODUCT, MAP_PLAIN)
+STREAMS(prod_f32, float, double, double, *, 1, TAKE_PRODUCT, MAP_PLAIN)
+#if defined(__AVX512F__)
+/* Short rows: their rests would take most of the time of the loop above. */
+INLINE double prod_f32_contiguous(int64_t n, const float *x, int64_t stride, double parameter) {
+    __m512d v0 = _mm512_set1_pd(1), v1 = v0;
+    int64_t i = 0;
+    if (n >= 128) {
+        return prod_f32_streams(n, x, stride, parameter);
+    }
+    for (; i + 16 <= n; i += 16) {
+        v0 = _mm512_mul_pd(v0, _mm512_cvtps_pd(_mm256_loadu_ps(x + i)));
+        v1 = _mm512_mul_pd(v1, _mm512_cvtps_pd(_mm256_loadu_ps(x + i + 8)));
+    }
+    for (; i < n; i += 8) {
+        const __mmask8 lanes = (__mmask8)(n - i < 8 ? (1 << (n - i)) - 1 : 0xff);
+        v0 = _mm512_mask_mul_pd(v0, lanes, v0, _mm512_cvtps_pd(_mm256_maskz_loadu_ps(lanes, x + i)));
+    }
+    return _mm512_reduce_mul_pd(_mm512_mul_pd(v0, v1));
+}
+#else
+#define prod_f32_contiguous prod_f32_streams
+#endif
+STEPS_ROW(prod_f32, float, double, *, 1, TAKE_PRODUCT, MAP_PLAIN, prod_f32_contiguous)
 NARROW_FLOATS(prod, prod, v)
 
 /* Products of complex numbers: the real part is in `value`, the imaginary part in `extra`. Sums are those of the parts. */
