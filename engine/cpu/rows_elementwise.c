@@ -3,7 +3,7 @@
 #include "engine/cpu/rows.h"
 
 #if defined(__AVX512F__)
-#include "engine/cpu/vector_avx512.h"
+#include "engine/cpu/vector_avx512_double.h"
 #endif
 
 #define ROW_OF_1(name, T, R, formula) ROW1(name, T, R, formula(a))
@@ -247,8 +247,8 @@ static inline uint32_t lanes_below(int64_t n) {
             some;                                                                                                      \
         }                                                                                                              \
     }
-#define AVX512_F32_1(f, load, store) store(f(load(x + i)))
-#define AVX512_F32_2(f, load, store) store(f(load(x + i), load(y + i)))
+#define AVX512_ALL_1(f, load, store) store(f(load(x + i)))
+#define AVX512_ALL_2(f, load, store) store(f(load(x + i), load(y + i)))
 #define AVX512_BF16_1(f, load, store)                                                                                  \
     const __m512i a = load(x + i);                                                                                     \
     store(avx512_bf16_pairs(f(avx512_bf16_low(a)), f(avx512_bf16_high(a))))
@@ -274,10 +274,10 @@ static inline uint32_t lanes_below(int64_t n) {
         rows_in_blocks(row, inputs, sizeof(T), sizeof(T), avx512_##name##_##dtype##_loop);                             \
     }
 #define AVX512_ROW(name, inputs)                                                                                       \
-    AVX512_LOOP(avx512_##name##_f32_loop, float, 16, AVX512_F32_##inputs(avx512_##name, LOAD_F32, STORE_F32),          \
-                AVX512_F32_##inputs(avx512_##name, LOAD_F32_SOME, STORE_F32_SOME))                                     \
-    AVX512_LOOP(avx512_##name##_f16_loop, uint16_t, 16, AVX512_F32_##inputs(avx512_##name, LOAD_F16, STORE_F16),       \
-                AVX512_F32_##inputs(avx512_##name, LOAD_F16_SOME, STORE_F16_SOME))                                     \
+    AVX512_LOOP(avx512_##name##_f32_loop, float, 16, AVX512_ALL_##inputs(avx512_##name, LOAD_F32, STORE_F32),          \
+                AVX512_ALL_##inputs(avx512_##name, LOAD_F32_SOME, STORE_F32_SOME))                                     \
+    AVX512_LOOP(avx512_##name##_f16_loop, uint16_t, 16, AVX512_ALL_##inputs(avx512_##name, LOAD_F16, STORE_F16),       \
+                AVX512_ALL_##inputs(avx512_##name, LOAD_F16_SOME, STORE_F16_SOME))                                     \
     AVX512_LOOP(avx512_##name##_bf16_loop, uint16_t, 32, AVX512_BF16_##inputs(avx512_##name, LOAD_BF16, STORE_BF16),   \
                 AVX512_BF16_##inputs(avx512_##name, LOAD_BF16_SOME, STORE_BF16_SOME))                                  \
     AVX512_ROW_OF(name, inputs, float, f32)                                                                            \
@@ -325,6 +325,44 @@ static void avx512_divide_f32(const struct cpu_row *row) {
         STORE_F32_SOME(avx512_divided_any(LOAD_F32_SOME(x + i), &divisor));
     }
 }
+
+/* ---- the same of f64 ---- */
+
+#define AVX512_ROWS_F64_1(X)                                                                                           \
+    X(exp)                                                                                                             \
+    X(exp2)                                                                                                            \
+    X(log)                                                                                                             \
+    X(log2)                                                                                                            \
+    X(log10)                                                                                                           \
+    X(log1p)                                                                                                           \
+    X(erf)                                                                                                             \
+    X(atan)                                                                                                            \
+    X(asinh)                                                                                                           \
+    X(acosh)                                                                                                           \
+    X(atanh)
+#define AVX512_ROWS_F64_2(X) X(atan2)
+
+#define LOAD_F64(x) _mm512_loadu_pd(x)
+#define LOAD_F64_SOME(x) _mm512_maskz_loadu_pd((__mmask8)lanes, x)
+#define STORE_F64(value) _mm512_storeu_pd(z + i, value)
+#define STORE_F64_SOME(value) _mm512_mask_storeu_pd(z + i, (__mmask8)lanes, value)
+#define AVX512_ROW_F64(name, inputs)                                                                                   \
+    AVX512_LOOP(avx512_##name##_f64_loop, double, 8, AVX512_ALL_##inputs(avx512_d_##name, LOAD_F64, STORE_F64),        \
+                AVX512_ALL_##inputs(avx512_d_##name, LOAD_F64_SOME, STORE_F64_SOME))                                   \
+    AVX512_ROW_OF(name, inputs, double, f64)
+#define AVX512_ROW_F64_1(name) AVX512_ROW_F64(name, 1)
+#define AVX512_ROW_F64_2(name) AVX512_ROW_F64(name, 2)
+AVX512_ROWS_F64_1(AVX512_ROW_F64_1)
+AVX512_ROWS_F64_2(AVX512_ROW_F64_2)
+
+AVX512_ROW_F64(pow, 2)
+static void avx512_power_f64(const struct cpu_row *row) {
+    power_row_f64(row, avx512_pow_f64)(row);
+}
+
+AVX512_ROW_F64(tan, 1)
+#define general_turned_tan_f64 avx512_tan_f64
+MENDED_ROW(turned_tan_f64, double, 1, MANY_DOUBLE_TURNS, avx512_tan_f64, MANY_DOUBLE_TURNS, EXACT_DOUBLE_TAN)
 #endif
 
 /* ---- where: one row for each size of elements, since it only moves them ---- */
@@ -376,6 +414,7 @@ WHERE_ROW(where_16, struct cpu_pair)
 #define AVX512_FUNCTION(name)                                                                                          \
     [CPU_ROW_##name##_f32] = avx512_##name##_f32, [CPU_ROW_##name##_f16] = avx512_##name##_f16,                        \
     [CPU_ROW_##name##_bf16] = avx512_##name##_bf16,
+#define AVX512_FUNCTION_F64(name) [CPU_ROW_##name##_f64] = avx512_##name##_f64,
 #pragma GCC diagnostic ignored "-Woverride-init" /* of two functions for a row the last one counts */
 cpu_row_function *const CPU_NAME(elementwise)[CPU_ROW_COUNT] = {
     WHERE(1) WHERE(2) WHERE(4) WHERE(8) WHERE(16)
@@ -383,6 +422,8 @@ cpu_row_function *const CPU_NAME(elementwise)[CPU_ROW_COUNT] = {
 #if defined(__AVX512F__)
     AVX512_ROWS_1(AVX512_FUNCTION) AVX512_ROWS_2(AVX512_FUNCTION) [CPU_ROW_pow_f32] = avx512_power_f32,
         [CPU_ROW_divide_f32] = avx512_divide_f32,
+    AVX512_ROWS_F64_1(AVX512_FUNCTION_F64) AVX512_ROWS_F64_2(AVX512_FUNCTION_F64)
+    [CPU_ROW_pow_f64] = avx512_power_f64, [CPU_ROW_tan_f64] = row_turned_tan_f64,
 #endif
 };
 /* clang-format on */

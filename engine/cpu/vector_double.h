@@ -2,7 +2,7 @@
  * units in the last place, tanh's below 2.5. The greatest that were found among millions of arguments, with FMA: log, log2, log10, log1p, sin,
  * cos, atan, asinh, acosh and atanh 0.9; exp, exp2 and tan 1; acos, atan2 and hypot 1.3; erf, sinh and cosh 1.4; pow 1.5; asin 1.7; expm1 and
  * erfc 1.9. Without FMA some have 0.5 more, and erf, erfc and pow are libm's. NaN, infinities, zeros and subnormal numbers come out as
- * libm has them. */
+ * libm has them. With AVX-512 some have rows of their own: vector_avx512_double.h. */
 #pragma once
 
 /* e^r - 1 for |r| <= ln(2)/2. */

@@ -1,5 +1,5 @@
 /* The ends of the CPU device's rows, at each vector level that this processor has: quotients of the extreme integers, sums of exponentials of
- * infinite elements. */
+ * infinite elements, rows of any length and stride. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <string.h>
@@ -77,6 +77,45 @@ Test(cpu_rows, quotients_of_integers_are_exact) {
                               (long long)got(of, want, 0));
                 }
             }
+    }
+}
+
+/* ---- rows of any length ---- */
+
+static const enum cpu_row_number rows_f64[] = {
+    CPU_ROW_exp_f64,   CPU_ROW_exp2_f64, CPU_ROW_log_f64,   CPU_ROW_log2_f64,  CPU_ROW_log10_f64, CPU_ROW_log1p_f64,
+    CPU_ROW_erf_f64,   CPU_ROW_tan_f64,  CPU_ROW_atan_f64,  CPU_ROW_asinh_f64, CPU_ROW_acosh_f64, CPU_ROW_atanh_f64,
+    CPU_ROW_atan2_f64, CPU_ROW_pow_f64,  CPU_ROW_hypot_f64, CPU_ROW_sin_f64,
+};
+
+/* The bits of an element's result are those of a row of this element alone, and nothing behind the row is written. */
+Test(cpu_rows, results_do_not_depend_on_the_length_of_the_row_or_its_stride) {
+    enum { MOST = 35 };
+    static double x[2 * MOST], y[2 * MOST], want[MOST], out[MOST + 8];
+    for (int i = 0; i < 2 * MOST; i++) {
+        x[i] = i % 11 == 10 ? -0.75 : i % 7 == 6 ? 1e300 : 0.37 * (i % 5) + 0.01 * i;
+        y[i] = 0.2 * i - 3;
+    }
+    for (unsigned level = 0; cpu_kernels_level(level); level++) {
+        const struct cpu_kernels *kernels = cpu_kernels_level(level);
+        for (size_t r = 0; r < sizeof rows_f64 / sizeof *rows_f64; r++) {
+            cpu_row_function *row = kernels->elementwise[rows_f64[r]];
+            for (int64_t stride = 1; stride <= 2; stride++)
+                for (int64_t n = 1; n <= MOST; n++) {
+                    for (int64_t i = 0; i < n; i++)
+                        row(&(struct cpu_row){
+                            1, {(char *)&want[i], (char *)&x[i * stride], (char *)&y[i * stride]}, {1, 1, 1}});
+                    for (int i = 0; i < MOST + 8; i++)
+                        out[i] = 7;
+                    row(&(struct cpu_row){n, {(char *)out, (char *)x, (char *)y}, {1, stride, stride}});
+                    cr_assert(memcmp(out, want, (size_t)n * sizeof *out) == 0,
+                              "%s, row %zu, %lld elements, stride %lld", kernels->level, r, (long long)n,
+                              (long long)stride);
+                    for (int64_t i = n; i < MOST + 8; i++)
+                        cr_assert(out[i] == 7, "%s, row %zu writes beyond %lld elements", kernels->level, r,
+                                  (long long)n);
+                }
+        }
     }
 }
 

@@ -229,6 +229,23 @@ Test(vector_math, functions_of_two_f64_are_exact, .timeout = 120) {
     }
 }
 
+/* Powers up to the ends of f64's range, of numbers near 1: what the logarithm is rounded by counts most there. */
+Test(vector_math, powers_of_f64_are_exact_up_to_the_ends_of_the_range, .timeout = 120) {
+    static const struct function_f64 pow_f64 = {CPU_ROW_pow_f64, "pow", NULL, powl, 1.6};
+    static const double widths[] = {0.5, 0.1, 0.03, 1e-3, 1e-9};
+    static double a[BLOCK], b[BLOCK];
+    uint64_t state = 11;
+    for (int round = 0; round < 20; round++) {
+        draw_f64(&state, false, widths[round % 5], a);
+        draw_f64(&state, false, 745, b);
+        for (int i = 0; i < BLOCK; i++) {
+            a[i] += 1;
+            b[i] = a[i] == 1 ? b[i] : b[i] / log(a[i]);
+        }
+        check_f64(&pow_f64, a, b, BLOCK);
+    }
+}
+
 static float float_of(uint32_t bits) {
     float x;
     memcpy(&x, &bits, sizeof x);
