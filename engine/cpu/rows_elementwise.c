@@ -213,7 +213,9 @@ OP_FORMULAS_FEW_HALF(ROW_HALF)
 #define AVX512_ROWS_1(X)                                                                                               \
     X(exp)                                                                                                             \
     X(exp2)                                                                                                            \
+    X(expm1)                                                                                                           \
     X(log)                                                                                                             \
+    X(log1p)                                                                                                           \
     X(log2)                                                                                                            \
     X(log10)                                                                                                           \
     X(tanh)                                                                                                            \
@@ -326,6 +328,20 @@ static void avx512_divide_f32(const struct cpu_row *row) {
     }
 }
 
+/* One number, which is f32 of halves as well, is the factor of all elements. */
+#define ELU(x) avx512_elu(x, _mm512_set1_ps(*(const float *)(const void *)y))
+AVX512_LOOP(avx512_elu_f32_loop, float, 16, STORE_F32(ELU(LOAD_F32(x + i))), STORE_F32_SOME(ELU(LOAD_F32_SOME(x + i))))
+AVX512_LOOP(avx512_elu_f16_loop, uint16_t, 16, STORE_F16(ELU(LOAD_F16(x + i))),
+            STORE_F16_SOME(ELU(LOAD_F16_SOME(x + i))))
+#define ELU_BF16(load, store)                                                                                          \
+    const __m512i a = load(x + i);                                                                                     \
+    store(avx512_bf16_pairs(ELU(avx512_bf16_low(a)), ELU(avx512_bf16_high(a))))
+AVX512_LOOP(avx512_elu_bf16_loop, uint16_t, 32, ELU_BF16(LOAD_BF16, STORE_BF16),
+            ELU_BF16(LOAD_BF16_SOME, STORE_BF16_SOME))
+AVX512_ROW_OF(elu, 1, float, f32)
+AVX512_ROW_OF(elu, 1, uint16_t, f16)
+AVX512_ROW_OF(elu, 1, uint16_t, bf16)
+
 /* ---- the same of f64 ---- */
 
 #define AVX512_ROWS_F64_1(X)                                                                                           \
@@ -420,8 +436,8 @@ cpu_row_function *const CPU_NAME(elementwise)[CPU_ROW_COUNT] = {
     WHERE(1) WHERE(2) WHERE(4) WHERE(8) WHERE(16)
     OP_FORMULAS(FUNCTION) OP_FORMULAS_HALF(FUNCTION)
 #if defined(__AVX512F__)
-    AVX512_ROWS_1(AVX512_FUNCTION) AVX512_ROWS_2(AVX512_FUNCTION) [CPU_ROW_pow_f32] = avx512_power_f32,
-        [CPU_ROW_divide_f32] = avx512_divide_f32,
+    AVX512_ROWS_1(AVX512_FUNCTION) AVX512_ROWS_2(AVX512_FUNCTION) AVX512_FUNCTION(elu) [CPU_ROW_pow_f32] = avx512_power_f32,
+    [CPU_ROW_divide_f32] = avx512_divide_f32,
     AVX512_ROWS_F64_1(AVX512_FUNCTION_F64) AVX512_ROWS_F64_2(AVX512_FUNCTION_F64)
     [CPU_ROW_pow_f64] = avx512_power_f64, [CPU_ROW_tan_f64] = row_turned_tan_f64,
 #endif

@@ -258,6 +258,52 @@ static inline __m512 avx512_log10(__m512 x) {
     return _mm512_add_ps(t, _mm512_fmadd_ps(p, f, _mm512_mul_ps(n, rest)));
 }
 
+/* As log of u = 1 + x, with what the sum was rounded by. The sum of the logarithms' high parts, of 14 bits behind the point, is exact, as
+ * the error has less room: below 0.9 units. */
+static inline __m512 avx512_log1p(__m512 x) {
+    const __m512 inverses = _mm512_setr_ps(1, 0.913574219f, 0.869384766f, 0.820556641f, 0.780029297f, 0.736083984f,
+                                           0.704833984f, 0.676513672f, 1.30224609f, 1.25195312f, 1.20068359f,
+                                           1.1640625f, 1.12890625f, 1.07592773f, 1.05737305f, 1);
+    const __m512 logarithms = _mm512_setr_ps(0, 0.0903930664f, 0.139953613f, 0.197753906f, 0.248413086f, 0.306396484f,
+                                             0.34979248f, 0.390808105f, -0.264099121f, -0.224731445f, -0.182861328f,
+                                             -0.151916504f, -0.121276855f, -0.0731811523f, -0.0557861328f, 0);
+    const __m512 rests =
+        _mm512_setr_ps(0, -2.40652093e-06f, 1.58701605e-05f, 1.84327437e-05f, 1.07139704e-05f, 1.45731829e-05f,
+                       5.06587639e-07f, -5.48361231e-06f, 8.58307158e-06f, 2.66134321e-05f, -2.97279312e-05f,
+                       4.61880404e-07f, 2.76118353e-05f, -2.14577881e-06f, -1.4416828e-06f, 0);
+    const __m512 one = AVX512_ALL(1);
+    __m512 u = _mm512_add_ps(one, x), greater = _mm512_max_ps(one, x), lesser = _mm512_min_ps(one, x);
+    __m512 u_low = _mm512_sub_ps(lesser, _mm512_sub_ps(u, greater));
+    __m512 m = _mm512_getmant_ps(u, _MM_MANT_NORM_p75_1p5, _MM_MANT_SIGN_nan);
+    __m512 n = _mm512_sub_ps(_mm512_getexp_ps(u), _mm512_getexp_ps(m));
+    __m512i part = _mm512_srli_epi32(_mm512_castps_si512(m), 19);
+    __m512 inverse = _mm512_permutexvar_ps(part, inverses);
+    __m512 t = _mm512_fmadd_ps(n, AVX512_ALL(0.693115234f), _mm512_permutexvar_ps(part, logarithms));
+    __m512 low = _mm512_fmadd_ps(n, AVX512_ALL(3.19461833e-05f), _mm512_permutexvar_ps(part, rests));
+    __m512 scaled = _mm512_scalef_ps(u_low, avx512_negative(n));
+    __m512 f = _mm512_fmadd_ps(scaled, inverse, _mm512_fmsub_ps(m, inverse, one)), square = _mm512_mul_ps(f, f);
+    __m512 p = _mm512_fmadd_ps(AVX512_ALL(0.189740896f), f, AVX512_ALL(-0.25015828f));
+    p = _mm512_fmadd_ps(p, f, AVX512_ALL(0.333345056f));
+    p = _mm512_fmadd_ps(p, f, AVX512_ALL(-0.49999997f));
+    __m512 result = _mm512_add_ps(t, _mm512_add_ps(f, _mm512_fmadd_ps(p, square, low)));
+    result = _mm512_mask_mov_ps(result, _mm512_cmpeq_ps_mask(u, _mm512_setzero_ps()), AVX512_ALL(-__builtin_inff()));
+    return _mm512_mask_mov_ps(result, _mm512_fpclass_ps_mask(x, 0x0e), x); /* ±0, ∞ */
+}
+
+/* e^x - 1 = 2^n · (e^r - 1 + (1 - 2^-n)). The least argument gives -1. */
+static inline __m512 avx512_expm1(__m512 x) {
+    __m512 n, clamped = _mm512_max_ps(AVX512_ALL(-20), _mm512_min_ps(AVX512_ALL(89), x));
+    __m512 r = avx512_exp_reduce(clamped, &n), square = _mm512_mul_ps(r, r);
+    __m512 rest = _mm512_sub_ps(AVX512_ALL(1), _mm512_scalef_ps(AVX512_ALL(1), avx512_negative(n)));
+    __m512 p = _mm512_fmadd_ps(avx512_exp_tail(r, square), square, r);
+    return avx512_copysign(_mm512_scalef_ps(_mm512_add_ps(p, rest), n), x);
+}
+
+static inline __m512 avx512_elu(__m512 x, __m512 factor) {
+    __mmask16 positive = _mm512_cmp_ps_mask(x, _mm512_setzero_ps(), _CMP_GT_OQ);
+    return _mm512_mask_mov_ps(_mm512_mul_ps(factor, avx512_expm1(x)), positive, x);
+}
+
 /* ---- 1 / (1 + e^-t) and what is made of it ---- */
 
 /* x / (1 + e^-t) = x · 2^n / (2^n + p) where e^-t = p · 2^-n. The power of two is multiplied last, so that a subnormal result is
