@@ -2,7 +2,9 @@
  *
  * Each part has elements of the output for itself: some columns (places off the axis), or, where there are few columns, a range of the axis.
  * It takes the values of its elements in ascending order of their places on the axis, so that the result depends neither on threads nor on
- * chance. Halves are summed in f32, in the workspace. Indices and values of other dtypes are converted block by block, as they are read. */
+ * chance. Sums of integers are the same in any order: where there are many more values than elements, each part has some of the values and
+ * sums of its own, which are added at the end. Halves are summed in f32, in the workspace. Indices and values of other dtypes are converted
+ * block by block, as they are read. */
 #include "engine/cpu/indices.h"
 
 #include <string.h>
@@ -20,6 +22,10 @@ enum {
     PIECE = 1 << 14,           /* values between two looks whether to stop */
     COLUMNS_LEAST = 16,        /* of a part: fewer would share cache lines */
     ROW_LEAST = 64,            /* neighbours that are worth a call */
+    /* Bytes of an axis that is cut where there are no columns. Each part reads all indices, which takes longer than to write what is in the
+     * cache. */
+    CUT_LEAST = 1 << 20,
+    APART_LEAST = 4, /* values for each sum that a part has for itself */
 };
 
 /* For n values: out[index · step + i · along] += or = values[i], where the index of value i is in begin … end - 1. The function returns
@@ -45,7 +51,8 @@ struct job {
     const char *x, *values;
     struct cpu_indices indices;
     char *out;
-    char *sums; /* where values are added: `out`, or f32 in the workspace */
+    char *sums;  /* where values are added: `out`, or f32 in the workspace */
+    char *apart; /* the sums of all parts but the first, where parts have sums of their own */
     points_function *points;
     cpu_row_function *row; /* adds values to neighbours, with the level's vectors; NULL: they are few, or have gaps */
     cpu_row_function *widen, *narrow; /* of halves, to f32 and back; else NULL */
@@ -58,7 +65,8 @@ struct job {
     int64_t segments; /* of columns, in each of the outer places */
 };
 
-/* `operation` makes of the elements *to and *from what *to becomes. Values that have one index are a row, mostly one of neighbours. */
+/* `operation` makes of the elements *to and *from what *to becomes. Values that have one index are a row, mostly one of neighbours. `all`: the
+ * part has the whole axis. `own`: it has a range; its values are first listed without a branch, which no processor could predict. */
 #define POINTS(name, T, operation)                                                                                     \
     static void name##_row_##T(int64_t n, T *to, int64_t along, const T *from, int64_t stride) {                       \
         if (along == 1 && stride == 1) {                                                                               \
@@ -71,10 +79,49 @@ struct job {
             *to = operation;                                                                                           \
         }                                                                                                              \
     }                                                                                                                  \
+    static inline __attribute__((always_inline)) bool name##_all_##T(const struct points *p, int64_t index_stride,     \
+                                                                     int64_t step, int64_t along, int64_t stride) {    \
+        T *out = p->out;                                                                                               \
+        const T *from = p->values;                                                                                     \
+        const int64_t *index = p->index, n = p->n;                                                                     \
+        const uint64_t extent = (uint64_t)p->extent;                                                                   \
+        bool wrong = false;                                                                                            \
+        for (int64_t i = 0; i < n; i++, from += stride) {                                                              \
+            int64_t at = index[i * index_stride];                                                                      \
+            if (__builtin_expect((uint64_t)at >= extent, 0)) {                                                         \
+                wrong = true;                                                                                          \
+                continue;                                                                                              \
+            }                                                                                                          \
+            T *to = &out[at * step + i * along];                                                                       \
+            *to = operation;                                                                                           \
+        }                                                                                                              \
+        return wrong;                                                                                                  \
+    }                                                                                                                  \
+    static bool name##_own_##T(const struct points *p) {                                                               \
+        T *out = p->out;                                                                                               \
+        uint16_t chosen[BLOCK];                                                                                        \
+        bool wrong = false;                                                                                            \
+        for (int64_t first = 0; first < p->n; first += BLOCK) {                                                        \
+            const int64_t *index = p->index + first * p->index_stride;                                                 \
+            int64_t n = p->n - first < BLOCK ? p->n - first : BLOCK, count = 0;                                        \
+            for (int64_t i = 0; i < n; i++) {                                                                          \
+                int64_t at = index[i * p->index_stride];                                                               \
+                wrong |= (uint64_t)at >= (uint64_t)p->extent;                                                          \
+                chosen[count] = (uint16_t)i;                                                                           \
+                count += (at >= p->begin) & (at < p->end);                                                             \
+            }                                                                                                          \
+            for (int64_t j = 0; j < count; j++) {                                                                      \
+                int64_t i = first + chosen[j];                                                                         \
+                const T *from = (const T *)p->values + i * p->stride;                                                  \
+                T *to = &out[p->index[i * p->index_stride] * p->step + i * p->along];                                  \
+                *to = operation;                                                                                       \
+            }                                                                                                          \
+        }                                                                                                              \
+        return wrong;                                                                                                  \
+    }                                                                                                                  \
     static bool name##_##T(const struct points *p) {                                                                   \
         T *out = p->out;                                                                                               \
         const T *from = p->values;                                                                                     \
-        bool wrong = false;                                                                                            \
         if (p->index_stride == 0) {                                                                                    \
             int64_t at = *p->index;                                                                                    \
             if (at >= p->begin && at < p->end) {                                                                       \
@@ -82,15 +129,19 @@ struct job {
             }                                                                                                          \
             return (uint64_t)at >= (uint64_t)p->extent;                                                                \
         }                                                                                                              \
-        for (int64_t i = 0; i < p->n; i++, from += p->stride) {                                                        \
-            int64_t at = p->index[i * p->index_stride];                                                                \
-            wrong |= (uint64_t)at >= (uint64_t)p->extent;                                                              \
-            if (at >= p->begin && at < p->end) {                                                                       \
-                T *to = &out[at * p->step + i * p->along];                                                             \
-                *to = operation;                                                                                       \
-            }                                                                                                          \
+        if (p->begin > 0 || p->end < p->extent) {                                                                      \
+            return name##_own_##T(p);                                                                                  \
         }                                                                                                              \
-        return wrong;                                                                                                  \
+        if (p->index_stride == 1 && p->along == 0 && p->step == 1 && p->stride == 1) {                                 \
+            return name##_all_##T(p, 1, 1, 0, 1);                                                                      \
+        }                                                                                                              \
+        if (p->index_stride == 1 && p->along == 0 && p->step == 1 && p->stride == 0) {                                 \
+            return name##_all_##T(p, 1, 1, 0, 0);                                                                      \
+        }                                                                                                              \
+        if (p->index_stride == 1 && p->along == 1 && p->stride == 1) {                                                 \
+            return name##_all_##T(p, 1, p->step, 1, 1);                                                                \
+        }                                                                                                              \
+        return name##_all_##T(p, p->index_stride, p->step, p->along, p->stride);                                       \
     }
 #define ADD(T) POINTS(add, T, (T)(*to + *from))
 #define SET(T) POINTS(set, T, *from)
@@ -122,29 +173,48 @@ static points_function *points_find(unsigned opcode, enum dtype dtype) {
     return dtype_kind(dtype) != DTYPE_KIND_FLOAT ? add[place] : dtype == DTYPE_F64 ? add_double : add_float;
 }
 
-/* The elements that a part writes, of one of the outer places. */
+/* The elements that a part writes, of one of the outer places, and where they are summed. */
 struct region {
     int64_t outer, row, row_end, column, column_end;
+    char *sums;
 };
 
-/* From x to the sums, and from f32 back to the output. */
-static void region_begin(const struct job *job, const struct region *at) {
-    for (int64_t row = at->row; row < at->row_end; row++) {
-        int64_t first = (at->outer * job->n + row) * job->inner + at->column, count = at->column_end - at->column;
-        const char *x = job->x + first * job->size;
-        if (job->widen) {
-            job->widen(&(struct cpu_row){count, {job->sums + first * job->sum_size, (char *)(uintptr_t)x}, {1, 1}});
-        } else if (job->x != job->out) {
-            job->base.cpu->kernels->move(job->out + first * job->size, x, (size_t)(count * job->size));
-        }
+/* Calls `copy` for elements that follow one another: those of a row of the region, or of all its rows. */
+static void region_each(const struct job *job, const struct region *at,
+                        void (*copy)(const struct job *job, int64_t first, int64_t count)) {
+    int64_t columns = at->column_end - at->column, rows = at->row_end - at->row;
+    int64_t first = (at->outer * job->n + at->row) * job->inner + at->column;
+    if (columns == job->inner) {
+        columns *= rows;
+        rows = 1;
+    }
+    for (int64_t row = 0; row < rows; row++) {
+        copy(job, first + row * job->inner, columns);
     }
 }
 
+/* From x to the sums, */
+static void copy_in(const struct job *job, int64_t first, int64_t count) {
+    const char *x = job->x + first * job->size;
+    if (job->widen) {
+        job->widen(&(struct cpu_row){count, {job->sums + first * job->sum_size, (char *)(uintptr_t)x}, {1, 1}});
+    } else if (job->x != job->out) {
+        job->base.cpu->kernels->move(job->out + first * job->size, x, (size_t)(count * job->size));
+    }
+}
+
+/* and from f32 back to the output. */
+static void copy_out(const struct job *job, int64_t first, int64_t count) {
+    job->narrow(&(struct cpu_row){count, {job->out + first * job->size, job->sums + first * job->sum_size}, {1, 1}});
+}
+
+static void region_begin(const struct job *job, const struct region *at) {
+    region_each(job, at, copy_in);
+}
+
 static void region_end(const struct job *job, const struct region *at) {
-    for (int64_t row = at->row; job->narrow && row < at->row_end; row++) {
-        int64_t first = (at->outer * job->n + row) * job->inner + at->column, count = at->column_end - at->column;
-        job->narrow(
-            &(struct cpu_row){count, {job->out + first * job->size, job->sums + first * job->sum_size}, {1, 1}});
+    if (job->narrow) {
+        region_each(job, at, copy_out);
     }
 }
 
@@ -258,7 +328,7 @@ static void region_across(const struct job *job, const struct region *at, int64_
         .step = job->inner,
         .along = 1,
         .n = at->column_end - at->column,
-        .out = job->sums + (at->outer * job->n * job->inner + at->column) * job->sum_size,
+        .out = at->sums + (at->outer * job->n * job->inner + at->column) * job->sum_size,
         .values = job->values + (at->outer * strides[0] + k * strides[1] + at->column * strides[2]) * job->value_size,
         .stride = strides[2]};
     points_run(job, &points, &places);
@@ -274,7 +344,7 @@ static void region_along(const struct job *job, const struct region *at, int64_t
                             .end = at->row_end,
                             .step = 1,
                             .n = n,
-                            .out = job->sums + at->outer * job->n * job->sum_size,
+                            .out = at->sums + at->outer * job->n * job->sum_size,
                             .values = job->values + (at->outer * strides[0] + k * strides[1]) * job->value_size,
                             .stride = strides[1]};
     points_run(job, &points, &places);
@@ -283,13 +353,17 @@ static void region_along(const struct job *job, const struct region *at, int64_t
 /* Number `number` of the regions that all parts together have. */
 static struct region region_of(const struct job *job, int64_t number, unsigned parts, int64_t part) {
     if (job->cuts_axis) {
-        return (struct region){number, cpu_part_begin(job->n, part, parts), cpu_part_begin(job->n, part + 1, parts), 0,
-                               job->inner};
+        return (struct region){
+            number,   cpu_part_begin(job->n, part, parts), cpu_part_begin(job->n, part + 1, parts), 0, job->inner,
+            job->sums};
     }
     int64_t segment = number % job->segments;
-    return (struct region){number / job->segments, 0, job->n,
+    return (struct region){number / job->segments,
+                           0,
+                           job->n,
                            cpu_part_begin(job->inner, segment, (unsigned)job->segments),
-                           cpu_part_begin(job->inner, segment + 1, (unsigned)job->segments)};
+                           cpu_part_begin(job->inner, segment + 1, (unsigned)job->segments),
+                           job->sums};
 }
 
 /* lane->position counts places on the axis, of all regions of the part. */
@@ -330,6 +404,53 @@ static bool scatter_part(struct cpu_job *base, struct cpu_lane *lane) {
     return true;
 }
 
+/* A part with sums of its own: a range of the values, of the only axis there is. Those of the first part are the output. */
+static bool apart_part(struct cpu_job *base, struct cpu_lane *lane) {
+    const struct job *job = (const struct job *)base;
+    int64_t k = cpu_part_begin(job->k, lane->part, base->parts) + lane->position;
+    int64_t end = cpu_part_begin(job->k, lane->part + 1, base->parts), bytes = job->n * job->size, step;
+    struct region at = {.row_end = job->n, .column_end = 1, .sums = job->sums};
+    if (lane->part > 0) {
+        at.sums = job->apart + (lane->part - 1) * bytes;
+    }
+    if (lane->position == 0 && lane->part > 0) {
+        memset(at.sums, 0, (size_t)bytes);
+    } else if (lane->position == 0) {
+        region_begin(job, &at);
+    }
+    for (; k < end; k += step) {
+        step = end - k < PIECE ? end - k : PIECE;
+        region_along(job, &at, k, step);
+        lane->position += step;
+        if (k + step < end && cpu_job_stops(base)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void apart_end(struct cpu_job *base) {
+    const struct job *job = (const struct job *)base;
+    for (unsigned part = 1; part < base->parts; part++) {
+        char *sums = job->apart + (part - 1) * job->n * job->size;
+        job->row(&(struct cpu_row){job->n, {job->out, job->out, sums}, {1, 1, 1}});
+    }
+}
+
+/* How many parts with sums of their own there are; 0: there are none. */
+static unsigned apart_parts(const struct cpu *cpu, const struct launch *launch) {
+    const int64_t *shape = launch->output.shape, k = launch->inputs[2].shape[1];
+    bool integers = dtype_kind((enum dtype)launch->output.dtype) == DTYPE_KIND_INT;
+    if (launch->opcode != OP_SCATTER_ADD || !integers || shape[0] != 1 || shape[1] < 1 || shape[2] != 1) {
+        return 0;
+    }
+    unsigned parts = cpu_parts(cpu, (double)k * 16), threads = cpu->team.threads;
+    int64_t most = k / APART_LEAST / shape[1];
+    parts = parts < threads ? parts : threads;
+    parts = most < (int64_t)parts ? (unsigned)most : parts;
+    return parts < 2 ? 0 : parts;
+}
+
 static bool is_widened(const struct launch *launch) {
     return launch->opcode == OP_SCATTER_ADD && dtype_kind((enum dtype)launch->output.dtype) == DTYPE_KIND_FLOAT &&
            dtype_size((enum dtype)launch->output.dtype) == 2;
@@ -337,8 +458,10 @@ static bool is_widened(const struct launch *launch) {
 
 static uint64_t scatter_workspace(struct device *device, const struct launch *launch) {
     const int64_t *shape = launch->output.shape;
-    (void)device;
-    return is_widened(launch) ? (uint64_t)(shape[0] * shape[1] * shape[2]) * sizeof(float) : 0;
+    unsigned parts = apart_parts((const struct cpu *)device, launch);
+    return parts ? (uint64_t)(parts - 1) * (uint64_t)shape[1] * dtype_size((enum dtype)launch->output.dtype)
+           : is_widened(launch) ? (uint64_t)(shape[0] * shape[1] * shape[2]) * sizeof(float)
+                                : 0;
 }
 
 static int scatter_run(struct cpu *cpu, const struct launch *launch, struct cpu_job **begun, struct fault *fault) {
@@ -382,9 +505,17 @@ static int scatter_run(struct cpu *cpu, const struct launch *launch, struct cpu_
         job.row = cpu_row_find(cpu->kernels, OP_ADD, (unsigned)dtype);
     }
     int64_t regions = job.outer * job.segments;
-    job.cuts_axis = regions < threads && job.n > job.outer;
+    job.cuts_axis = regions < threads && job.n > job.outer && (job.inner > 1 || job.n * job.sum_size >= CUT_LEAST);
     int64_t most = job.cuts_axis ? (job.n < threads ? job.n : threads) : regions;
     job.base.parts = most < parts ? (unsigned)most : parts;
+    unsigned apart = apart_parts(cpu, launch);
+    if (apart) {
+        job.base.run = apart_part;
+        job.base.end = apart_end;
+        job.base.parts = apart;
+        job.apart = launch->workspace;
+        job.row = cpu_row_find(cpu->kernels, OP_ADD, (unsigned)dtype);
+    }
     cpu_job_begin(&job.base, sizeof job, work, begun);
     return STATUS_OK;
 }
