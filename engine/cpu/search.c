@@ -9,45 +9,17 @@ enum {
 
 struct job {
     struct cpu_job base;
-    void (*search)(const struct job *job, const void *values, int64_t count, int64_t *out);
+    cpu_search_function *search;
+    struct cpu_search in;
     cpu_row_function *convert; /* of values; NULL: they have the dtype */
-    const void *sorted;
     const char *values;
     int64_t *out;
-    int64_t n, count, size; /* of a value as it is in memory */
-    uint64_t infinity;
-    bool right;
-};
-
-/* `at` elements are known to be below; the rest of the array is halved, without a branch that depends on the elements. */
-#define SEARCH(name, T, kind)                                                                                          \
-    static void search_##name(const struct job *job, const void *values, int64_t count, int64_t *out) {                \
-        const T *sorted = job->sorted, *value = values, infinity = (T)job->infinity;                                   \
-        (void)infinity;                                                                                                \
-        for (int64_t i = 0; i < count; i++) {                                                                          \
-            const T key = KEY(T, kind, value[i], infinity);                                                            \
-            int64_t at = 0, left = job->n;                                                                             \
-            while (left > 0) {                                                                                         \
-                int64_t half = left - left / 2;                                                                        \
-                T other = KEY(T, kind, sorted[at + half - 1], infinity);                                               \
-                at += (other < key) | ((other == key) & job->right) ? half : 0;                                        \
-                left -= half;                                                                                          \
-            }                                                                                                          \
-            out[i] = at;                                                                                               \
-        }                                                                                                              \
-    }
-KEY_TYPES(SEARCH)
-#undef SEARCH
-
-static void (*const searches[])(const struct job *job, const void *values, int64_t count, int64_t *out) = {
-#define SEARCH(name, T, kind) search_##name,
-    KEY_TYPES(SEARCH)
-#undef SEARCH
+    int64_t count, size; /* of a value as it is in memory */
 };
 
 static void search_run(const struct job *job, int64_t begin, int64_t end) {
     if (!job->convert) {
-        job->search(job, job->values + begin * job->size, end - begin, job->out + begin);
+        job->search(&job->in, job->values + begin * job->size, end - begin, job->out + begin);
         return;
     }
     _Alignas(8) char block[BLOCK * sizeof(int64_t)];
@@ -55,7 +27,7 @@ static void search_run(const struct job *job, int64_t begin, int64_t end) {
         n = end - begin < BLOCK ? end - begin : BLOCK;
         char *from = (char *)(uintptr_t)job->values + begin * job->size;
         job->convert(&(struct cpu_row){n, {block, from}, {1, 1}});
-        job->search(job, block, n, job->out + begin);
+        job->search(&job->in, block, n, job->out + begin);
     }
 }
 
@@ -79,19 +51,19 @@ static int searchsorted_run(struct cpu *cpu, const struct launch *launch, struct
     (void)fault;
     searchsorted_attributes_read(&launch->attributes, &attributes);
     struct job job = {.base = {.cpu = cpu, .run = search_part},
-                      .search = searches[key_place((enum dtype)sorted->dtype)],
-                      .sorted = sorted->data,
+                      .search = cpu->kernels->search[key_place((enum dtype)sorted->dtype)],
+                      .in = {.sorted = sorted->data,
+                             .n = sorted->shape[0],
+                             .infinity = key_infinity((enum dtype)sorted->dtype),
+                             .right = attributes.right},
                       .values = values->data,
                       .out = launch->output.data,
-                      .n = sorted->shape[0],
                       .count = values->shape[0],
-                      .size = (int64_t)dtype_size((enum dtype)values->dtype),
-                      .infinity = key_infinity((enum dtype)sorted->dtype),
-                      .right = attributes.right};
+                      .size = (int64_t)dtype_size((enum dtype)values->dtype)};
     if (values->dtype != sorted->dtype) {
         job.convert = cpu->kernels->cast[values->dtype][sorted->dtype];
     }
-    double work = (double)job.count * (8 + 16 * (double)(64 - __builtin_clzll((uint64_t)job.n)));
+    double work = (double)job.count * (8 + 16 * (double)(64 - __builtin_clzll((uint64_t)job.in.n)));
     job.base.parts = cpu_parts(cpu, work);
     cpu_job_begin(&job.base, sizeof job, work, begun);
     return STATUS_OK;

@@ -1,29 +1,42 @@
-/* The greatest or least elements of rows, in order, and their positions.
+/* The greatest or least elements of rows, in order, and their positions. All is by keys (key.h): the less the key, the better the element.
  *
- * While a row is read, the memory of the resulting positions is a heap: its root is the worst element kept so far, so that most elements
- * cost one comparison. Then the heap is taken apart from its root, which gives the order. The state of a row that is left is in the
- * output alone. */
+ * Where there is an argsort with vectors and no more than some results, those of a row are selected: elements that are better than the
+ * worst one kept so far are collected with their positions, and when there are many, they are sorted and the best ones stay. No branch
+ * depends on a single element.
+ *
+ * Else, while a row is read, the memory of the resulting positions is a heap: its root is the worst element kept so far, so that most
+ * elements cost one comparison. Then the heap is taken apart from its root, which gives the order. The state of a row that is left is in
+ * the output alone. */
 #include "engine/cpu/cpu.h"
+#include "engine/cpu/key.h"
 
 #include <string.h>
 
 enum {
     READ_PIECE = 1 << 15, /* elements between two looks whether to stop */
-    SORT_PIECE = 1 << 9
+    SORT_PIECE = 1 << 9,
+    OFTEN = 16,         /* as many elements for each result: among them are many that are good enough */
+    BLOCK = 256,        /* elements whose keys are made at a time */
+    SELECT_MOST = 1024, /* results that are selected */
+    COLLECT_LEAST = 64, /* elements that are collected before they are sorted */
 };
 
-/* An element as a number that has its order: NaN above all, -0 as +0. */
-typedef int64_t key_function(const char *element);
+/* The key of an element. */
+typedef uint64_t key_function(const char *element, uint64_t infinity);
 
 struct job {
     struct cpu_job base;
     const struct topk_functions *functions;
+    cpu_find_function *find;
+    cpu_row_function *copy;      /* of elements that do not follow one another */
+    const struct cpu_sort *sort; /* NULL: results are not selected */
     const char *x;
     char *values;
     int64_t *positions;
     int64_t outer, n, k, inner; /* x [outer, n, inner], results [outer, k, inner] */
     int64_t size;
-    int64_t flip; /* 0, or -1 for the least elements: reverses the order of keys */
+    uint64_t infinity; /* for keys */
+    uint64_t flip;     /* what reverses the order of keys if the greatest elements are wanted; else 0 */
 };
 
 /* One row: addresses of its first elements. */
@@ -41,19 +54,20 @@ struct topk_functions {
 
 #define INLINE static inline __attribute__((always_inline))
 
-INLINE int64_t row_key(const struct row *row, key_function *key, int64_t position) {
-    return key(row->x + position * row->job->inner * row->job->size) ^ row->job->flip;
+INLINE uint64_t row_key(const struct row *row, key_function *key, int64_t position) {
+    return key(row->x + position * row->job->inner * row->job->size, row->job->infinity) ^ row->job->flip;
 }
 
 /* Whether element a, of key `a_key`, comes after element b. */
-INLINE bool row_worse(const struct row *row, key_function *key, int64_t a_key, int64_t a, int64_t b) {
-    int64_t b_key = row_key(row, key, b);
-    return a_key < b_key || (a_key == b_key && a > b);
+INLINE bool row_worse(const struct row *row, key_function *key, uint64_t a_key, int64_t a, int64_t b) {
+    uint64_t b_key = row_key(row, key, b);
+    return a_key > b_key || (a_key == b_key && a > b);
 }
 
 /* Puts a position into the heap of `size` from its root on. */
 INLINE void row_sift_down(const struct row *row, key_function *key, int64_t size, int64_t position) {
-    int64_t *heap = row->heap, inner = row->job->inner, at = 0, own = row_key(row, key, position);
+    int64_t *heap = row->heap, inner = row->job->inner, at = 0;
+    uint64_t own = row_key(row, key, position);
     for (int64_t child; (child = 2 * at + 1) < size; at = child) {
         int64_t left = heap[child * inner];
         if (child + 1 < size) {
@@ -72,7 +86,8 @@ INLINE void row_sift_down(const struct row *row, key_function *key, int64_t size
 }
 
 INLINE void row_sift_up(const struct row *row, key_function *key, int64_t at, int64_t position) {
-    int64_t *heap = row->heap, inner = row->job->inner, own = row_key(row, key, position);
+    int64_t *heap = row->heap, inner = row->job->inner;
+    uint64_t own = row_key(row, key, position);
     while (at > 0) {
         int64_t parent = (at - 1) / 2, above = heap[parent * inner];
         if (!row_worse(row, key, own, position, above)) {
@@ -86,17 +101,28 @@ INLINE void row_sift_up(const struct row *row, key_function *key, int64_t at, in
 
 /* Reads elements `begin` to `end` - 1. Earlier elements are in the heap, or were not good enough. */
 INLINE void row_read(const struct row *row, key_function *key, int64_t begin, int64_t end) {
-    int64_t k = row->job->k, i = begin;
+    const struct job *job = row->job;
+    _Alignas(8) char block[BLOCK * sizeof(uint64_t)];
+    int64_t k = job->k, often = OFTEN * k < end ? OFTEN * k : end, i = begin, n;
     for (; i < k && i < end; i++) {
         row_sift_up(row, key, i, i);
     }
-    if (i == end) {
-        return;
-    }
-    int64_t worst = row_key(row, key, row->heap[0]);
-    for (; i < end; i++) {
-        if (row_key(row, key, i) > worst) { /* of equal elements the earlier stays */
+    for (; i < often; i++) {
+        if (row_key(row, key, i) < row_key(row, key, row->heap[0])) {
             row_sift_down(row, key, k, i);
+        }
+    }
+    for (; i < end; i += n) {
+        char *x = (char *)(uintptr_t)row->x + i * job->inner * job->size;
+        n = end - i;
+        if (job->inner > 1) {
+            n = n < BLOCK ? n : BLOCK;
+            job->copy(&(struct cpu_row){n, {block, x}, {1, job->inner}});
+            x = block;
+        }
+        uint64_t worst = row_key(row, key, row->heap[0]); /* of equal elements the earlier stays */
+        for (int64_t at = 0; (at += job->find(job->infinity, job->flip, x + at * job->size, n - at, worst)) < n; at++) {
+            row_sift_down(row, key, k, i + at);
             worst = row_key(row, key, row->heap[0]);
         }
     }
@@ -115,58 +141,104 @@ INLINE void row_sort(const struct row *row, key_function *key, int64_t begin, in
     }
 }
 
-/* ---- keys ---- */
-
-/* The key of a float: its bits, reversed in order for negative numbers. */
-#define KEY_FLOAT(name, T, infinity)                                                                                   \
-    static inline int64_t key_##name(const char *element) {                                                            \
-        T bits, magnitude;                                                                                             \
+#define FUNCTIONS(name, T, kind)                                                                                       \
+    static inline uint64_t key_##name(const char *element, uint64_t all_infinity) {                                    \
+        const T infinity = (T)all_infinity;                                                                            \
+        T bits;                                                                                                        \
         memcpy(&bits, element, sizeof bits);                                                                           \
-        magnitude = (T)(bits & (T) ~((T)1 << (8 * sizeof(T) - 1)));                                                    \
-        return magnitude > (infinity) ? INT64_MAX : bits == magnitude ? (int64_t)magnitude : -(int64_t)magnitude;      \
-    }
-#define KEY_INTEGER(name, T)                                                                                           \
-    static inline int64_t key_##name(const char *element) {                                                            \
-        T value;                                                                                                       \
-        memcpy(&value, element, sizeof value);                                                                         \
-        return (int64_t)value;                                                                                         \
-    }
-
-KEY_FLOAT(f16, uint16_t, 0x7c00)
-KEY_FLOAT(bf16, uint16_t, 0x7f80)
-KEY_FLOAT(f32, uint32_t, UINT32_C(0x7f800000))
-KEY_FLOAT(f64, uint64_t, UINT64_C(0x7ff0000000000000))
-KEY_INTEGER(u8, uint8_t)
-KEY_INTEGER(i8, int8_t)
-KEY_INTEGER(i16, int16_t)
-KEY_INTEGER(i32, int32_t)
-KEY_INTEGER(i64, int64_t)
-KEY_INTEGER(u16, uint16_t)
-KEY_INTEGER(u32, uint32_t)
-static inline int64_t key_u64(const char *element) {
-    return (int64_t)((uint64_t)key_i64(element) ^ UINT64_C(1) << 63);
-}
-
-#define TOPK_DTYPES(X)                                                                                                 \
-    X(f16, F16)                                                                                                        \
-    X(bf16, BF16) X(f32, F32) X(f64, F64) X(u8, U8) X(i8, I8) X(i16, I16) X(i32, I32) X(i64, I64) X(u16, U16)          \
-        X(u32, U32) X(u64, U64)
-
-#define X(name, NAME)                                                                                                  \
+        (void)infinity;                                                                                                \
+        return KEY(T, kind, bits, infinity);                                                                           \
+    }                                                                                                                  \
     static void read_##name(const struct row *row, int64_t begin, int64_t end) {                                       \
         row_read(row, key_##name, begin, end);                                                                         \
     }                                                                                                                  \
     static void sort_##name(const struct row *row, int64_t begin, int64_t end) {                                       \
         row_sort(row, key_##name, begin, end);                                                                         \
     }
-TOPK_DTYPES(X)
-#undef X
+KEY_TYPES(FUNCTIONS)
+#undef FUNCTIONS
 
-static const struct topk_functions functions[DTYPE_COUNT] = {
-#define X(name, NAME) [DTYPE_##NAME] = {read_##name, sort_##name},
-    TOPK_DTYPES(X)
-#undef X
+static const struct topk_functions functions[KEY_PLACES] = {
+#define FUNCTIONS(name, T, kind) {read_##name, sort_##name},
+    KEY_TYPES(FUNCTIONS)
+#undef FUNCTIONS
 };
+
+/* ---- selection ---- */
+
+/* Keys with positions (argsort's), of which the first `kept` are in order. */
+struct collected {
+    int64_t count, kept;
+    uint64_t limit; /* keys of this or above are not wanted; of equal elements the earlier stays */
+    uint64_t keys[2 * SELECT_MOST + BLOCK + CPU_SELECT_MORE];
+};
+
+static void collected_sort(const struct job *job, struct collected *all) {
+    job->sort->sort(all->keys, all->count);
+    all->count = all->kept = all->count < job->k ? all->count : job->k;
+    all->limit = all->kept == job->k ? all->keys[all->kept - 1] >> 32 << 32 : UINT64_MAX;
+}
+
+static void collected_load(const struct row *row, int64_t position, int64_t n, void *keys) {
+    const struct job *job = row->job;
+    job->sort->load(job->infinity, job->flip, row->x + position * job->inner * job->size, job->inner, position, n,
+                    keys);
+}
+
+/* The best elements so far, from the result, where the row was left. */
+static void collected_resume(const struct row *row, int64_t position, struct collected *all) {
+    int64_t k = row->job->k < position ? row->job->k : position;
+    for (int64_t i = 0; i < k; i++) {
+        collected_load(row, row->heap[i * row->job->inner], 1, &all->keys[i]);
+    }
+    all->count = k;
+    collected_sort(row->job, all);
+}
+
+static void collected_write(const struct row *row, struct collected *all, bool values) {
+    const struct job *job = row->job;
+    int64_t inner = job->inner, size = job->size;
+    if (all->count > all->kept) {
+        collected_sort(job, all);
+    }
+    job->sort->store(job->flip, all->keys, all->count, row->heap, inner);
+    for (int64_t i = 0; values && i < all->count; i++) {
+        memcpy(row->values + i * inner * size, row->x + row->heap[i * inner] * inner * size, (size_t)size);
+    }
+}
+
+/* Reads elements from *position on, to the end of the row or of a piece that is the last one for now. False: it is left. */
+static bool row_select(struct job *job, const struct row *row, int64_t *position) {
+    const int64_t many = 2 * job->k < COLLECT_LEAST ? COLLECT_LEAST : 2 * job->k;
+    struct collected all;
+    uint64_t keys[BLOCK];
+    int64_t at = *position, since = 0, n;
+    all.count = 0;
+    if (at > 0) {
+        collected_resume(row, at, &all);
+    } else {
+        at = many < job->n ? many : job->n;
+        collected_load(row, 0, at, all.keys);
+        all.count = at;
+        collected_sort(job, &all);
+    }
+    for (; at < job->n; at += n, since += n) {
+        if (since >= READ_PIECE && cpu_job_stops(&job->base)) {
+            collected_write(row, &all, false);
+            *position = at;
+            return false;
+        }
+        since = since >= READ_PIECE ? 0 : since;
+        n = job->n - at < BLOCK ? job->n - at : BLOCK;
+        collected_load(row, at, n, keys);
+        all.count += (*job->base.cpu->kernels->select)(keys, n, all.limit, all.keys + all.count);
+        if (all.count > many) {
+            collected_sort(job, &all);
+        }
+    }
+    collected_write(row, &all, true);
+    return true;
+}
 
 /* ---- rows ---- */
 
@@ -180,6 +252,13 @@ static struct row job_row(const struct job *job, int64_t number) {
 
 /* One row, from *position on, which counts elements that were read and then places that were filled. False: it is left. */
 static bool row_run(struct job *job, const struct row *row, int64_t *position) {
+    if (job->sort) {
+        if (!row_select(job, row, position)) {
+            return false;
+        }
+        *position = 0;
+        return true;
+    }
     while (*position < job->n + job->k) {
         bool reads = *position < job->n;
         int64_t begin = reads ? *position : *position - job->n, left = (reads ? job->n : job->k) - begin;
@@ -215,8 +294,11 @@ static int topk_run(struct cpu *cpu, const struct launch *launch, struct cpu_job
     struct topk_attributes attributes;
     (void)fault;
     topk_attributes_read(&launch->attributes, &attributes);
+    enum dtype dtype = (enum dtype)x->dtype;
+    int place = key_place(dtype);
     struct job job = {.base = {.cpu = cpu, .run = job_part},
-                      .functions = &functions[x->dtype],
+                      .functions = &functions[place],
+                      .find = cpu->kernels->find[place],
                       .x = x->data,
                       .values = values->data,
                       .positions = launch_further(launch, 1)->data,
@@ -224,8 +306,13 @@ static int topk_run(struct cpu *cpu, const struct launch *launch, struct cpu_job
                       .n = x->shape[1],
                       .k = values->shape[1],
                       .inner = x->shape[2],
-                      .size = (int64_t)dtype_size((enum dtype)x->dtype),
-                      .flip = attributes.largest ? 0 : -1};
+                      .size = (int64_t)dtype_size(dtype),
+                      .infinity = key_infinity(dtype)};
+    job.flip = attributes.largest ? UINT64_MAX >> (64 - 8 * job.size) : 0;
+    job.copy = cpu->kernels->elementwise[CPU_ROW_copy_1 + __builtin_ctzll((uint64_t)job.size)];
+    if (cpu->kernels->argsort[place].sort && job.k <= SELECT_MOST && job.n <= UINT32_MAX) {
+        job.sort = &cpu->kernels->argsort[place];
+    }
     double rows = (double)job.outer * (double)job.inner;
     double work = rows * ((double)job.n * 8 + (double)job.k * 256);
     job.base.parts = cpu_parts(cpu, work);

@@ -26,6 +26,22 @@ struct cpu_sort {
                     int64_t *zero, int64_t *nan);
 };
 
+/* The place of the first of n elements whose key, with its bits reversed by `flip`, is below `limit`; n: there is none. By key_place(). */
+typedef int64_t cpu_find_function(uint64_t infinity, uint64_t flip, const void *x, int64_t n, uint64_t limit);
+/* Writes those of n keys that are below `limit` in their order, and returns how many. Up to CPU_SELECT_MORE keys behind them are written,
+ * too. */
+typedef int64_t cpu_select_function(const uint64_t *keys, int64_t n, uint64_t limit, uint64_t *out);
+enum { CPU_SELECT_MORE = 8 };
+
+/* For each of some values the place among n sorted elements: as many are less, or with `right` not greater. By key_place(). */
+struct cpu_search {
+    const void *sorted;
+    int64_t n;
+    uint64_t infinity; /* for keys */
+    bool right;
+};
+typedef void cpu_search_function(const struct cpu_search *search, const void *values, int64_t count, int64_t *out);
+
 struct cpu;
 struct cpu_job;
 struct launch;
