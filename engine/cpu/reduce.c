@@ -16,6 +16,7 @@ enum {
     SHORT_RUN = 16,           /* reductions with runs up to this length rather go down */
     PIECE_DOWN = 1 << 17,     /* elements between two looks whether to stop: 0.1 to 1 ms */
     CONVERT_BLOCK = 512,      /* elements that are converted at a time */
+    PEEK = 4096,              /* elements of which any and all may be known, before other threads are woken */
     OUTPUT_WORK = 64,         /* the cost of an output besides its elements */
 };
 
@@ -328,6 +329,22 @@ unsigned cpu_reduce_segments(int64_t rows, int64_t columns, int64_t size) {
     return segments_of(rows, columns, reduction_work((double)rows, columns, size));
 }
 
+/* any and all of one long row: whether the first elements decide. */
+static bool job_peek(struct job *job, unsigned opcode) {
+    if ((opcode != OP_ANY && opcode != OP_ALL) || job->lines * job->width != 1 || job->down || job->steps != 1 ||
+        job->count <= PEEK) {
+        return false;
+    }
+    struct cpu_accumulators accumulators;
+    job_start(job, 1, &accumulators);
+    job_take(job, job->in, 1, PEEK, 0, &accumulators);
+    if (*accumulators.value != (opcode == OP_ANY)) {
+        return false;
+    }
+    job->reduction->finish(1, &accumulators, job->count, job->out);
+    return true;
+}
+
 /* The kernels' place in the table. */
 static enum cpu_reduction_kind norm_kind(double ord) {
     return ord == 0           ? CPU_REDUCE_NORM_0
@@ -385,6 +402,9 @@ static int reduce_run(struct cpu *cpu, const struct launch *launch, struct cpu_j
     job.parameter = launch->attributes.n_floats ? launch->attributes.floats[0] : 0;
     job.reduction = cpu_reduction_find(cpu->kernels, launch->opcode, &launch->attributes, x->as);
     job.cast = x->as != x->dtype ? cpu->kernels->cast[x->dtype][x->as] : NULL;
+    if (job_peek(&job, launch->opcode)) {
+        return STATUS_OK;
+    }
     int64_t blocks = job.lines * job.columns;
     double outputs = (double)job.lines * (double)job.width;
     double work = reduction_work(outputs, job.count, job.in_size);

@@ -1,5 +1,5 @@
-/* Operations over positions on the CPU device, at each of its vector levels: the same as simple loops give, around the numbers of elements at
- * which a device goes another way. */
+/* Operations over positions, and any and all, on the CPU device at each of its vector levels: the same as simple loops give, around the numbers
+ * of elements at which a device goes another way. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
@@ -352,4 +352,42 @@ static void check_scatter(struct device *device) {
 
 Test(cpu_indices, scatter_takes_values_in_order_and_reports_a_wrong_index, .timeout = 300) {
     each_device(check_scatter);
+}
+
+/* So many values that the parts with sums of their own are left. */
+Test(cpu_indices, many_integers_are_added_in_turns, .timeout = 300) {
+    const struct scattered of = {
+        .dtype = DTYPE_I64, .index = DTYPE_I64, .shape = {1, 20, 1}, .k = 1000001, .same_index = true};
+    for (unsigned threads = 1; threads < 4; threads++) {
+        struct device *device = open_cpu(threads);
+        expect_scattered(device, &of, true, false);
+        expect_scattered(device, &of, true, true);
+        device_close(device);
+    }
+}
+
+/* ---- any and all ---- */
+
+static void check_truth(struct device *device) {
+    static const int64_t extents[] = {1, 31, 2048, 2049, 4096, 4097, 6145, 300000};
+    for (size_t e = 0; e < sizeof extents / sizeof *extents; e++)
+        for (int all = 0; all < 2; all++) {
+            int64_t n = extents[e], places[] = {-1, 0, 30, 2047, 2048, 4095, 4096, 6144, n / 2, n - 1};
+            struct array x = ARRAY(DTYPE_BOOL, n), out = array_of(DTYPE_BOOL, 0, NULL);
+            uint8_t *elements = x.data, *result = out.data;
+            for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+                bool there = places[i] >= 0 && places[i] < n;
+                memset(elements, all, (size_t)n);
+                if (there)
+                    elements[places[i]] = !all;
+                run(device, all ? OP_ALL : OP_ANY, NULL, 0, (struct array *[]){&x}, 1, (struct array *[]){&out}, 1);
+                cr_expect_eq(*result, there != all, "%lld of %lld, all %d", (long long)places[i], (long long)n, all);
+            }
+            free(x.data);
+            free(out.data);
+        }
+}
+
+Test(cpu_indices, any_and_all_know_of_one_element_anywhere) {
+    each_device(check_truth);
 }
