@@ -1,6 +1,7 @@
 #include "engine/order/poison.h"
 
 #include <inttypes.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -116,13 +117,22 @@ void reports_give(struct reports *reports, struct report *report) {
 
 /* ---- guards ---- */
 
+/* Copies a text that may be longer than there is room for. Guards are made for many small operations, of which printing would be a part. */
+static void guard_text(char *to, size_t bytes, const char *text) {
+    size_t length = text ? strnlen(text, bytes - 1) : 0;
+    memcpy(to, length ? text : "", length);
+    to[length] = 0;
+}
+
 static struct guard *guard_blank(const char *operation, const char *label, uint64_t sequence) {
-    struct guard *guard = calloc(1, sizeof *guard);
+    struct guard *guard = malloc(sizeof *guard);
     if (!guard)
         return NULL;
+    memset(guard, 0, offsetof(struct guard, message) + 1); /* texts are not read behind their ends */
+    guard->counted = false;
     atomic_init(&guard->references, 1);
-    snprintf(guard->operation, sizeof guard->operation, "%s", operation);
-    snprintf(guard->label, sizeof guard->label, "%s", label ? label : "");
+    guard_text(guard->operation, sizeof guard->operation, operation);
+    guard_text(guard->label, sizeof guard->label, label);
     guard->sequence = sequence;
     return guard;
 }
@@ -130,7 +140,10 @@ static struct guard *guard_blank(const char *operation, const char *label, uint6
 struct guard *guard_create(struct reports *reports, const char *operation, const char *label, uint64_t sequence,
                            int axis) {
     struct guard *guard = guard_blank(operation, label, sequence);
-    if (!guard || !(guard->report = reports_take(reports))) {
+    if (!guard)
+        return NULL;
+    guard->report = reports->device->vtable->host_reserve ? reports_take(reports) : &guard->own;
+    if (!guard->report) {
         free(guard);
         return NULL;
     }
@@ -162,7 +175,7 @@ struct guard *guard_ref(struct guard *guard) {
 void guard_unref(struct guard *guard) {
     if (!guard || atomic_fetch_sub_explicit(&guard->references, 1, memory_order_acq_rel) != 1)
         return;
-    if (guard->reports)
+    if (guard->reports && guard->report != &guard->own)
         reports_give(guard->reports, guard->report);
     free(guard);
 }

@@ -50,6 +50,7 @@ struct guard {
     _Atomic unsigned references;
     struct reports *reports; /* where `report` came from; NULL: the operation failed outside the device, with `code` */
     struct report *report;
+    struct report own; /* it is the report where the device writes to the host's memory */
     enum status code;
     char operation[OPERATION_NAME_MAX + 1];
     char label[OPERATION_LABEL_MAX + 1];
