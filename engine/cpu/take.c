@@ -64,16 +64,28 @@ typedef struct {
 } row16;
 
 #define GATHER(T)                                                                                                      \
-    static bool gather_##T(const struct gather *g) {                                                                   \
+    static inline                                                                                                      \
+        __attribute__((always_inline)) bool gather_by_##T(const struct gather *g, int64_t step, int64_t along) {       \
         const T *x = g->x, nothing = {0};                                                                              \
         T *out = g->out;                                                                                               \
+        const int64_t *index = g->index, n = g->n;                                                                     \
+        const uint64_t extent = (uint64_t)g->extent;                                                                   \
         bool wrong = false;                                                                                            \
-        for (int64_t i = 0; i < g->n; i++) {                                                                           \
-            bool right = (uint64_t)g->index[i] < (uint64_t)g->extent;                                                  \
-            out[i] = right ? x[g->index[i] * g->step + i * g->along] : nothing;                                        \
-            wrong |= !right;                                                                                           \
+        for (int64_t i = 0; i < n; i++) {                                                                              \
+            const int64_t at = index[i];                                                                               \
+            if (__builtin_expect((uint64_t)at < extent, 1)) {                                                          \
+                out[i] = x[at * step + i * along];                                                                     \
+            } else {                                                                                                   \
+                out[i] = nothing;                                                                                      \
+                wrong = true;                                                                                          \
+            }                                                                                                          \
         }                                                                                                              \
         return wrong;                                                                                                  \
+    }                                                                                                                  \
+    static bool gather_##T(const struct gather *g) {                                                                   \
+        return g->step == 1 && g->along == 0 ? gather_by_##T(g, 1, 0)                                                  \
+               : g->along == 1               ? gather_by_##T(g, g->step, 1)                                            \
+                                             : gather_by_##T(g, g->step, g->along);                                                  \
     }
 GATHER(row1)
 GATHER(row2)
@@ -168,22 +180,29 @@ static bool take_along_axis_part(struct cpu_job *base, struct cpu_lane *lane) {
     const struct job *job = (const struct job *)base;
     int64_t at = cpu_part_begin(job->outer * job->count * job->inner, lane->part, base->parts);
     int64_t end = cpu_part_begin(job->outer * job->count * job->inner, lane->part + 1, base->parts);
+    /* With elements behind the axis a run is one row of them; without any, all of one outer place. */
+    bool across = job->inner > 1;
+    int64_t length = across ? job->inner : job->count, begin = at % length, number = at / length;
+    int64_t outer = across ? number / job->count : number, place = across ? number % job->count : 0;
+    const int64_t *index = job->index_strides, *x = job->x_strides;
+    int64_t index_stride = across ? index[2] : index[1], along = across ? x[2] : 0;
     while (at < end) {
-        /* With elements behind the axis a run is one row of them; without any, all of one outer place. */
-        int64_t length = job->inner > 1 ? job->inner : job->count, begin = at % length;
         int64_t n = length - begin < end - at ? length - begin : end - at;
-        int64_t row = at / job->inner, outer = row / job->count, place = row % job->count, inner = at % job->inner;
-        const int64_t *index = job->index_strides, *x = job->x_strides;
-        struct places places = {.offset = outer * index[0] + place * index[1] + inner * index[2],
-                                .stride = job->inner > 1 ? index[2] : index[1],
+        struct places places = {.offset = outer * index[0] + place * index[1] + begin * index_stride,
+                                .stride = index_stride,
                                 .position = at};
         struct gather gather = {.extent = job->extent,
                                 .step = x[1],
-                                .along = job->inner > 1 ? x[2] : 0,
-                                .x = job->x + (outer * x[0] + inner * x[2]) * job->size,
+                                .along = along,
+                                .x = job->x + (outer * x[0] + begin * along) * job->size,
                                 .out = job->out + at * job->size};
         job_gather(job, gather, &places, n, job->size);
         at += n;
+        begin = 0;
+        if (!across || ++place == job->count) {
+            place = 0;
+            outer++;
+        }
     }
     return true;
 }
