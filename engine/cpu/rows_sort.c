@@ -2,7 +2,7 @@
  *
  * Up to 16 vectors of keys are sorted in registers by a network. More keys are first divided by a pivot, those below it and the others, as
  * often as needed (quicksort). A pivot is the middle one of a few keys. Where that divides badly too often, pivots come from the middle of
- * the range of values: so no order of the input takes more than some number of passes. */
+ * the range of values: so no order of the input takes more than some number of passes. Many keys of few values are counted instead. */
 #include "engine/cpu/key.h"
 #include "engine/cpu/lanes.h"
 #include "engine/cpu/sort.h"
@@ -19,6 +19,10 @@ enum {
     SAMPLE = 1 << 13, /* of more keys, more are looked at to choose a pivot */
     BAD_MOST = 4,     /* pivots from samples that divide badly, on the way to a few keys */
     STACK = 64,
+    COUNTED = 1 << 12,   /* values that are counted, at most */
+    COUNTED_KEYS = 16,   /* keys for each of them, at least: writing those of one value takes some time */
+    COUNTED_LEAST = 512, /* keys of which it is tried */
+    COUNTED_LOOK = 16,   /* keys that are looked at first */
 };
 
 /* `bits`, of a key, is a constant wherever these functions are called: each is compiled for 32 and for 64. */
@@ -471,9 +475,74 @@ INLINE void merge(int bits, const void *all_a, int64_t n_a, const void *all_b, i
     }
 }
 
+/* ---- counting ---- */
+
+INLINE void keys_fill(int bits, char *keys, int64_t n, uint64_t key) {
+    const int lanes = lanes_of(bits);
+    const __m512i v = v_all(bits, key);
+    int64_t i = 0;
+    for (; i + lanes <= n; i += lanes) {
+        _mm512_storeu_si512(place(bits, keys, i), v);
+    }
+    v_store_part(bits, place(bits, keys, i), n - i, v);
+}
+
+/* False: the keys have too many values to be counted. Two counters of each take turns, for equal keys often follow one another. */
+INLINE bool keys_count(int bits, char *keys, int64_t n) {
+    uint32_t counts[2][COUNTED];
+    uint64_t least = UINT64_MAX, greatest = 0;
+    const int64_t values_most = n / COUNTED_KEYS < COUNTED ? n / COUNTED_KEYS : COUNTED;
+    if (n < COUNTED_LEAST || n > UINT32_MAX) {
+        return false;
+    }
+    for (int64_t i = 0, step = n / COUNTED_LOOK; i < COUNTED_LOOK; i++) {
+        const uint64_t key = key_at(bits, keys, i * step);
+        least = key < least ? key : least;
+        greatest = key > greatest ? key : greatest;
+    }
+    if (greatest - least >= (uint64_t)values_most) {
+        return false;
+    }
+    const int lanes = lanes_of(bits);
+    __m512i low = v_all(bits, least), high = v_all(bits, greatest);
+    int64_t i = 0;
+    for (; i + lanes <= n; i += lanes) {
+        const __m512i v = _mm512_loadu_si512(at(bits, keys, i));
+        low = v_min(bits, low, v);
+        high = v_max(bits, high, v);
+    }
+    for (; i < n; i++) {
+        low = v_min(bits, low, v_all(bits, key_at(bits, keys, i)));
+        high = v_max(bits, high, v_all(bits, key_at(bits, keys, i)));
+    }
+    least = bits == 32 ? _mm512_reduce_min_epu32(low) : _mm512_reduce_min_epu64(low);
+    greatest = bits == 32 ? _mm512_reduce_max_epu32(high) : _mm512_reduce_max_epu64(high);
+    if (greatest - least >= (uint64_t)values_most) {
+        return false;
+    }
+    const int64_t values = (int64_t)(greatest - least) + 1;
+    memset(counts[0], 0, (size_t)values * sizeof **counts);
+    memset(counts[1], 0, (size_t)values * sizeof **counts);
+    for (i = 0; i + 2 <= n; i += 2) {
+        counts[0][key_at(bits, keys, i) - least]++;
+        counts[1][key_at(bits, keys, i + 1) - least]++;
+    }
+    if (i < n) {
+        counts[0][key_at(bits, keys, i) - least]++;
+    }
+    for (int64_t value = 0; value < values; value++) {
+        const int64_t count = (int64_t)counts[0][value] + counts[1][value];
+        keys_fill(bits, keys, count, least + (uint64_t)value);
+        keys = place(bits, keys, count);
+    }
+    return true;
+}
+
 #define OF_BITS(bits)                                                                                                  \
     static void sort_##bits(void *keys, int64_t n) {                                                                   \
-        quicksort(bits, keys, n);                                                                                      \
+        if (!keys_count(bits, keys, n)) {                                                                              \
+            quicksort(bits, keys, n);                                                                                  \
+        }                                                                                                              \
     }                                                                                                                  \
     static void merge_##bits(const void *a, int64_t n_a, const void *b, int64_t n_b, int64_t begin, int64_t end,       \
                              void *out) {                                                                              \

@@ -20,7 +20,7 @@ static const enum dtype dtypes[] = {DTYPE_U8,  DTYPE_I16, DTYPE_BF16, DTYPE_I32,
                                     DTYPE_F32, DTYPE_I64, DTYPE_U64,  DTYPE_F64};
 enum { DTYPES = sizeof dtypes / sizeof *dtypes };
 
-enum order { RANDOM, SPECIAL, EQUAL, RISING, FALLING, PEAK, GEOMETRIC, PERIODIC, OUTLIERS, ORDERS };
+enum order { RANDOM, SPECIAL, EQUAL, RISING, FALLING, PEAK, GEOMETRIC, PERIODIC, OUTLIERS, STRAY, ORDERS };
 
 /* Zeros of both signs, NaN of several bits, infinities and ordinary numbers, in the upper bits of f64, f32 and bf16. */
 static const uint16_t specials[] = {0x0000, 0x8000, 0x7fc0, 0xffc1, 0x7fff, 0x7ff8, 0xffff,
@@ -45,6 +45,8 @@ static inline uint64_t element(enum order order, int64_t i, int64_t n, int bits)
         return (uint64_t)(i % 64) & all;
     case OUTLIERS: /* of all sizes */
         return (UINT64_C(1) << draw() % 64 | (draw() & 7)) & all;
+    case STRAY: /* few values, and one far from them */
+        return i == n / 3 ? all >> 1 : draw() % 30;
     default:
         return draw() & all;
     }
