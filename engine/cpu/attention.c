@@ -7,6 +7,12 @@
  *
  * Of halves the blocks' rows and keys are converted to f32 in the workspace, and so are results and gradients, until all has been added to them.
  *
+ * Keys that no row of a block sees are left out of its products, and those that a row does not see out of its exponentials.
+ *
+ * OpenBLAS multiplies small matrices fast where the right one lies row by row, and does not pack them; on AVX-512 that takes two thirds of the
+ * time. So forward the keys of a block are turned over, once for all row blocks that follow one another, and products are cut into such small
+ * ones.
+ *
  * Blocks and units depend on shapes alone, so the sums come out the same with any number of threads. */
 #include "engine/device/attention.h"
 
@@ -21,6 +27,11 @@ enum {
     BLOCK_WORK = 1 << 26, /* multiplications of one of its products, up to 2 ms: wide heads have smaller blocks */
     ZEROS = 1 << 20,      /* bytes between two looks whether to stop */
     UNITS_FEW = 16,       /* with fewer units a gradient takes two rounds */
+    SMALL_WORK = 1000000, /* most multiplications of a product that OpenBLAS does not pack */
+    PIECE = 16,           /* keys of a piece of a product, or a multiple */
+    TURNED_WIDTH =
+        256, /* most elements of a key that is turned over: of wider ones not even a piece is small enough to be worth it, */
+    TURNED_ROWS = 16, /* nor of fewer rows */
 };
 
 enum round { ROUND_FORWARD, ROUND_WHOLE, ROUND_KEYS, ROUND_ROWS };
@@ -35,9 +46,11 @@ struct job {
     int64_t size;                     /* of an element as it is computed with, */
     int64_t own_size;                 /* and of all operands but logsumexp and the mask */
     cpu_row_function *widen, *narrow; /* of halves, to f32 and back; else NULL */
+    cpu_turn_function *turn;          /* of elements as they are computed with; NULL: this level has none */
     int64_t rows, keys;               /* of a block */
     int64_t row_blocks, key_blocks;
     int64_t units, blocks; /* of this round, and in a unit */
+    bool turned;           /* forward: the keys are */
     unsigned threads;
     int64_t lane; /* bytes of a thread's workspace */
     char *workspace;
@@ -48,6 +61,8 @@ struct job {
 struct room {
     double *maxima, *sums; /* of a unit's rows so far */
     char *parts, *slopes;  /* [ROWS][KEYS] each */
+    int64_t *keys_number;  /* of the block of keys that is in `keys`, among those of all heads; -1: none */
+    char *keys;            /* [d][KEYS], if they are turned over */
     char *more;            /* of halves: struct operands */
 };
 
@@ -55,6 +70,7 @@ struct room {
 struct block {
     int64_t batch, head, kv_head;
     int64_t row, rows, key, keys;
+    int64_t seen; /* by some of its rows: the first ones of its keys */
 };
 
 static int64_t least(int64_t a, int64_t b) {
@@ -71,7 +87,9 @@ static struct room room_of(const struct job *job, const struct cpu_lane *lane) {
     room.sums = room.maxima + ROWS;
     room.parts = (char *)(room.sums + ROWS);
     room.slopes = room.parts + ROWS * KEYS * job->size;
-    room.more = room.slopes + ROWS * KEYS * job->size;
+    room.keys_number = (int64_t *)(void *)(room.slopes + ROWS * KEYS * job->size);
+    room.keys = (char *)room.keys_number + 64;
+    room.more = room.keys + (job->turned ? job->a.d * KEYS * job->size : 0);
     return room;
 }
 
@@ -104,9 +122,14 @@ static void set(const struct job *job, void *to, int64_t at, double value) {
     }
 }
 
-/* Whether no row of the block sees any of its keys. */
-static bool block_hidden(const struct job *job, const struct block *block) {
-    return job->a.causal && block->key >= block->row + block->rows;
+/* How many of the block's keys a row sees: the first ones. */
+static int64_t row_seen(const struct job *job, const struct block *block, int64_t row) {
+    int64_t seen = job->a.causal ? block->row + row + 1 - block->key : block->seen;
+    return seen < 0 ? 0 : least(seen, block->seen);
+}
+
+static int64_t keys_number(const struct job *job, const struct block *block) {
+    return (block->batch * job->a.kv_heads + block->kv_head) * job->key_blocks + block->key / job->keys;
 }
 
 /* Whether the block is the first one of its keys, or the last one, backward; and the last one of its rows. */
@@ -173,7 +196,9 @@ static struct operands operands_halves(const struct job *job, const struct block
         }
     }
     if (by_rows ? !none : block_first(job, block)) {
-        convert(job->widen, block->keys * a->d, at_key(job, a->k, block, a->d), o.k);
+        if (!job->turned || *room->keys_number != keys_number(job, block)) {
+            convert(job->widen, block->keys * a->d, at_key(job, a->k, block, a->d), o.k);
+        }
         convert(job->widen, block->keys * a->e, at_key(job, a->v, block, a->e), o.v);
     }
     if (job->round == ROUND_WHOLE) {
@@ -217,38 +242,88 @@ static void multiply(const struct job *job, int64_t m, int64_t n, int64_t k, dou
     }
 }
 
+/* Keys of a piece of a product with so many multiplications for each of them. */
+static int64_t piece_keys(int64_t each, int64_t keys) {
+    int64_t piece = each > 0 ? SMALL_WORK / each / PIECE * PIECE : 0;
+    return piece > 0 ? piece : keys;
+}
+
+#define TURN(name, T)                                                                                                  \
+    static void name(const char *in, int64_t rows, int64_t columns, char *out) {                                       \
+        for (int64_t row = 0; row < rows; row++) {                                                                     \
+            for (int64_t column = 0; column < columns; column++) {                                                     \
+                ((T *)(void *)out)[column * KEYS + row] = ((const T *)(const void *)in)[row * columns + column];       \
+            }                                                                                                          \
+        }                                                                                                              \
+    }
+TURN(turn_f32, float)
+TURN(turn_f64, double)
+
+/* The block's keys into room->keys, if they are not there yet. */
+static void keys_turn(const struct job *job, const struct block *block, const char *k, const struct room *room) {
+    int64_t number = keys_number(job, block), d = job->a.d, vector = 64 / job->size;
+    cpu_turn_function *turn = job->turn;
+    if (*room->keys_number == number) {
+        return;
+    }
+    *room->keys_number = number;
+    if (!turn || block->keys % vector != 0 || d % vector != 0) {
+        (job->is_f64 ? turn_f64 : turn_f32)(k, block->keys, d, room->keys);
+        return;
+    }
+    for (int64_t key = 0; key < block->keys; key += vector) {
+        for (int64_t at = 0; at < d; at += vector) {
+            turn(k + (key * d + at) * job->size, d * job->size, room->keys + (at * KEYS + key) * job->size,
+                 KEYS * job->size);
+        }
+    }
+}
+
 /* ---- scores ---- */
 
-static void mask_row(const struct job *job, const struct block *block, int64_t row, char *scores) {
+static void mask_row(const struct job *job, const struct block *block, int64_t row, int64_t n, char *scores) {
     const struct operand *mask = job->a.mask;
     int64_t at = block->batch * mask->strides[0] + block->head * mask->strides[1] +
                  (block->row + row) * mask->strides[2] + block->key * mask->strides[3];
     if (mask->dtype == DTYPE_BOOL) {
-        job->functions->hide(block->keys, scores, (const uint8_t *)mask->data + at, mask->strides[3]);
+        job->functions->hide(n, scores, (const uint8_t *)mask->data + at, mask->strides[3]);
     } else if (dtype_size((enum dtype)mask->dtype) < (size_t)job->size) {
         float values[KEYS];
         char *halves = (char *)mask->data + at * (int64_t)dtype_size((enum dtype)mask->dtype);
-        job->widen(&(struct cpu_row){block->keys, {(char *)values, halves}, {1, mask->strides[3]}});
-        job->functions->add(block->keys, scores, values, 1);
+        job->widen(&(struct cpu_row){n, {(char *)values, halves}, {1, mask->strides[3]}});
+        job->functions->add(n, scores, values, 1);
     } else {
-        job->functions->add(block->keys, scores, (const char *)mask->data + at * job->size, mask->strides[3]);
+        job->functions->add(n, scores, (const char *)mask->data + at * job->size, mask->strides[3]);
     }
 }
 
-/* scale · q · kᵀ of a block, with the mask. */
-static void block_scores(const struct job *job, const struct block *block, const struct operands *o, char *scores) {
+/* scale · q · kᵀ of the keys of a block that are seen, with the mask. */
+static void block_scores(const struct job *job, const struct block *block, const struct operands *o,
+                         const struct room *room) {
     const struct attention *a = &job->a;
-    multiply(job, block->rows, block->keys, a->d, a->scale, o->q, a->d, false, o->k, a->d, true, scores, KEYS, false);
-    for (int64_t row = 0; row < block->rows; row++) {
-        char *line = scores + row * KEYS * job->size;
-        if (a->mask) {
-            mask_row(job, block, row, line);
+    char *scores = room->parts;
+    if (job->turned) {
+        int64_t piece = piece_keys(block->rows * a->d, block->seen);
+        keys_turn(job, block, o->k, room);
+        for (int64_t key = 0; key < block->seen; key += piece) {
+            multiply(job, block->rows, least(piece, block->seen - key), a->d, a->scale, o->q, a->d, false,
+                     room->keys + key * job->size, KEYS, false, scores + key * job->size, KEYS, false);
         }
-        int64_t seen = block->row + row + 1 - block->key;
-        for (int64_t key = seen > 0 ? seen : 0; a->causal && key < block->keys; key++) {
-            set(job, line, key, -INFINITY);
-        }
+    } else {
+        multiply(job, block->rows, block->seen, a->d, a->scale, o->q, a->d, false, o->k, a->d, true, scores, KEYS,
+                 false);
     }
+    for (int64_t row = 0; row < block->rows && a->mask; row++) {
+        mask_row(job, block, row, row_seen(job, block, row), scores + row * KEYS * job->size);
+    }
+}
+
+/* The exponentials of a row's scores, less `shift`; of keys that it does not see 0. Returns their sum. */
+static double row_exponentials(const struct job *job, const struct block *block, int64_t row, char *line,
+                               double shift) {
+    int64_t seen = row_seen(job, block, row);
+    memset(line + seen * job->size, 0, (size_t)((block->seen - seen) * job->size));
+    return job->functions->exponentials(seen, line, shift);
 }
 
 /* ---- forward ---- */
@@ -258,22 +333,26 @@ static void block_forward(const struct job *job, const struct block *block, cons
     const struct cpu_attention *functions = job->functions;
     const struct operands o = operands_of(job, block, room, false);
     bool first = block->key == 0;
-    block_scores(job, block, &o, room->parts);
+    block_scores(job, block, &o, room);
     for (int64_t row = 0; row < block->rows; row++) {
         char *line = room->parts + row * KEYS * job->size;
-        double before = first ? -INFINITY : room->maxima[row], maximum = functions->maximum(block->keys, line);
+        double before = first ? -INFINITY : room->maxima[row],
+               maximum = functions->maximum(row_seen(job, block, row), line);
         maximum = before > maximum ? before : maximum;
         /* Where a row has seen no key, exponentials of -inf are 0, and not of a difference of infinities. */
         double shift = maximum > -INFINITY ? maximum : 0;
-        double sum = functions->exponentials(block->keys, line, shift), keep = first ? 0 : exp(before - shift);
+        double sum = row_exponentials(job, block, row, line, shift), keep = first ? 0 : exp(before - shift);
         room->sums[row] = first ? sum : room->sums[row] * keep + sum;
         room->maxima[row] = maximum;
         if (!first && keep != 1) {
             functions->scale(a->e, o.result + row * a->e * job->size, keep);
         }
     }
-    multiply(job, block->rows, a->e, block->keys, 1, room->parts, KEYS, false, o.v, a->e, false, o.result, a->e,
-             !first);
+    int64_t piece = piece_keys(block->rows * a->e, block->seen);
+    for (int64_t key = 0; key < block->seen; key += piece) {
+        multiply(job, block->rows, a->e, least(piece, block->seen - key), 1, room->parts + key * job->size, KEYS, false,
+                 o.v + key * a->e * job->size, a->e, false, o.result, a->e, !first || key > 0);
+    }
 }
 
 /* All keys have been seen. */
@@ -299,16 +378,17 @@ static void rows_finish(const struct job *job, const struct block *block, const 
 
 /* ---- backward ---- */
 
-static void block_parts(const struct job *job, const struct block *block, const struct operands *o, char *parts) {
+static void block_parts(const struct job *job, const struct block *block, const struct operands *o,
+                        const struct room *room) {
     const char *logsumexp = at_logsumexp(job, job->a.logsumexp, block);
-    block_scores(job, block, o, parts);
+    block_scores(job, block, o, room);
     for (int64_t row = 0; row < block->rows; row++) {
-        char *line = parts + row * KEYS * job->size;
+        char *line = room->parts + row * KEYS * job->size;
         double shift = element(job, logsumexp, row);
         if (shift > -INFINITY || isnan(shift)) {
-            job->functions->exponentials(block->keys, line, shift);
+            row_exponentials(job, block, row, line, shift);
         } else { /* it sees no key */
-            memset(line, 0, (size_t)(block->keys * job->size));
+            memset(line, 0, (size_t)(block->seen * job->size));
         }
     }
 }
@@ -316,23 +396,38 @@ static void block_parts(const struct job *job, const struct block *block, const 
 static void block_slopes(const struct job *job, const struct block *block, const struct operands *o,
                          const struct room *room) {
     const struct attention *a = &job->a;
-    multiply(job, block->rows, block->keys, a->e, 1, o->gradient, a->e, false, o->v, a->e, true, room->slopes, KEYS,
+    multiply(job, block->rows, block->seen, a->e, 1, o->gradient, a->e, false, o->v, a->e, true, room->slopes, KEYS,
              false);
     for (int64_t row = 0; row < block->rows; row++) {
         int64_t at = row * a->e * job->size;
         double shift = job->functions->dot(a->e, o->gradient + at, o->result + at);
-        job->functions->slopes(block->keys, room->slopes + row * KEYS * job->size, room->parts + row * KEYS * job->size,
+        job->functions->slopes(block->seen, room->slopes + row * KEYS * job->size, room->parts + row * KEYS * job->size,
                                shift, a->scale);
     }
 }
 
-/* c gets a block's share, as the first or one more; without one, as the first, 0. */
-static void share(const struct job *job, bool none, int64_t m, int64_t n, int64_t k, const char *a, bool a_across,
-                  const char *b, char *c, bool first) {
-    if (!none) {
-        multiply(job, m, n, k, 1, a, KEYS, a_across, b, n, false, c, n, !first);
+/* by_q gets a block's share, as the first or one more. */
+static void share_rows(const struct job *job, const struct block *block, const struct operands *o,
+                       const struct room *room) {
+    const struct attention *a = &job->a;
+    bool first = block->key == 0;
+    if (block->seen > 0) {
+        multiply(job, block->rows, a->d, block->seen, 1, room->slopes, KEYS, false, o->k, a->d, false, o->by_q, a->d,
+                 !first);
     } else if (first) {
-        memset(c, 0, (size_t)(m * n * job->size));
+        memset(o->by_q, 0, (size_t)(block->rows * a->d * job->size));
+    }
+}
+
+/* So does c, by_k or by_v, of as many keys as are seen; as the first, the others get 0. */
+static void share_keys(const struct job *job, const struct block *block, int64_t width, const char *parts,
+                       const char *of_rows, char *c) {
+    bool first = block_first(job, block);
+    if (block->seen > 0) {
+        multiply(job, block->seen, width, block->rows, 1, parts, KEYS, true, of_rows, width, false, c, width, !first);
+    }
+    if (first) {
+        memset(c + block->seen * width * job->size, 0, (size_t)((block->keys - block->seen) * width * job->size));
     }
 }
 
@@ -350,18 +445,18 @@ static void block_narrow(const struct job *job, const struct block *block, const
 
 static void block_backward(const struct job *job, const struct block *block, const struct room *room) {
     const struct attention *a = &job->a;
-    bool none = block_hidden(job, block), first = block_first(job, block);
+    bool none = block->seen == 0;
     const struct operands o = operands_of(job, block, room, none);
     if (!none) {
-        block_parts(job, block, &o, room->parts);
+        block_parts(job, block, &o, room);
         block_slopes(job, block, &o, room);
     }
     if (job->round != ROUND_KEYS) {
-        share(job, none, block->rows, a->d, block->keys, room->slopes, false, o.k, o.by_q, block->key == 0);
+        share_rows(job, block, &o, room);
     }
     if (job->round != ROUND_ROWS) {
-        share(job, none, block->keys, a->d, block->rows, room->slopes, true, o.q, o.by_k, first);
-        share(job, none, block->keys, a->e, block->rows, room->parts, true, o.gradient, o.by_v, first);
+        share_keys(job, block, a->d, room->slopes, o.q, o.by_k);
+        share_keys(job, block, a->e, room->parts, o.gradient, o.by_v);
     }
     if (job->narrow) {
         block_narrow(job, block, &o);
@@ -393,6 +488,8 @@ static struct block block_of(const struct job *job, int64_t unit, int64_t number
     block.rows = least(job->rows, a->n - block.row);
     block.key = key * job->keys;
     block.keys = least(job->keys, a->m - block.key);
+    block.seen = a->causal ? least(block.keys, block.row + block.rows - block.key) : block.keys;
+    block.seen = block.seen > 0 ? block.seen : 0;
     return block;
 }
 
@@ -401,7 +498,7 @@ static void block_run(const struct job *job, const struct block *block, bool las
         block_backward(job, block, room);
         return;
     }
-    if (block->keys > 0 && !block_hidden(job, block)) {
+    if (block->seen > 0) {
         block_forward(job, block, room);
     }
     if (last) {
@@ -485,7 +582,10 @@ static void job_init(struct job *job, struct cpu *cpu, const struct launch *laun
     }
     job->functions = &cpu->kernels->attention[job->is_f64];
     job_blocks(job);
-    job->lane = 2 * ROWS * (int64_t)sizeof(double) + 2 * ROWS * KEYS * job->size;
+    job->turned = !a->back && a->n >= TURNED_ROWS && a->d <= TURNED_WIDTH;
+    job->turn = cpu->kernels->turn[job->is_f64 ? 3 : 2];
+    job->lane = 2 * ROWS * (int64_t)sizeof(double) + 2 * ROWS * KEYS * job->size + 64;
+    job->lane += job->turned ? a->d * KEYS * job->size : 0;
     /* As bytes of memory traffic: some 4 multiplications take as long as moving a byte. */
     double scores = (double)(a->batch * a->heads) * (double)a->n * (double)a->m;
     job->work = scores * ((double)(a->d + a->e) * (double)job->size / 16 * (a->back ? 2.5 : 1) + 16);
@@ -546,6 +646,9 @@ static int attention_run(struct cpu *cpu, const struct launch *launch, struct cp
     job.workspace = launch->workspace;
     if (job.a.back && (job.a.n == 0 || job.a.m == 0 || job.a.heads == 0)) {
         return zeros_run(&job, begun);
+    }
+    for (unsigned i = 0; i < job.threads; i++) {
+        *room_of(&job, &(struct cpu_lane){.number = i}).keys_number = -1;
     }
     if (cpu_job_keep(&job.base, sizeof job, job.work, begun)) {
         return STATUS_OK;

@@ -42,7 +42,8 @@ static struct sample mask_random(struct suite *suite, enum dtype dtype, const st
     return suite_upload(suite, values);
 }
 
-static void attention_once(struct suite *suite, const struct op_case *row, enum dtype dtype, const struct sizes *s) {
+static void attention_once(struct suite *suite, const struct op_case *row, enum dtype dtype, const struct sizes *s,
+                           bool is_causal) {
     bool back = row->opcode == OP_ATTENTION_GRAD, masked = suite_chance(suite, 50);
     int64_t q[VALUES_RANK_MAX], k[VALUES_RANK_MAX], v[VALUES_RANK_MAX], y[VALUES_RANK_MAX];
     int rank = shape_of(s, false, s->n, s->d, q);
@@ -57,8 +58,7 @@ static void attention_once(struct suite *suite, const struct op_case *row, enum 
     in[6] = mask_random(suite, dtype, s);
     const struct sample *inputs[] = {&in[1], &in[2], &in[3], &in[6]};
     struct suite_call call = {.opcode = OP_ATTENTION, .n_inputs = 3u + masked, .inputs = inputs};
-    call.attributes =
-        SUITE_ATTRIBUTES(attention, .is_causal = suite_chance(suite, 40), .scale = suite_chance(suite, 50) ? 0 : 0.375);
+    call.attributes = SUITE_ATTRIBUTES(attention, .is_causal = is_causal, .scale = suite_chance(suite, 50) ? 0 : 0.375);
     suite_run_several(suite, &call, &in[4], 2);
     suite_adopt(suite, &in[4]);
     suite_adopt(suite, &in[5]);
@@ -85,7 +85,7 @@ static void case_attention(struct suite *suite, const struct op_case *row) {
                           .d = 1 + suite_below(suite, 20),
                           .e = 1 + suite_below(suite, 20),
                           .leading = (int)suite_below(suite, HEADS_AXES + 1)};
-        attention_once(suite, row, op_case_dtype(suite, row), &s);
+        attention_once(suite, row, op_case_dtype(suite, row), &s, suite_chance(suite, 40));
     }
     /* Several blocks of rows and of keys, wide heads, one row, and many heads. */
     static const struct sizes large[] = {{1, 1, 2, 70, 300, 9, 8, 1},
@@ -95,7 +95,16 @@ static void case_attention(struct suite *suite, const struct op_case *row) {
                                          {1, 2, 1, 66, 20, 100, 128, 2}};
     for (size_t i = 0; i < sizeof large / sizeof *large; i++)
         for (int dtype = DTYPE_F16; dtype <= DTYPE_F64; dtype++)
-            attention_once(suite, row, (enum dtype)dtype, &large[i]);
+            attention_once(suite, row, (enum dtype)dtype, &large[i], suite_chance(suite, 40));
+    /* Causal, with blocks of which some are hidden whole and some in part; more keys than rows, and more rows than keys; heads that share keys
+     * and whose keys have odd extents, and ones too wide for small products. */
+    static const struct sizes causal[] = {{1, 1, 1, 200, 330, 16, 16, 1}, {1, 2, 2, 330, 259, 7, 20, 2},
+                                          {2, 2, 1, 129, 64, 64, 33, 2},  {2, 1, 1, 70, 300, 64, 80, 2},
+                                          {1, 1, 2, 40, 70, 256, 260, 1}, {1, 1, 1, 70, 600, 260, 8, 1},
+                                          {1, 1, 1, 15, 300, 8, 8, 1}};
+    for (size_t i = 0; i < sizeof causal / sizeof *causal; i++)
+        for (int dtype = DTYPE_F16; dtype <= DTYPE_F64; dtype++)
+            attention_once(suite, row, (enum dtype)dtype, &causal[i], true);
 }
 
 const struct op_case op_case_attention = {case_attention, OP_ATTENTION, FILL_ORDINARY};
