@@ -114,27 +114,7 @@ bool decompose_scatter(const struct place *place, int64_t index) {
 
 /* ---- blocks ---- */
 
-/* c less op(a) · op(b) */
-static void multiply_subtract(const struct job *job, bool a_transposed, bool b_transposed, int64_t m, int64_t n,
-                              int64_t k, const char *a, int64_t a_stride, const char *b, int64_t b_stride, char *c,
-                              int64_t c_stride) {
-    const struct lapack *lapack = job->lapack;
-    const int rows = (int)m, columns = (int)n, depth = (int)k;
-    const int a_lead = (int)a_stride, b_lead = (int)b_stride, c_lead = (int)c_stride;
-    lapack->gemm(a_transposed ? lapack->transposed : "N", b_transposed ? lapack->transposed : "N", &rows, &columns,
-                 &depth, lapack->less, a, &a_lead, b, &b_lead, lapack->one, c, &c_lead, 1, 1);
-}
-
-/* b, m by n, becomes op(a)⁻¹ · b for a triangular matrix, or with side "R" b · op(a)⁻¹. */
-static void triangular(const struct job *job, const char *side, bool upper, bool transposed, bool unit, int64_t m,
-                       int64_t n, const char *a, int64_t a_stride, char *b, int64_t b_stride) {
-    const struct lapack *lapack = job->lapack;
-    const int rows = (int)m, columns = (int)n, a_lead = (int)a_stride, b_lead = (int)b_stride;
-    lapack->trsm(side, upper ? "U" : "L", transposed ? lapack->transposed : "N", unit ? "U" : "N", &rows, &columns,
-                 lapack->one, a, &a_lead, b, &b_lead, 1, 1, 1, 1);
-}
-
-/* One step of the same for b's columns, with op(a) n by n: some rows of b, and what they contribute to the others. Steps go from where the
+/* One step of decompose_triangle() for b's columns, with op(a) n by n: some rows of b, and what they contribute to the others. Steps go from where the
  * triangle op(a) begins. */
 static void triangular_step(const struct job *job, bool upper, bool transposed, bool unit, int64_t n, int64_t columns,
                             const char *a, int64_t a_stride, char *b, int64_t b_stride, int64_t index) {
@@ -142,12 +122,12 @@ static void triangular_step(const struct job *job, bool upper, bool transposed, 
     int64_t begin = index * job->solved, end = least(begin + job->solved, n), rows = end - begin, rest = n - end;
     int64_t row = down ? begin : rest, to = down ? end : 0;
     char *solved = b + row * job->size;
-    triangular(job, "L", upper, transposed, unit, rows, columns, a + (row * a_stride + row) * job->size, a_stride,
-               solved, b_stride);
+    decompose_triangle(job, false, upper, transposed, unit, rows, columns, a + (row * a_stride + row) * job->size,
+                       a_stride, solved, b_stride);
     if (rest > 0) {
         const char *side = a + (transposed ? to * a_stride + row : row * a_stride + to) * job->size;
-        multiply_subtract(job, transposed, false, rest, columns, rows, side, a_stride, solved, b_stride,
-                          b + to * job->size, b_stride);
+        decompose_subtract(job, transposed, false, rest, columns, rows, side, a_stride, solved, b_stride,
+                           b + to * job->size, b_stride);
     }
 }
 
@@ -175,10 +155,11 @@ static bool lu_block(const struct place *place, int64_t index) {
     if (n_right > 0) {
         char *top = at(job, place->a, job->m, j, right);
         job->lapack->laswp(&n_right, top, &lead, &one, &columns, pivots, &one);
-        triangular(job, "L", false, false, true, b, n_right, at(job, place->a, job->m, j, j), job->m, top, job->m);
+        decompose_triangle(job, false, false, false, true, b, n_right, at(job, place->a, job->m, j, j), job->m, top,
+                           job->m);
         if (job->m > j + b) {
-            multiply_subtract(job, false, false, job->m - j - b, n_right, b, at(job, place->a, job->m, j + b, j),
-                              job->m, top, job->m, at(job, place->a, job->m, j + b, right), job->m);
+            decompose_subtract(job, false, false, job->m - j - b, n_right, b, at(job, place->a, job->m, j + b, j),
+                               job->m, top, job->m, at(job, place->a, job->m, j + b, right), job->m);
         }
     }
     for (int64_t i = 0; i < b && end == job->n; i++) {
@@ -418,8 +399,8 @@ static bool cholesky_block(const struct place *place, int64_t index) {
         return true;
     }
     int64_t m = upper ? b : rest, columns = upper ? rest : b;
-    multiply_subtract(job, upper, !upper, m, columns, j, upper ? before : far, n, upper ? far : before, n, side, n);
-    triangular(job, upper ? "L" : "R", upper, true, false, m, columns, diagonal, n, side, n);
+    decompose_subtract(job, upper, !upper, m, columns, j, upper ? before : far, n, upper ? far : before, n, side, n);
+    decompose_triangle(job, !upper, upper, true, false, m, columns, diagonal, n, side, n);
     return true;
 }
 
@@ -445,11 +426,11 @@ static bool triangular_strip(const struct place *place, int64_t index) {
     bool down = !attributes.upper;
     int64_t rows = end - begin, rest = n - end, row = down ? begin : rest, to = down ? end : 0;
     char *solved = out + (row * r + j) * job->size;
-    triangular(job, "R", down, false, attributes.unit_diagonal, columns, rows, a + row * (n + 1) * job->size, n, solved,
-               r);
+    decompose_triangle(job, true, down, false, attributes.unit_diagonal, columns, rows, a + row * (n + 1) * job->size,
+                       n, solved, r);
     if (rest > 0) {
-        multiply_subtract(job, false, false, columns, rest, rows, solved, r, a + (to * n + row) * job->size, n,
-                          out + (to * r + j) * job->size, r);
+        decompose_subtract(job, false, false, columns, rest, rows, solved, r, a + (to * n + row) * job->size, n,
+                           out + (to * r + j) * job->size, r);
     }
     return true;
 }

@@ -157,6 +157,12 @@ bool decompose_gather(const struct place *place, int64_t index);
 bool decompose_identity(const struct place *place, int64_t index);
 bool decompose_scatter(const struct place *place, int64_t index);
 bool decompose_qr_block(const struct place *place, int64_t index);
+/* c, m by n, less op(a) · op(b), whose depth is k. */
+void decompose_subtract(const struct job *job, bool a_transposed, bool b_transposed, int64_t m, int64_t n, int64_t k,
+                        const char *a, int64_t a_stride, const char *b, int64_t b_stride, char *c, int64_t c_stride);
+/* b, m by n, becomes op(a)⁻¹ · b for a triangular matrix, or from the right b · op(a)⁻¹; `unit`: its diagonal counts as ones. */
+void decompose_triangle(const struct job *job, bool right, bool upper, bool transposed, bool unit, int64_t m, int64_t n,
+                        const char *a, int64_t a_stride, char *b, int64_t b_stride);
 /* Applies a block's reflections, or their inverse, to columns of c from the block's first row on. */
 void decompose_reflect(const struct place *place, bool transposed, int64_t block, char *c, int64_t c_rows,
                        int64_t columns);

@@ -256,6 +256,12 @@ typedef void cpu_gather_function(void *to, const void *from, int64_t rows, int64
 /* Transposes a block of as many lines as a cache line has elements, which are a cache line long. Strides are bytes from one line to the next. */
 typedef void cpu_turn_function(const char *in, int64_t in_stride, char *out, int64_t out_stride);
 
+/* Solves n equations, CPU_TRIANGLE_MAX at most, for each of `sides` right sides, in place: those of side j are x[j], x[step + j], …, in elements;
+ * `step` may be negative. Equation i has the factors rows[i · CPU_TRIANGLE_MAX + k], k < i, and diagonal[i]; diagonal NULL: 1. */
+enum { CPU_TRIANGLE_MAX = 32 };
+typedef void cpu_triangle_function(int64_t n, int64_t sides, const void *rows, const void *diagonal, void *x,
+                                   int64_t step);
+
 /* NULL: no such kernel. Entries of the tables are indexed by a kind and the dtype presented (of the last input); those of `elementwise`
  * by the number of the row function, which cpu_row_find() finds: pointers are relocated when a process starts, so there is
  * one for each function and not one for each operation and dtype. */
@@ -281,8 +287,9 @@ struct cpu_kernels {
     cpu_select_function *const *select;      /* NULL behind it where there is no argsort */
     cpu_search_function *const *search;      /* by key_place() */
     cpu_product_function *product_u32, *product_u64, *product_bool;
-    cpu_gather_function *const *gather; /* by log2 of an element's bytes, 1 to 16 */
-    cpu_turn_function *const *turn;     /* the same, 1 to 8 */
+    cpu_gather_function *const *gather;     /* by log2 of an element's bytes, 1 to 16 */
+    cpu_turn_function *const *turn;         /* the same, 1 to 8 */
+    cpu_triangle_function *const *triangle; /* f32, f64 */
     void (*move)(void *to, const void *from,
                  size_t bytes); /* cpu_move() with this level's vectors: half the time for rows of some KiB */
     /* Copies past the caches to an address aligned to 64; bytes are a multiple of 64. */
