@@ -2,12 +2,22 @@
  *
  * LAPACK has matrices column by column. So a thread copies one matrix after another into its part of the workspace, factors it there
  * in steps of some milliseconds, between which it can be left, and writes the results out. The matrices of a batch are shared out among
- * the threads; one thread factors each of them. Sizes of blocks and strips follow from the shapes alone, so results are the same at any
- * number of threads and wherever a thread was left. */
+ * the threads; one thread factors each of them. Where there are fewer matrices than threads, these share the steps of one matrix after
+ * another: those that do not depend on each other run at the same time. Sizes of blocks and strips follow from the shapes alone, so
+ * results are the same at any number of threads and wherever a thread was left. */
 #include "engine/cpu/decompose.h"
 
+#include <assert.h>
 #include <complex.h>
 #include <math.h>
+
+enum {
+    SHARED_PARTS = 8, /* into which columns are cut for threads that share a matrix, unless they become fewer than */
+    SHARED_COLUMNS = 128,
+    PIECE = 64, /* rows that are exchanged together */
+};
+/* Multiplications of a matrix that several threads share. */
+static const double shared_work = 3e7;
 
 static bool singular(const struct place *place, int64_t row) {
     struct report *report = place->job->launch->report;
@@ -38,8 +48,8 @@ TRANSPOSE(transpose_4, uint32_t)
 TRANSPOSE(transpose_8, uint64_t)
 TRANSPOSE(transpose_16, struct cpu_pair)
 
-void decompose_transpose(const struct job *job, char *z, int64_t z_stride, const char *x, int64_t x_stride,
-                         int64_t rows, int64_t begin, int64_t end) {
+static void transpose(const struct job *job, char *z, int64_t z_stride, const char *x, int64_t x_stride, int64_t rows,
+                      int64_t begin, int64_t end) {
     if (job->size == 4) {
         transpose_4((void *)z, z_stride, (const void *)x, x_stride, rows, begin, end);
     } else if (job->size == 8) {
@@ -49,12 +59,33 @@ void decompose_transpose(const struct job *job, char *z, int64_t z_stride, const
     }
 }
 
+/* Blocks of whole vectors in registers, where the device has a kernel for them. */
+void decompose_transpose(const struct job *job, char *z, int64_t z_stride, const char *x, int64_t x_stride,
+                         int64_t rows, int64_t begin, int64_t end) {
+    cpu_turn_function *turn = job->size > 8 ? NULL : job->base.cpu->kernels->turn[job->size == 8 ? 3 : 2];
+    int64_t size = job->size, vector = turn ? 64 / size : 1;
+    int64_t whole = turn ? rows / vector * vector : 0, to = begin + (end - begin) / vector * vector;
+    for (int64_t j = begin; j < to && turn; j += vector) {
+        for (int64_t i = 0; i < whole; i += vector) {
+            turn(x + (i * x_stride + j) * size, x_stride * size, z + (j * z_stride + i) * size, z_stride * size);
+        }
+    }
+    transpose(job, z, z_stride, x, x_stride, whole, to, end);
+    transpose(job, z + whole * size, z_stride, x + whole * x_stride * size, x_stride, rows - whole, begin, end);
+}
+
+/* Columns of a step: whole tiles, where there are so many. */
+static int64_t copied_columns(int64_t rows) {
+    int64_t columns = COPY_ELEMENTS / rows;
+    return columns >= TILE ? columns / TILE * TILE : columns > 0 ? columns : 1;
+}
+
 int64_t copy_steps(int64_t rows, int64_t columns) {
-    return rows && columns ? divided_up(columns, COPY_ELEMENTS / rows > 0 ? COPY_ELEMENTS / rows : 1) : 0;
+    return rows && columns ? divided_up(columns, copied_columns(rows)) : 0;
 }
 
 void copy_columns(int64_t rows, int64_t columns, int64_t index, int64_t *begin, int64_t *end) {
-    int64_t each = COPY_ELEMENTS / rows > 0 ? COPY_ELEMENTS / rows : 1;
+    int64_t each = copied_columns(rows);
     *begin = index * each;
     *end = least(*begin + each, columns);
 }
@@ -115,11 +146,16 @@ bool decompose_scatter(const struct place *place, int64_t index) {
 /* ---- blocks ---- */
 
 /* One step of decompose_triangle() for b's columns, with op(a) n by n: some rows of b, and what they contribute to the others. Steps go from where the
- * triangle op(a) begins. */
+ * triangle op(a) begins; b is zero up to row `first` in that order. */
 static void triangular_step(const struct job *job, bool upper, bool transposed, bool unit, int64_t n, int64_t columns,
-                            const char *a, int64_t a_stride, char *b, int64_t b_stride, int64_t index) {
+                            const char *a, int64_t a_stride, char *b, int64_t b_stride, int64_t index, int64_t first) {
     bool down = upper == transposed;
-    int64_t begin = index * job->solved, end = least(begin + job->solved, n), rows = end - begin, rest = n - end;
+    int64_t begin = index * job->solved, end = least(begin + job->solved, n);
+    begin = begin > first ? begin : first;
+    int64_t rows = end - begin, rest = n - end;
+    if (rows <= 0) {
+        return;
+    }
     int64_t row = down ? begin : rest, to = down ? end : 0;
     char *solved = b + row * job->size;
     decompose_triangle(job, false, upper, transposed, unit, rows, columns, a + (row * a_stride + row) * job->size,
@@ -139,31 +175,81 @@ static int64_t update_columns(const struct job *job, int64_t index, int64_t colu
     return index / steps;
 }
 
-/* One block of columns of the elimination, or some other columns: their row exchanges, and the rest of the matrix. */
+/* The same where a block's first step is for the columns of the next block, and the others are for those behind. */
+static int64_t further_columns(const struct job *job, int64_t index, int64_t *begin, int64_t *end) {
+    int64_t steps = block_steps(job), block = index / steps, step = index % steps;
+    int64_t next = least((block + 1) * job->block, job->k);
+    *begin = step == 0 ? next : next + job->block + (step - 1) * job->update;
+    *end = least(*begin + (step == 0 ? job->block : job->update), job->n);
+    return block;
+}
+
+/* The elimination of a block of columns. */
+static void lu_panel(const struct place *place, int64_t block) {
+    const struct job *job = place->job;
+    int64_t j = block * job->block, b = least(job->block, job->k - j);
+    const int rows = (int)(job->m - j), columns = (int)b, lead = (int)job->m;
+    int info, *pivots = place->pivots + j;
+    job->lapack->getrf(&rows, &columns, at(job, place->a, job->m, j, j), &lead, pivots, &info);
+    for (int64_t i = 0; i < b; i++) {
+        pivots[i] += (int)j; /* from 1 on, as LAPACK counts */
+    }
+}
+
+/* The row exchanges `from` to `to` - 1 of some columns of a matrix. */
+static void rows_exchange(const struct place *place, char *columns, int64_t rows, int64_t n, int64_t from, int64_t to) {
+    const int extent = (int)n, lead = (int)rows, first = (int)from + 1, last = (int)to, one = 1;
+    if (n > 0 && to > from) {
+        place->job->lapack->laswp(&extent, columns, &lead, &first, &last, place->pivots, &one);
+    }
+}
+
+static bool lu_first(const struct place *place, int64_t index) {
+    lu_panel(place, index);
+    return true;
+}
+
+/* What an eliminated block does to columns behind it. Those of the next block are eliminated at once, so that no thread waits for that. */
 static bool lu_block(const struct place *place, int64_t index) {
     const struct job *job = place->job;
-    int64_t begin, end, j = update_columns(job, index, job->n, &begin, &end) * job->block;
-    int64_t b = least(job->block, job->k - j), right = begin > j + b ? begin : j + b;
-    int rows = (int)(job->m - j), columns = (int)b, lead = (int)job->m, info, *pivots = place->pivots + j;
-    if (begin == 0) {
-        job->lapack->getrf(&rows, &columns, at(job, place->a, job->m, j, j), &lead, pivots, &info);
+    int64_t begin, end, block = further_columns(job, index, &begin, &end), columns = end - begin;
+    int64_t j = block * job->block, b = least(job->block, job->k - j), rest = job->m - j - b;
+    if (columns <= 0) {
+        return true;
     }
-    const int one = 1, n_left = (int)(least(end, j) - begin), n_right = (int)(end - right);
-    if (n_left > 0) {
-        job->lapack->laswp(&n_left, at(job, place->a, job->m, j, begin), &lead, &one, &columns, pivots, &one);
+    char *top = at(job, place->a, job->m, j, begin);
+    rows_exchange(place, at(job, place->a, job->m, 0, begin), job->m, columns, j, j + b);
+    decompose_triangle(job, false, false, false, true, b, columns, at(job, place->a, job->m, j, j), job->m, top,
+                       job->m);
+    if (rest > 0) {
+        decompose_subtract(job, false, false, rest, columns, b, at(job, place->a, job->m, j + b, j), job->m, top,
+                           job->m, at(job, place->a, job->m, j + b, begin), job->m);
     }
-    if (n_right > 0) {
-        char *top = at(job, place->a, job->m, j, right);
-        job->lapack->laswp(&n_right, top, &lead, &one, &columns, pivots, &one);
-        decompose_triangle(job, false, false, false, true, b, n_right, at(job, place->a, job->m, j, j), job->m, top,
-                           job->m);
-        if (job->m > j + b) {
-            decompose_subtract(job, false, false, job->m - j - b, n_right, b, at(job, place->a, job->m, j + b, j),
-                               job->m, top, job->m, at(job, place->a, job->m, j + b, right), job->m);
-        }
+    if (index % block_steps(job) == 0 && block + 1 < job->blocks) {
+        lu_panel(place, block + 1);
     }
-    for (int64_t i = 0; i < b && end == job->n; i++) {
-        pivots[i] += (int)j; /* from 1 on, as LAPACK counts */
+    return true;
+}
+
+/* The row exchanges of later blocks, in the columns of one. */
+static bool lu_exchange(const struct place *place, int64_t index) {
+    const struct job *job = place->job;
+    int64_t j = index * job->block, to = least(j + job->block, job->k);
+    rows_exchange(place, at(job, place->a, job->m, 0, j), job->m, to - j, to, job->k);
+    return true;
+}
+
+/* Which rows the exchanges put where. */
+static bool lu_order(const struct place *place, int64_t index) {
+    const struct job *job = place->job;
+    (void)index;
+    for (int64_t i = 0; i < job->m; i++) {
+        place->order[i] = (int)i;
+    }
+    for (int64_t i = 0; i < job->k; i++) {
+        int other = place->pivots[i] - 1, row = place->order[i];
+        place->order[i] = place->order[other];
+        place->order[other] = row;
     }
     return true;
 }
@@ -180,19 +266,44 @@ static bool pivots_check(const struct place *place, int64_t index) {
     return true;
 }
 
-/* Strips of b's columns, and for each of them steps: b becomes U⁻¹ · L⁻¹ · P⁻¹ · b. */
+/* Steps of b's strips: b becomes U⁻¹ · L⁻¹ · P⁻¹ · b. For an inverse b is the identity, of whose columns L⁻¹ leaves zeros above the diagonal,
+ * and the exchanges come last, as those of columns. */
 static bool lu_solve(const struct place *place, int64_t index) {
     const struct job *job = place->job;
-    int64_t j = index / (2 * job->solves) * job->strip, step = index % (2 * job->solves);
-    int64_t columns = least(job->strip, job->r - j);
+    bool inverse = job->launch->opcode == OP_INV;
+    int64_t j = index % job->strips * job->strip, step = index / job->strips, columns = least(job->strip, job->r - j);
     char *b = at(job, place->b, job->b_rows, 0, j);
     bool upper = step >= job->solves;
-    if (step == 0) {
-        const int width = (int)columns, lead = (int)job->b_rows, one = 1, last = (int)job->n;
-        job->lapack->laswp(&width, b, &lead, &one, &last, place->pivots, &one);
+    if (step == 0 && !inverse) {
+        rows_exchange(place, b, job->b_rows, columns, 0, job->n);
     }
     triangular_step(job, upper, false, !upper, job->n, columns, place->a, job->m, b, job->b_rows,
-                    upper ? step - job->solves : step);
+                    upper ? step - job->solves : step, inverse && !upper ? j : 0);
+    return true;
+}
+
+/* b's columns exchanged, row by row: pieces of them are collected first, so that whole vectors are written. */
+static bool inverse_write(const struct place *place, int64_t index) {
+    const struct job *job = place->job;
+    _Alignas(64) char pieces[TILE * PIECE * sizeof(struct cpu_pair)];
+    int64_t begin, end, n = job->n;
+    copy_columns(n, n, index, &begin, &end);
+    char *out = operand_matrix(&job->launch->output, place->number);
+    int *from = (int *)(void *)place->work; /* the column of b that is column order[i] */
+    for (int64_t i = 0; i < n; i++) {
+        from[place->order[i]] = (int)i;
+    }
+    for (int64_t row = begin; row < end; row += PIECE) {
+        int64_t rows = least(PIECE, end - row);
+        for (int64_t i = 0; i < n; i += TILE) {
+            int64_t columns = least(TILE, n - i);
+            for (int64_t k = 0; k < columns; k++) {
+                memcpy(pieces + k * PIECE * job->size, at(job, place->b, job->b_rows, row, from[i + k]),
+                       (size_t)(rows * job->size));
+            }
+            decompose_transpose(job, out + (row * n + i) * job->size, n, pieces, PIECE, columns, 0, rows);
+        }
+    }
     return true;
 }
 
@@ -252,7 +363,7 @@ static bool qr_solve(const struct place *place, int64_t index) {
     const struct job *job = place->job;
     int64_t column = index / job->solves * job->strip;
     triangular_step(job, true, job->across, false, job->n, least(job->strip, job->r - column), place->a, job->m,
-                    at(job, place->b, job->b_rows, 0, column), job->b_rows, index % job->solves);
+                    at(job, place->b, job->b_rows, 0, column), job->b_rows, index % job->solves, 0);
     return true;
 }
 
@@ -276,17 +387,9 @@ static bool lu_write(const struct place *place, int64_t index) {
     char *p = operand_matrix(&launch->output, place->number);
     char *l = operand_matrix(launch_further(launch, 1), place->number);
     char *u = operand_matrix(launch_further(launch, 2), place->number);
-    int *order = (int *)(void *)place->work; /* order[i]: the row of a that is row i of L · U */
+    const int *order = place->order;
     int64_t begin, end;
     copy_columns(job->m + job->n, job->m, index, &begin, &end);
-    for (int64_t i = 0; i < job->m; i++) {
-        order[i] = (int)i;
-    }
-    for (int64_t i = 0; i < job->k; i++) {
-        int other = place->pivots[i] - 1, row = order[i];
-        order[i] = order[other];
-        order[other] = row;
-    }
     memset(p + begin * job->m * job->size, 0, (size_t)((end - begin) * job->m * job->size));
     for (int64_t i = 0; i < job->m; i++) {
         if (order[i] >= begin && order[i] < end) {
@@ -437,6 +540,29 @@ static bool triangular_strip(const struct place *place, int64_t index) {
 
 /* ---- the job ---- */
 
+/* A determinant needs L no more. */
+static void phases_lu(struct job *job) {
+    job_phase(job, lu_first, job->blocks > 0);
+    job_phase_together(job, lu_block, job->blocks * block_steps(job), block_steps(job));
+    if (job->launch->opcode != OP_DET && job->launch->opcode != OP_SLOGDET) {
+        job_phase_together(job, lu_exchange, job->blocks, job->blocks);
+    }
+}
+
+/* Whether its phases say which steps do not depend on each other. */
+static bool is_shareable(const struct job *job) {
+    switch (job->launch->opcode) {
+    case OP_LU:
+    case OP_DET:
+    case OP_SLOGDET:
+    case OP_INV:
+    case OP_SOLVE:
+        return true;
+    default:
+        return false;
+    }
+}
+
 static void job_phases(struct job *job) {
     const struct launch *launch = job->launch;
     int64_t a = copy_steps(job->m, job->n), b = copy_steps(job->b_rows, job->r);
@@ -457,25 +583,34 @@ static void job_phases(struct job *job) {
         job_phase(job, triangular_strip, solves);
         return;
     default:
-        job_phase(job, decompose_gather, a);
+        job_phase_together(job, decompose_gather, a, a);
     }
+    int64_t write = copy_steps(job->m + job->n, job->m);
     switch (launch->opcode) {
     case OP_LU:
-        job_phase(job, lu_block, blocks);
-        job_phase(job, lu_write, copy_steps(job->m + job->n, job->m));
+        phases_lu(job);
+        job_phase(job, lu_order, 1);
+        job_phase_together(job, lu_write, write, write);
         return;
     case OP_DET:
     case OP_SLOGDET:
-        job_phase(job, lu_block, blocks);
+        phases_lu(job);
         job_phase(job, det_write, 1);
         return;
-    case OP_SOLVE:
     case OP_INV:
-        job_phase(job, lu_block, blocks);
+        phases_lu(job);
         job_phase(job, pivots_check, 1);
-        job_phase(job, launch->opcode == OP_INV ? decompose_identity : gather_b, b);
-        job_phase(job, lu_solve, 2 * solves);
-        job_phase(job, decompose_scatter, out);
+        job_phase(job, lu_order, 1);
+        job_phase_together(job, decompose_identity, b, b);
+        job_phase_together(job, lu_solve, 2 * solves, job->strips);
+        job_phase_together(job, inverse_write, out, out);
+        return;
+    case OP_SOLVE:
+        phases_lu(job);
+        job_phase(job, pivots_check, 1);
+        job_phase_together(job, gather_b, b, b);
+        job_phase_together(job, lu_solve, 2 * solves, job->strips);
+        job_phase_together(job, decompose_scatter, out, out);
         return;
     case OP_QR:
         job_phase(job, decompose_qr_block, blocks);
@@ -503,6 +638,12 @@ int64_t step_extent(double each, int64_t extent, int64_t most) {
     return extent < rounded ? extent : rounded;
 }
 
+/* So many columns for a thread that shares them with others. */
+static int64_t shared_extent(const struct job *job, int64_t columns, int64_t most) {
+    int64_t each = divided_up(columns, SHARED_PARTS * TILE) * TILE;
+    return is_shareable(job) ? least(most, each > SHARED_COLUMNS ? each : SHARED_COLUMNS) : most;
+}
+
 /* Blocks, strips and steps: of some 10 ms each. A block is so wide that it alone, or with the whole matrix, takes no longer; the rest of a large
  * matrix is brought up to date some columns at a time. */
 static void job_steps(struct job *job) {
@@ -515,12 +656,14 @@ static void job_steps(struct job *job) {
     job->block = job->block > alone ? job->block : alone;
     job->blocks = job->block ? divided_up(job->k, job->block) : 0;
     job->update = step_extent(update * (double)job->block, INT_MAX / 8 * 8, INT_MAX / 8 * 8);
+    job->update = shared_extent(job, job->n, job->update);
     double column = opcode == OP_LSTSQ || opcode == OP_SVD ? 2 * m * (double)job->block : each * n * n;
     job->strip = step_extent(column, job->r, INT_MAX / 8 * 8);
     if (opcode != OP_LSTSQ && opcode != OP_SVD &&
         column * BLOCK_LEAST > STEP_WORK) { /* cut into rows, so it may be wide */
         job->strip = least(job->r, BLOCK_MOST);
     }
+    job->strip = shared_extent(job, job->r, job->strip);
     job->strips = job->strip ? divided_up(job->r, job->strip) : 0;
     double row = each * n * (double)job->strip;
     job->solved = row * n <= STEP_WORK ? job->n : step_extent(row, job->n, INT_MAX / 8 * 8);
@@ -565,27 +708,95 @@ static void job_plan(struct job *job) {
     if (job->launch->opcode == OP_CHOLESKY || job->launch->opcode == OP_TRIANGULAR_SOLVE) {
         return;
     }
+    job->shared = is_shareable(job) && job->batch < most && cube >= shared_work;
+    if (job->shared) {
+        job->threads = most;
+        job->base.parts = job->base.lanes_most = most;
+    }
     bool reflections = job->launch->opcode == OP_QR || job->launch->opcode == OP_LSTSQ || job->spectral.panel > 0;
     int64_t widest = job->n > job->r ? job->n : job->r,
             work_elements = reflections ? decompose_reflect_work(widest) : 0;
-    if (job->launch->opcode == OP_LU) {
-        work_elements = job->m;
+    if (job->launch->opcode == OP_INV) {
+        work_elements = job->n; /* numbers of columns */
     }
     job->b_at = rounded(job->m * job->n * job->size);
     job->tau_at = job->b_at + rounded(job->b_rows * job->r * job->size);
-    job->work_at = job->tau_at + rounded(job->k * job->size);
-    job->pivots_at = job->work_at + rounded(work_elements * job->size);
-    job->place_bytes = spectral_place(job, job->pivots_at + rounded(job->k * (int64_t)sizeof(int)));
+    job->pivots_at = job->tau_at + rounded(job->k * job->size);
+    job->order_at = job->pivots_at + rounded(job->k * (int64_t)sizeof(int));
+    job->work_at = job->order_at + rounded(job->m * (int64_t)sizeof(int));
+    job->work_bytes = rounded(work_elements * job->size);
+    job->place_bytes = spectral_place(job, job->work_at + job->work_bytes);
 }
+
+/* Of all threads: each has a place, or they share one but for `work`. */
+static int64_t job_bytes(const struct job *job) {
+    return job->shared ? job->place_bytes + (int64_t)(job->threads - 1) * job->work_bytes
+                       : job->place_bytes * (int64_t)job->threads;
+}
+
+static struct place place_of(const struct job *job, unsigned lane) {
+    char *memory = job->workspace + (job->shared ? 0 : lane * job->place_bytes);
+    return (struct place){.job = job,
+                          .a = memory,
+                          .b = memory + job->b_at,
+                          .tau = memory + job->tau_at,
+                          .work = memory + job->work_at + (job->shared ? lane * job->work_bytes : 0),
+                          .pivots = (int *)(void *)(memory + job->pivots_at),
+                          .order = (int *)(void *)(memory + job->order_at)};
+}
+
+/* The phase of step number *index of a matrix, which becomes the step's number in it. */
+static const struct phase *phase_of(const struct job *job, int64_t *index) {
+    const struct phase *phase = job->phases;
+    for (; *index >= phase->count; phase++) {
+        *index -= phase->count;
+    }
+    return phase;
+}
+
+/* ---- a matrix whose steps are shared ---- */
+
+static void steps_begin(struct job *job, int64_t begin) {
+    int64_t index = begin;
+    job->step_begin = begin;
+    job->steps_now = phase_of(job, &index)->together;
+    job->base.parts = (unsigned)job->steps_now;
+}
+
+static bool shared_part(struct cpu_job *base, struct cpu_lane *lane) {
+    struct job *job = (struct job *)base;
+    struct place place = place_of(job, lane->number);
+    int64_t index = job->step_begin + lane->part;
+    const struct phase *phase = phase_of(job, &index);
+    place.number = job->matrix;
+    if (!phase->step(&place, index)) {
+        atomic_store_explicit(&job->left_out, true, memory_order_relaxed);
+    }
+    return true;
+}
+
+static bool shared_again(struct cpu_job *base) {
+    struct job *job = (struct job *)base;
+    int64_t next = job->step_begin + job->steps_now;
+    if (atomic_load_explicit(&job->left_out, memory_order_relaxed) || next >= job->steps) {
+        atomic_store_explicit(&job->left_out, false, memory_order_relaxed);
+        job->matrix++;
+        next = 0;
+    }
+    if (job->matrix >= job->batch) {
+        return false;
+    }
+    steps_begin(job, next);
+    return true;
+}
+
+/* ---- whole matrices ---- */
 
 /* The steps of one matrix, from *position on. False: it is left. */
 static bool job_matrix(struct job *job, const struct place *place, int64_t *position) {
     while (*position < job->steps) {
         int64_t index = *position;
-        const struct phase *phase = job->phases;
-        for (; index >= phase->count; phase++) {
-            index -= phase->count;
-        }
+        const struct phase *phase = phase_of(job, &index);
         if (!phase->step(place, index)) {
             *position = job->steps;
         } else if (!phase->again || !phase->again(place)) {
@@ -603,13 +814,7 @@ static bool job_part(struct cpu_job *base, struct cpu_lane *lane) {
     struct job *job = (struct job *)base;
     int64_t begin = cpu_part_begin(job->batch, lane->part, base->parts);
     int64_t end = cpu_part_begin(job->batch, lane->part + 1, base->parts);
-    char *memory = job->workspace + lane->number * job->place_bytes;
-    struct place place = {.job = job,
-                          .a = memory,
-                          .b = memory + job->b_at,
-                          .tau = memory + job->tau_at,
-                          .work = memory + job->work_at,
-                          .pivots = (int *)(void *)(memory + job->pivots_at)};
+    struct place place = place_of(job, lane->number);
     int64_t position = lane->position % job->steps;
     for (place.number = begin + lane->position / job->steps; place.number < end; place.number++) {
         if (!job_matrix(job, &place, &position)) {
@@ -629,12 +834,20 @@ static int decompose_run(struct cpu *cpu, const struct launch *launch, struct cp
     (void)fault;
     job_init(&job, cpu, launch);
     job_plan(&job);
-    job.base.run = job_part;
+    job.base.run = job.shared ? shared_part : job_part;
+    job.base.again = job.shared ? shared_again : NULL;
     job.workspace = launch->workspace;
     double work = (double)job.batch * (double)(job.m * job.n) * (double)(job.k + job.r);
-    if (job.steps == 0 || cpu_job_keep(&job.base, sizeof job, work, begun)) {
+    if (job.steps == 0) {
         return STATUS_OK;
     }
+    if (cpu_job_keep(&job.base, sizeof job, work, begun)) {
+        if (job.shared && *begun != &cpu->waiting) { /* it has places for all threads */
+            steps_begin((struct job *)*begun, 0);
+        }
+        return STATUS_OK;
+    }
+    assert(!job.shared); /* it has too much work not to be kept */
     job.base.parts = job.base.parts < job.threads ? job.base.parts : job.threads; /* each part has one thread's place */
     cpu_job_run(&job.base);
     return STATUS_OK;
@@ -656,7 +869,7 @@ static uint64_t decompose_workspace(struct device *device, const struct launch *
     struct job job;
     job_init(&job, (struct cpu *)device, launch);
     job_plan(&job);
-    return (uint64_t)job.place_bytes * job.threads;
+    return (uint64_t)job_bytes(&job);
 }
 
 static int decompose_needs(struct device *device, enum dtype dtype, struct fault *fault) {

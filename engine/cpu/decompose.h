@@ -11,7 +11,7 @@
 enum {
     BLOCK_MOST = 128, /* columns of a block, */
     BLOCK_LEAST = 8,
-    COPY_ELEMENTS = 1 << 22, /* elements that are copied between two looks whether to stop */
+    COPY_ELEMENTS = 1 << 17, /* elements that are copied between two looks whether to stop, or by one thread */
     TILE = 16,               /* of a copy across */
     PHASES_MOST = 24,
 };
@@ -23,15 +23,17 @@ struct job;
 /* The matrix that a thread works on: its parts of the workspace, column by column. */
 struct place {
     const struct job *job;
-    int64_t number; /* of the matrix in the batch */
-    char *a, *b, *tau, *work;
+    int64_t number;           /* of the matrix in the batch */
+    char *a, *b, *tau, *work; /* `work` is the thread's own */
     int *pivots;
+    int *order; /* order[i]: the row of a that is row i of L · U */
 };
 
 /* Some steps that follow one another. False: the matrix is singular, and its further steps are left out. */
 struct phase {
     bool (*step)(const struct place *place, int64_t index);
     int64_t count;
+    int64_t together;                         /* so many steps, one behind the other, do not depend on each other */
     bool (*again)(const struct place *place); /* not NULL: whether the same step is to run again */
 };
 
@@ -64,11 +66,15 @@ struct job {
     int64_t strip, strips;  /* of b's columns */
     int64_t solved, solves; /* rows that one step solves for, and the steps of a strip */
     bool across;            /* lstsq: the conjugate transpose is factored; svd: the transpose */
-    int64_t b_at, tau_at, work_at, pivots_at, place_bytes;
+    int64_t b_at, tau_at, pivots_at, order_at, work_at, work_bytes, place_bytes;
     struct spectral_plan spectral;
     unsigned threads;
     char *workspace;
     int64_t steps; /* of a matrix */
+    /* Several threads on one matrix after another: number `matrix`, of whose steps they share `steps_now`, from number step_begin on. */
+    bool shared;
+    int64_t matrix, step_begin, steps_now;
+    _Atomic bool left_out; /* the matrix is singular */
     unsigned n_phases;
     struct phase phases[PHASES_MOST];
 };
@@ -131,14 +137,28 @@ static inline int64_t rounded(int64_t bytes) {
 /* Adds a phase of so many steps. */
 static inline void job_phase(struct job *job, bool (*step)(const struct place *place, int64_t index), int64_t count) {
     if (count > 0) {
-        job->phases[job->n_phases++] = (struct phase){.step = step, .count = count};
+        job->phases[job->n_phases++] = (struct phase){.step = step, .count = count, .together = 1};
         job->steps += count;
+    }
+}
+
+/* The same of steps of which so many, one behind the other, do not depend on each other. */
+static inline void job_phase_together(struct job *job, bool (*step)(const struct place *place, int64_t index),
+                                      int64_t count, int64_t together) {
+    job_phase(job, step, count);
+    if (count > 0) {
+        job->phases[job->n_phases - 1].together = together;
     }
 }
 
 /* The steps of each block if these bring so many columns up to date. */
 static inline int64_t update_steps(const struct job *job, int64_t columns) {
     return divided_up(columns, job->update);
+}
+
+/* The same where the columns of the next block have their own step. */
+static inline int64_t block_steps(const struct job *job) {
+    return 1 + update_steps(job, job->n);
 }
 
 /* So many rows or columns, of multiplications by `each`, as make a step. */

@@ -21,38 +21,6 @@ struct triangle {
     int64_t a_stride;
 };
 
-#define TURN(name, T)                                                                                                  \
-    static void name(T *z, int64_t z_stride, const T *x, int64_t x_stride, int64_t rows, int64_t columns) {            \
-        for (int64_t i = 0; i < rows; i++) {                                                                           \
-            for (int64_t j = 0; j < columns; j++) {                                                                    \
-                z[i * z_stride + j] = x[j * x_stride + i];                                                             \
-            }                                                                                                          \
-        }                                                                                                              \
-    }
-TURN(turn_f32, float)
-TURN(turn_f64, double)
-
-/* z[i][j] = x[j][i] for i < rows, j < columns; rows of z and of x are z_stride and x_stride elements apart. */
-static void turn(const struct job *job, char *z, int64_t z_stride, const char *x, int64_t x_stride, int64_t rows,
-                 int64_t columns) {
-    cpu_turn_function *lines = job->base.cpu->kernels->turn[job->wide ? 3 : 2];
-    int64_t vector = 64 / job->size;
-    if (!lines || rows % vector != 0 || columns % vector != 0) {
-        if (job->wide) {
-            turn_f64((void *)z, z_stride, (const void *)x, x_stride, rows, columns);
-        } else {
-            turn_f32((void *)z, z_stride, (const void *)x, x_stride, rows, columns);
-        }
-        return;
-    }
-    for (int64_t i = 0; i < rows; i += vector) {
-        for (int64_t j = 0; j < columns; j += vector) {
-            lines(x + (j * x_stride + i) * job->size, x_stride * job->size, z + (i * z_stride + j) * job->size,
-                  z_stride * job->size);
-        }
-    }
-}
-
 /* A triangle of CPU_TRIANGLE_MAX equations at most. */
 static void triangle_small(const struct job *job, const struct triangle *t, int64_t n, int64_t sides, const char *a,
                            char *b, int64_t b_stride) {
@@ -80,9 +48,9 @@ static void triangle_small(const struct job *job, const struct triangle *t, int6
     for (int64_t side = 0; side < sides; side += SIDES) {
         int64_t some = least(SIDES, sides - side);
         char *own = b + side * b_stride * size;
-        turn(job, x, SIDES, own, b_stride, n, some);
+        decompose_transpose(job, x, SIDES, own, b_stride, some, 0, n);
         solve(n, some, rows, divisors, x + first * SIDES * size, by * SIDES);
-        turn(job, own, b_stride, x, SIDES, some, n);
+        decompose_transpose(job, own, b_stride, x, SIDES, n, 0, some);
     }
 }
 
