@@ -30,8 +30,7 @@ typedef void lapack_getrf(const int *m, const int *n, void *a, const int *lda, i
 typedef void lapack_laswp(const int *n, void *a, const int *lda, const int *first, const int *last, const int *pivots,
                           const int *step);
 typedef void lapack_potrf(const char *part, const int *n, void *a, const int *lda, int *info, size_t part_length);
-typedef void lapack_geqrf(const int *m, const int *n, void *a, const int *lda, void *tau, void *work, const int *lwork,
-                          int *info);
+typedef void lapack_geqrt3(const int *m, const int *n, void *a, const int *lda, void *t, const int *ldt, int *info);
 typedef void lapack_ormqr(const char *side, const char *transposed, const int *m, const int *n, const int *k,
                           const void *a, const int *lda, const void *tau, void *c, const int *ldc, void *work,
                           const int *lwork, int *info, size_t side_length, size_t transposed_length);
@@ -57,7 +56,7 @@ typedef void lapack_labrd(const int *m, const int *n, const int *columns, void *
     X(getrf, "getrf_", "getrf_")                                                                                       \
     X(laswp, "laswp_", "laswp_")                                                                                       \
     X(potrf, "potrf_", "potrf_")                                                                                       \
-    X(geqrf, "geqrf_", "geqrf_")                                                                                       \
+    X(geqrt3, "geqrt3_", "geqrt3_")                                                                                    \
     X(ormqr, "ormqr_", "unmqr_")                                                                                       \
     X(gemv, "gemv_", "gemv_")                                                                                          \
     X(symv, "symv_", "hemv_")                                                                                          \

@@ -307,32 +307,28 @@ static bool inverse_write(const struct place *place, int64_t index) {
     return true;
 }
 
-/* One block of columns of a QR decomposition, and its reflections of the columns behind. */
-void decompose_reflect(const struct place *place, bool transposed, int64_t block, char *c, int64_t c_rows,
-                       int64_t columns) {
-    const struct job *job = place->job;
-    int64_t j = block * job->block, b = least(job->block, job->k - j);
-    const int m = (int)(job->m - j), n = (int)columns, k = (int)b, lead = (int)job->m, c_lead = (int)c_rows;
-    const int work = (int)decompose_reflect_work(job->n > job->r ? job->n : job->r);
-    int info;
-    job->lapack->ormqr("L", transposed ? job->lapack->transposed : "N", &m, &n, &k, at(job, place->a, job->m, j, j),
-                       &lead, place->tau + j * job->size, c, &c_lead, place->work, &work, &info, 1, 1);
+static bool qr_first(const struct place *place, int64_t index) {
+    decompose_reflections(place, index);
+    return true;
 }
 
-bool decompose_qr_block(const struct place *place, int64_t index) {
+/* A block's reflections of columns behind it. Those of the next block become reflections at once. */
+static bool qr_block(const struct place *place, int64_t index) {
     const struct job *job = place->job;
-    int64_t begin, end, block = update_columns(job, index, job->n, &begin, &end);
-    int64_t j = block * job->block, b = least(job->block, job->k - j), right = begin > j + b ? begin : j + b;
-    const int rows = (int)(job->m - j), columns = (int)b, lead = (int)job->m, work = BLOCK_MOST * (int)job->n;
-    int info;
-    if (begin == 0) {
-        job->lapack->geqrf(&rows, &columns, at(job, place->a, job->m, j, j), &lead, place->tau + j * job->size,
-                           place->work, &work, &info);
+    int64_t begin, end, block = further_columns(job, index, &begin, &end);
+    if (end > begin) {
+        decompose_reflect(place, true, block, at(job, place->a, job->m, block * job->block, begin), job->m,
+                          end - begin);
     }
-    if (end > right) {
-        decompose_reflect(place, true, block, at(job, place->a, job->m, j, right), job->m, end - right);
+    if (index % block_steps(job) == 0 && block + 1 < job->blocks) {
+        decompose_reflections(place, block + 1);
     }
     return true;
+}
+
+void decompose_qr_phases(struct job *job) {
+    job_phase(job, qr_first, job->blocks > 0);
+    job_phase_together(job, qr_block, job->blocks * block_steps(job), block_steps(job));
 }
 
 /* The last reflections come first; they change neither the rows nor, of the identity, the columns before their own. */
@@ -346,10 +342,10 @@ static bool qr_make_q(const struct place *place, int64_t index) {
     return true;
 }
 
-/* Strips of b's columns, and for each of them all blocks. */
+/* All blocks, of strips of b's columns. */
 static bool qr_apply(const struct place *place, int64_t index) {
     const struct job *job = place->job;
-    int64_t block = index % job->blocks, column = index / job->blocks * job->strip;
+    int64_t block = index / job->strips, column = index % job->strips * job->strip;
     if (job->across) {
         block = job->blocks - 1 - block;
     }
@@ -361,22 +357,36 @@ static bool qr_apply(const struct place *place, int64_t index) {
 /* b becomes R⁻¹ · b, or of a matrix with more columns than rows the inverse of the conjugate transpose of R, times b. */
 static bool qr_solve(const struct place *place, int64_t index) {
     const struct job *job = place->job;
-    int64_t column = index / job->solves * job->strip;
+    int64_t column = index % job->strips * job->strip;
     triangular_step(job, true, job->across, false, job->n, least(job->strip, job->r - column), place->a, job->m,
-                    at(job, place->b, job->b_rows, 0, column), job->b_rows, index % job->solves, 0);
+                    at(job, place->b, job->b_rows, 0, column), job->b_rows, index / job->strips, 0);
     return true;
 }
 
 /* ---- results ---- */
 
-/* One element of a triangle: from a if the triangle has it, else 1 or 0. */
-static void triangle_write(const struct place *place, char *to, int64_t i, int64_t j, bool has, double other) {
+/* Rows `begin` to `end` - 1 of the upper triangle of a, with zeros below the diagonal. */
+static void upper_write(const struct place *place, char *to, int64_t begin, int64_t end) {
     const struct job *job = place->job;
-    if (has) {
-        memcpy(to, at(job, place->a, job->m, i, j), (size_t)job->size);
-    } else {
-        memset(to, 0, (size_t)job->size);
-        number_set(job, to, other);
+    int64_t n = job->n, size = job->size, filled = least(end, job->k), first = least(begin, n);
+    if (filled > begin) {
+        decompose_transpose(job, to + first * size, n, at(job, place->a, job->m, 0, first), job->m, n - first, begin,
+                            filled);
+    }
+    for (int64_t i = begin; i < end; i++) {
+        memset(to + i * n * size, 0, (size_t)((i < filled ? i : n) * size));
+    }
+}
+
+/* The same of the lower triangle, whose diagonal is 1. */
+static void lower_write(const struct place *place, char *to, int64_t begin, int64_t end) {
+    const struct job *job = place->job;
+    int64_t k = job->k, size = job->size;
+    decompose_transpose(job, to, k, place->a, job->m, least(end, k), begin, end);
+    for (int64_t i = begin; i < end && i < k; i++) {
+        char *diagonal = to + (i * k + i) * size;
+        memset(diagonal, 0, (size_t)((k - i) * size));
+        number_set(job, diagonal, 1);
     }
 }
 
@@ -396,14 +406,8 @@ static bool lu_write(const struct place *place, int64_t index) {
             number_set(job, p + (order[i] * job->m + i) * job->size, 1);
         }
     }
-    for (int64_t i = begin; i < end; i++) {
-        for (int64_t j = 0; j < job->k; j++) {
-            triangle_write(place, l + (i * job->k + j) * job->size, i, j, i > j, i == j);
-        }
-        for (int64_t j = 0; j < job->n && i < job->k; j++) {
-            triangle_write(place, u + (i * job->n + j) * job->size, i, j, i <= j, 0);
-        }
-    }
+    lower_write(place, l, begin, end);
+    upper_write(place, u, begin, least(end, job->k));
     return true;
 }
 
@@ -446,11 +450,7 @@ static bool qr_write_r(const struct place *place, int64_t index) {
     char *r = operand_matrix(out, place->number);
     int64_t begin, end;
     copy_columns(job->n, out->shape[1], index, &begin, &end);
-    for (int64_t i = begin; i < end; i++) {
-        for (int64_t j = 0; j < job->n; j++) {
-            triangle_write(place, r + (i * job->n + j) * job->size, i, j, i <= j && i < job->k, 0);
-        }
-    }
+    upper_write(place, r, begin, end);
     return true;
 }
 
@@ -473,41 +473,70 @@ static bool cholesky_copy(const struct place *place, int64_t index) {
     return true;
 }
 
-/* A lower triangle row by row is an upper one column by column, and its conjugate transpose there is what it is multiplied by. Of block j:
- * what the blocks before contribute, its own factor, and the rest of its rows or columns, of which each step has some. */
-static bool cholesky_block(const struct place *place, int64_t index) {
-    const struct job *job = place->job;
-    const struct lapack *lapack = job->lapack;
+/* A lower triangle row by row is an upper one column by column, and its conjugate transpose there is what it is multiplied by. */
+static bool cholesky_upper(const struct job *job) {
     struct cholesky_attributes attributes;
     cholesky_attributes_read(&job->launch->attributes, &attributes);
+    return !attributes.upper;
+}
+
+/* The factor of a diagonal block, less what the blocks before contribute. */
+static bool cholesky_diagonal(const struct place *place, int64_t block) {
+    const struct job *job = place->job;
+    const struct lapack *lapack = job->lapack;
     char *out = operand_matrix(&job->launch->output, place->number);
-    int64_t begin, end, n = job->n, j = update_columns(job, index, n, &begin, &end) * job->block;
-    int64_t b = least(job->block, n - j), right = begin > j + b ? begin : j + b, rest = end - right;
-    bool upper = !attributes.upper; /* column by column */
-    char *diagonal = at(job, out, n, j, j), *side = upper ? at(job, out, n, j, right) : at(job, out, n, right, j);
-    const char *before = upper ? at(job, out, n, 0, j) : at(job, out, n, j, 0);
-    const char *far = upper ? at(job, out, n, 0, right) : at(job, out, n, right, 0);
-    const char *part = upper ? "U" : "L";
-    const int order = (int)b, lead = (int)n, depth = (int)j;
+    int64_t n = job->n, j = block * job->block;
+    bool upper = cholesky_upper(job);
+    char *diagonal = at(job, out, n, j, j);
+    const char *before = upper ? at(job, out, n, 0, j) : at(job, out, n, j, 0), *part = upper ? "U" : "L";
+    const int order = (int)least(job->block, n - j), lead = (int)n, depth = (int)j;
     int info = 0;
-    if (begin == 0) {
-        lapack->syrk(part, upper ? lapack->transposed : "N", &order, &depth, lapack->less, before, &lead, lapack->one,
-                     diagonal, &lead, 1, 1);
-        lapack->potrf(part, &order, diagonal, &lead, &info, 1);
-    }
-    if (info > 0) {
-        return singular(place, j + info - 1);
-    }
+    lapack->syrk(part, upper ? lapack->transposed : "N", &order, &depth, lapack->less, before, &lead, lapack->one,
+                 diagonal, &lead, 1, 1);
+    lapack->potrf(part, &order, diagonal, &lead, &info, 1);
+    return info > 0 ? singular(place, j + info - 1) : true;
+}
+
+static bool cholesky_first(const struct place *place, int64_t index) {
+    return cholesky_diagonal(place, index);
+}
+
+/* Behind the diagonal block: some of its rows or columns, less what the blocks before contribute. With those of the next block comes its
+ * diagonal. */
+static bool cholesky_block(const struct place *place, int64_t index) {
+    const struct job *job = place->job;
+    char *out = operand_matrix(&job->launch->output, place->number);
+    int64_t begin, end, n = job->n, block = further_columns(job, index, &begin, &end), j = block * job->block;
+    int64_t b = least(job->block, n - j), rest = end - begin;
     if (rest <= 0) {
         return true;
     }
+    bool upper = cholesky_upper(job);
+    char *diagonal = at(job, out, n, j, j), *side = upper ? at(job, out, n, j, begin) : at(job, out, n, begin, j);
+    const char *before = upper ? at(job, out, n, 0, j) : at(job, out, n, j, 0);
+    const char *far = upper ? at(job, out, n, 0, begin) : at(job, out, n, begin, 0);
     int64_t m = upper ? b : rest, columns = upper ? rest : b;
-    decompose_subtract(job, upper, !upper, m, columns, j, upper ? before : far, n, upper ? far : before, n, side, n);
+    if (j > 0) {
+        decompose_subtract(job, upper, !upper, m, columns, j, upper ? before : far, n, upper ? far : before, n, side,
+                           n);
+    }
     decompose_triangle(job, !upper, upper, true, false, m, columns, diagonal, n, side, n);
+    return index % block_steps(job) > 0 || cholesky_diagonal(place, block + 1);
+}
+
+static bool triangular_check(const struct place *place, int64_t index) {
+    const struct job *job = place->job;
+    const char *a = operand_matrix(&job->launch->inputs[0], place->number);
+    (void)index;
+    for (int64_t i = 0; i < job->n; i++) {
+        if (is_zero(job, a + i * (job->n + 1) * job->size)) {
+            return singular(place, i);
+        }
+    }
     return true;
 }
 
-/* Strips of columns, and for each of them steps of rows; the first one looks at the diagonal. */
+/* Steps of rows, of strips of columns. */
 static bool triangular_strip(const struct place *place, int64_t index) {
     const struct job *job = place->job;
     struct triangular_solve_attributes attributes;
@@ -515,13 +544,8 @@ static bool triangular_strip(const struct place *place, int64_t index) {
     const char *a = operand_matrix(&job->launch->inputs[0], place->number);
     const char *b = operand_matrix(&job->launch->inputs[1], place->number);
     char *out = operand_matrix(&job->launch->output, place->number);
-    int64_t n = job->n, r = job->r, step = index % job->solves, j = index / job->solves * job->strip;
+    int64_t n = job->n, r = job->r, step = index / job->strips, j = index % job->strips * job->strip;
     int64_t columns = least(job->strip, r - j), begin = step * job->solved, end = least(begin + job->solved, n);
-    for (int64_t i = 0; i < n && index == 0 && !attributes.unit_diagonal; i++) {
-        if (is_zero(job, a + i * (n + 1) * job->size)) {
-            return singular(place, i);
-        }
-    }
     for (int64_t i = 0; i < n && step == 0; i++) {
         memcpy(out + (i * r + j) * job->size, b + (i * r + j) * job->size, (size_t)(columns * job->size));
     }
@@ -557,6 +581,10 @@ static bool is_shareable(const struct job *job) {
     case OP_SLOGDET:
     case OP_INV:
     case OP_SOLVE:
+    case OP_QR:
+    case OP_LSTSQ:
+    case OP_CHOLESKY:
+    case OP_TRIANGULAR_SOLVE:
         return true;
     default:
         return false;
@@ -567,7 +595,8 @@ static void job_phases(struct job *job) {
     const struct launch *launch = job->launch;
     int64_t a = copy_steps(job->m, job->n), b = copy_steps(job->b_rows, job->r);
     int64_t out = copy_steps(launch->output.shape[2], launch->output.shape[1]);
-    int64_t blocks = job->blocks * update_steps(job, job->n), solves = job->strips * job->solves;
+    int64_t blocks = job->blocks * block_steps(job), solves = job->strips * job->solves;
+    struct triangular_solve_attributes triangle;
     switch (launch->opcode) {
     case OP_EIGH:
     case OP_EIGVALSH:
@@ -576,16 +605,19 @@ static void job_phases(struct job *job) {
         spectral_phases(job);
         return;
     case OP_CHOLESKY:
-        job_phase(job, cholesky_copy, a);
-        job_phase(job, cholesky_block, blocks);
+        job_phase_together(job, cholesky_copy, a, a);
+        job_phase(job, cholesky_first, blocks > 0);
+        job_phase_together(job, cholesky_block, blocks, block_steps(job));
         return;
     case OP_TRIANGULAR_SOLVE:
-        job_phase(job, triangular_strip, solves);
+        triangular_solve_attributes_read(&launch->attributes, &triangle);
+        job_phase(job, triangular_check, !triangle.unit_diagonal);
+        job_phase_together(job, triangular_strip, solves, job->strips);
         return;
     default:
         job_phase_together(job, decompose_gather, a, a);
     }
-    int64_t write = copy_steps(job->m + job->n, job->m);
+    int64_t write = copy_steps(job->m + job->n, job->m), applies = job->strips * job->blocks;
     switch (launch->opcode) {
     case OP_LU:
         phases_lu(job);
@@ -613,19 +645,20 @@ static void job_phases(struct job *job) {
         job_phase_together(job, decompose_scatter, out, out);
         return;
     case OP_QR:
-        job_phase(job, decompose_qr_block, blocks);
-        job_phase(job, decompose_identity, b);
-        job_phase(job, qr_make_q, job->blocks * update_steps(job, job->r));
-        job_phase(job, decompose_scatter, out);
-        job_phase(job, qr_write_r, copy_steps(job->n, launch_further(launch, 1)->shape[1]));
+        decompose_qr_phases(job);
+        job_phase_together(job, decompose_identity, b, b);
+        job_phase_together(job, qr_make_q, job->blocks * update_steps(job, job->r), update_steps(job, job->r));
+        job_phase_together(job, decompose_scatter, out, out);
+        write = copy_steps(job->n, launch_further(launch, 1)->shape[1]);
+        job_phase_together(job, qr_write_r, write, write);
         return;
     case OP_LSTSQ:
-        job_phase(job, decompose_qr_block, blocks);
+        decompose_qr_phases(job);
         job_phase(job, pivots_check, 1);
-        job_phase(job, gather_b, b);
-        job_phase(job, job->across ? qr_solve : qr_apply, job->across ? solves : job->strips * job->blocks);
-        job_phase(job, job->across ? qr_apply : qr_solve, job->across ? job->strips * job->blocks : solves);
-        job_phase(job, decompose_scatter, out);
+        job_phase_together(job, gather_b, b, b);
+        job_phase_together(job, job->across ? qr_solve : qr_apply, job->across ? solves : applies, job->strips);
+        job_phase_together(job, job->across ? qr_apply : qr_solve, job->across ? applies : solves, job->strips);
+        job_phase_together(job, decompose_scatter, out, out);
         return;
     default:
         return;
@@ -705,23 +738,25 @@ static void job_plan(struct job *job) {
     job->threads = job->batch < job->threads ? (unsigned)job->batch : job->threads;
     job->base.parts = job->batch < parts ? (unsigned)job->batch : parts;
     job->base.lanes_most = job->threads;
-    if (job->launch->opcode == OP_CHOLESKY || job->launch->opcode == OP_TRIANGULAR_SOLVE) {
-        return;
-    }
     job->shared = is_shareable(job) && job->batch < most && cube >= shared_work;
     if (job->shared) {
         job->threads = most;
         job->base.parts = job->base.lanes_most = most;
     }
+    if (job->launch->opcode == OP_CHOLESKY || job->launch->opcode == OP_TRIANGULAR_SOLVE) {
+        return;
+    }
     bool reflections = job->launch->opcode == OP_QR || job->launch->opcode == OP_LSTSQ || job->spectral.panel > 0;
-    int64_t widest = job->n > job->r ? job->n : job->r,
-            work_elements = reflections ? decompose_reflect_work(widest) : 0;
+    int64_t work_elements = reflections ? decompose_reflect_work(job) : 0;
+    if (job->spectral.panel > 0 && spectral_reflect_work(job) > work_elements) {
+        work_elements = spectral_reflect_work(job);
+    }
     if (job->launch->opcode == OP_INV) {
         work_elements = job->n; /* numbers of columns */
     }
     job->b_at = rounded(job->m * job->n * job->size);
-    job->tau_at = job->b_at + rounded(job->b_rows * job->r * job->size);
-    job->pivots_at = job->tau_at + rounded(job->k * job->size);
+    job->t_at = job->b_at + rounded(job->b_rows * job->r * job->size);
+    job->pivots_at = job->t_at + rounded(reflections ? job->blocks * job->block * job->block * job->size : 0);
     job->order_at = job->pivots_at + rounded(job->k * (int64_t)sizeof(int));
     job->work_at = job->order_at + rounded(job->m * (int64_t)sizeof(int));
     job->work_bytes = rounded(work_elements * job->size);
@@ -739,7 +774,7 @@ static struct place place_of(const struct job *job, unsigned lane) {
     return (struct place){.job = job,
                           .a = memory,
                           .b = memory + job->b_at,
-                          .tau = memory + job->tau_at,
+                          .t = memory + job->t_at,
                           .work = memory + job->work_at + (job->shared ? lane * job->work_bytes : 0),
                           .pivots = (int *)(void *)(memory + job->pivots_at),
                           .order = (int *)(void *)(memory + job->order_at)};

@@ -13,6 +13,7 @@ enum {
     BLOCK_LEAST = 8,
     COPY_ELEMENTS = 1 << 17, /* elements that are copied between two looks whether to stop, or by one thread */
     TILE = 16,               /* of a copy across */
+    REFLECTED = 256,         /* columns to which a block's reflections are applied at once */
     PHASES_MOST = 24,
 };
 /* Multiplications of a step: some 10 ms. */
@@ -23,8 +24,10 @@ struct job;
 /* The matrix that a thread works on: its parts of the workspace, column by column. */
 struct place {
     const struct job *job;
-    int64_t number;           /* of the matrix in the batch */
-    char *a, *b, *tau, *work; /* `work` is the thread's own */
+    int64_t number; /* of the matrix in the batch */
+    char *a, *b;
+    char *t;    /* of each block of a QR decomposition, [block][block]: its reflections are 1 - v · t · vᴴ */
+    char *work; /* the thread's own */
     int *pivots;
     int *order; /* order[i]: the row of a that is row i of L · U */
 };
@@ -66,7 +69,7 @@ struct job {
     int64_t strip, strips;  /* of b's columns */
     int64_t solved, solves; /* rows that one step solves for, and the steps of a strip */
     bool across;            /* lstsq: the conjugate transpose is factored; svd: the transpose */
-    int64_t b_at, tau_at, pivots_at, order_at, work_at, work_bytes, place_bytes;
+    int64_t b_at, t_at, pivots_at, order_at, work_at, work_bytes, place_bytes;
     struct spectral_plan spectral;
     unsigned threads;
     char *workspace;
@@ -171,24 +174,31 @@ void decompose_transpose(const struct job *job, char *z, int64_t z_stride, const
 int64_t copy_steps(int64_t rows, int64_t columns);
 void copy_columns(int64_t rows, int64_t columns, int64_t index, int64_t *begin, int64_t *end);
 
-/* Steps: a into the workspace, column by column; b becomes the first columns of the identity; the first rows of b are the first output; a
- * block of a QR decomposition. */
+/* Steps: a into the workspace, column by column; b becomes the first columns of the identity; the first rows of b are the first output. */
 bool decompose_gather(const struct place *place, int64_t index);
 bool decompose_identity(const struct place *place, int64_t index);
 bool decompose_scatter(const struct place *place, int64_t index);
-bool decompose_qr_block(const struct place *place, int64_t index);
+/* The phases of a QR decomposition. */
+void decompose_qr_phases(struct job *job);
 /* c, m by n, less op(a) · op(b), whose depth is k. */
 void decompose_subtract(const struct job *job, bool a_transposed, bool b_transposed, int64_t m, int64_t n, int64_t k,
                         const char *a, int64_t a_stride, const char *b, int64_t b_stride, char *c, int64_t c_stride);
 /* b, m by n, becomes op(a)⁻¹ · b for a triangular matrix, or from the right b · op(a)⁻¹; `unit`: its diagonal counts as ones. */
 void decompose_triangle(const struct job *job, bool right, bool upper, bool transposed, bool unit, int64_t m, int64_t n,
                         const char *a, int64_t a_stride, char *b, int64_t b_stride);
+/* A block of columns becomes reflections and, above the diagonal, R. */
+void decompose_reflections(const struct place *place, int64_t block);
 /* Applies a block's reflections, or their inverse, to columns of c from the block's first row on. */
 void decompose_reflect(const struct place *place, bool transposed, int64_t block, char *c, int64_t c_rows,
                        int64_t columns);
-/* Elements that LAPACK needs for itself where reflections are applied to so many rows or columns. */
-static inline int64_t decompose_reflect_work(int64_t widest) {
-    return BLOCK_MOST * widest + 65 * 64; /* LAPACK keeps 65 by 64 for itself */
+/* Elements of `work` that it needs. */
+static inline int64_t decompose_reflect_work(const struct job *job) {
+    return job->block * (job->block + 2 * REFLECTED);
+}
+
+/* The same for what LAPACK applies to all columns of eigh and svd. */
+static inline int64_t spectral_reflect_work(const struct job *job) {
+    return BLOCK_MOST * job->n + 65 * 64; /* it keeps 65 by 64 for itself */
 }
 
 /* The phases of eigh, eigvalsh, svd and svdvals, and their part of the place, which begins at `at`; returns where it ends. */

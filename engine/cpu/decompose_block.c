@@ -105,3 +105,62 @@ void decompose_triangle(const struct job *job, bool right, bool upper, bool tran
         triangle_part(job, &t, right ? n : m, right ? m : n, a, b, b_stride);
     }
 }
+
+/* ---- reflections ---- */
+
+static char *block_t(const struct place *place, int64_t block) {
+    return place->t + block * place->job->block * place->job->block * place->job->size;
+}
+
+void decompose_reflections(const struct place *place, int64_t block) {
+    const struct job *job = place->job;
+    int64_t j = block * job->block, b = least(job->block, job->k - j);
+    const int rows = (int)(job->m - j), columns = (int)b, lead = (int)job->m, t_lead = (int)job->block;
+    int info;
+    char *t = block_t(place, block);
+    memset(t, 0, (size_t)(job->block * job->block * job->size)); /* LAPACK leaves out what is below the diagonal */
+    job->lapack->geqrt3(&rows, &columns, at(job, place->a, job->m, j, j), &lead, t, &t_lead, &info);
+}
+
+/* c = op(a) · b, or c += op(a) · b. */
+static void multiply(const struct job *job, bool a_transposed, int64_t m, int64_t n, int64_t k, const char *a,
+                     int64_t a_stride, const char *b, int64_t b_stride, char *c, int64_t c_stride, bool add) {
+    const struct lapack *lapack = job->lapack;
+    const int rows = (int)m, columns = (int)n, depth = (int)k;
+    const int a_lead = (int)a_stride, b_lead = (int)b_stride, c_lead = (int)c_stride;
+    lapack->gemm(a_transposed ? lapack->transposed : "N", "N", &rows, &columns, &depth, lapack->one, a, &a_lead, b,
+                 &b_lead, add ? lapack->one : lapack->nothing, c, &c_lead, 1, 1);
+}
+
+/* v's first rows, a lower triangle whose diagonal is 1, with zeros above. */
+static void triangle_copy(const struct job *job, int64_t b, const char *v, char *to) {
+    memset(to, 0, (size_t)(b * b * job->size));
+    for (int64_t i = 0; i < b; i++) {
+        char *diagonal = to + i * (b + 1) * job->size;
+        number_set(job, diagonal, 1);
+        memcpy(diagonal + job->size, v + (i * job->m + i + 1) * job->size, (size_t)((b - i - 1) * job->size));
+    }
+}
+
+void decompose_reflect(const struct place *place, bool transposed, int64_t block, char *c, int64_t c_rows,
+                       int64_t columns) {
+    const struct job *job = place->job;
+    int64_t j = block * job->block, b = least(job->block, job->k - j), rest = job->m - j - b;
+    const char *v = at(job, place->a, job->m, j, j), *below = v + b * job->size;
+    char *first = place->work, *products = first + job->block * job->block * job->size,
+         *factors = products + job->block * REFLECTED * job->size;
+    triangle_copy(job, b, v, first);
+    for (int64_t column = 0; column < columns; column += REFLECTED) {
+        int64_t n = least(REFLECTED, columns - column);
+        char *own = c + column * c_rows * job->size, *own_below = own + b * job->size;
+        multiply(job, true, b, n, b, first, b, own, c_rows, products, b, false);
+        if (rest > 0) {
+            multiply(job, true, b, n, rest, below, job->m, own_below, c_rows, products, b, true);
+        }
+        multiply(job, transposed, b, n, b, block_t(place, block), job->block, products, b, factors, b, false);
+        decompose_subtract(job, false, false, b, n, b, first, b, factors, b, own, c_rows);
+        if (rest > 0) {
+            decompose_subtract(job, false, false, rest, n, b, below, job->m, factors, b, own_below, c_rows);
+        }
+    }
+}

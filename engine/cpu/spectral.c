@@ -94,7 +94,7 @@ void spectral_phases(struct job *job) {
         job_phase(job, spectral_scale, all);
     }
     if (tall) {
-        job_phase(job, decompose_qr_block, job->blocks * update_steps(job, job->n));
+        decompose_qr_phases(job);
         job_phase(job, spectral_take_triangle, copies);
     }
     phase_reduce(job);

@@ -227,7 +227,7 @@ static bool make_vectors(const struct place *place, int64_t index, int side, int
         return true;
     }
     const int m = (int)left, n = (int)(end - column), k = (int)b, lead = (int)job->n,
-              work = (int)decompose_reflect_work(job->n);
+              work = (int)spectral_reflect_work(job);
     int info;
     const char *tau = panel_values(place, plan->tau_at[side], j);
     char *c = at(job, place->b, job->n, first, column);

@@ -19,6 +19,9 @@ static struct device *device;
 static enum dtype dtype;
 static struct matrix matrices[OPERANDS]; /* the inputs, then the outputs */
 static int n_inputs, n_matrices, turns;
+static int64_t batch = 1;
+static unsigned threads = 1;
+static struct report report; /* of the last run */
 
 static float complex element(int which, int64_t i, int64_t j) {
     const struct matrix *matrix = &matrices[which];
@@ -28,8 +31,8 @@ static float complex element(int which, int64_t i, int64_t j) {
 
 static void add(int64_t rows, int64_t columns, bool input) {
     struct matrix *matrix = &matrices[n_matrices++];
-    int64_t parts = rows * columns * (dtype == DTYPE_C64 ? 2 : 1);
-    *matrix = (struct matrix){{1, rows, columns}, {rows * columns, columns, 1}, NULL};
+    int64_t parts = batch * rows * columns * (dtype == DTYPE_C64 ? 2 : 1);
+    *matrix = (struct matrix){{batch, rows, columns}, {rows * columns, columns, 1}, NULL};
     matrix->data = malloc((size_t)parts * sizeof(float));
     uint32_t seed = (uint32_t)n_matrices;
     for (int64_t i = 0; input && i < parts; i++) {
@@ -54,7 +57,7 @@ static void dominate(void) {
 }
 
 static void open_cpu(enum dtype of) {
-    struct device_options options = {.memory_total = 1 << 20, .threads = 1};
+    struct device_options options = {.memory_total = 1 << 20, .threads = threads};
     struct fault fault;
     dtype = of;
     n_inputs = n_matrices = 0;
@@ -68,10 +71,10 @@ static void close_cpu(void) {
 }
 
 /* Counts the turns if each is as short as can be. */
-static void run(unsigned opcode, unsigned n_ints, const int64_t *ints) {
+static void run_any(unsigned opcode, unsigned n_ints, const int64_t *ints) {
     static const _Atomic bool wanted = true;
     struct fault fault;
-    struct report report = {0};
+    report = (struct report){0};
     struct {
         struct launch launch;
         struct operand operands[OPERANDS];
@@ -101,9 +104,13 @@ static void run(unsigned opcode, unsigned n_ints, const int64_t *ints) {
         cr_assert_eq(device->vtable->launch_part(device, &call->launch, &turn, &begun, &fault), STATUS_OK);
         turns++;
     } while (begun);
-    cr_assert_eq(report.code, STATUS_OK);
     free(call->launch.workspace);
     free(call);
+}
+
+static void run(unsigned opcode, unsigned n_ints, const int64_t *ints) {
+    run_any(opcode, n_ints, ints);
+    cr_assert_eq(report.code, STATUS_OK);
 }
 
 /* Some rows and columns, the first and last among them. */
@@ -237,4 +244,146 @@ Test(cpu_decompose, least_squares_of_many_columns_are_solved_in_steps, .timeout 
     run(OP_LSTSQ, 0, NULL);
     expect_product(0, 2, 1, false, NULL, 10);
     close_cpu();
+}
+
+/* ---- threads that share the steps of a matrix ---- */
+
+enum { SHARED = 410, SIDES = 300, THREADS_MOST = 3 };
+
+/* An operation on matrices of m by n, and their results. */
+struct shared_case {
+    unsigned opcode, n_ints;
+    int64_t ints[2];
+    int64_t m, n;
+    bool definite, has_sides;
+    int64_t outputs[3][2];
+};
+static const struct shared_case shared_cases[] = {
+    {OP_LU, 0, {0}, SHARED, 350, false, false, {{SHARED, SHARED}, {SHARED, 350}, {350, 350}}},
+    {OP_LU, 0, {0}, 300, SHARED, false, false, {{300, 300}, {300, 300}, {300, SHARED}}},
+    {OP_DET, 0, {0}, SHARED, SHARED, false, false, {{1, 1}}},
+    {OP_SLOGDET, 0, {0}, SHARED, SHARED, false, false, {{1, 1}, {1, 1}}},
+    {OP_INV, 0, {0}, SHARED, SHARED, false, false, {{SHARED, SHARED}}},
+    {OP_SOLVE, 0, {0}, SHARED, SHARED, false, true, {{SHARED, SIDES}}},
+    {OP_QR, 1, {OP_QR_MODE_REDUCED}, SHARED, 350, false, false, {{SHARED, 350}, {350, 350}}},
+    {OP_QR, 1, {OP_QR_MODE_COMPLETE}, SHARED, 350, false, false, {{SHARED, SHARED}, {SHARED, 350}}},
+    {OP_LSTSQ, 0, {0}, SHARED, 350, false, true, {{350, SIDES}}},
+    {OP_LSTSQ, 0, {0}, 350, SHARED, false, true, {{SHARED, SIDES}}},
+    {OP_CHOLESKY, 1, {0}, SHARED, SHARED, true, false, {{SHARED, SHARED}}},
+    {OP_CHOLESKY, 1, {1}, SHARED, SHARED, true, false, {{SHARED, SHARED}}},
+    {OP_TRIANGULAR_SOLVE, 2, {0, 0}, SHARED, SHARED, true, true, {{SHARED, SIDES}}},
+    {OP_TRIANGULAR_SOLVE, 2, {1, 1}, SHARED, SHARED, true, true, {{SHARED, SIDES}}},
+};
+enum { SHARED_CASES = sizeof shared_cases / sizeof *shared_cases };
+
+static void shared_open(const struct shared_case *shared, enum dtype of) {
+    open_cpu(of);
+    add(shared->m, shared->n, true);
+    if (shared->definite)
+        dominate();
+    if (shared->has_sides)
+        add(shared->m, SIDES, true);
+    for (int i = 0; i < 3 && shared->outputs[i][0] > 0; i++)
+        add(shared->outputs[i][0], shared->outputs[i][1], false);
+}
+
+/* The results are the first ones', which are kept if there are none yet. */
+static void expect_same(void *kept[], int which) {
+    for (int i = n_inputs; i < n_matrices; i++) {
+        const struct matrix *matrix = &matrices[i];
+        size_t bytes = (size_t)(batch * matrix->strides[0]) * (dtype == DTYPE_C64 ? 8 : 4);
+        if (!kept[i]) {
+            kept[i] = malloc(bytes);
+            memcpy(kept[i], matrix->data, bytes);
+        }
+        cr_expect(memcmp(kept[i], matrix->data, bytes) == 0, "case %d, output %d, %s, %u threads", which, i - n_inputs,
+                  dtype_name(dtype), threads);
+    }
+}
+
+Test(cpu_decompose, a_large_matrix_has_the_same_results_at_any_number_of_threads, .timeout = 300) {
+    for (int which = 0; which < SHARED_CASES; which++)
+        for (int parts = 1; parts <= 2; parts++) {
+            const struct shared_case *shared = &shared_cases[which];
+            void *kept[OPERANDS + 1] = {NULL};
+            batch = which % 3 == 0 ? 2 : 1; /* still fewer than threads */
+            for (threads = 1; threads <= THREADS_MOST; threads++) {
+                shared_open(shared, parts > 1 ? DTYPE_C64 : DTYPE_F32);
+                run(shared->opcode, shared->n_ints, shared->ints);
+                expect_same(kept, which);
+                close_cpu();
+            }
+            for (int i = 0; i <= OPERANDS; i++)
+                free(kept[i]);
+        }
+}
+
+Test(cpu_decompose, products_of_what_threads_share_are_the_matrix, .timeout = 300) {
+    static const int64_t reduced[] = {OP_QR_MODE_REDUCED};
+    threads = THREADS_MOST;
+    for (int64_t n = 383; n <= 386; n++) { /* about three blocks */
+        open_cpu(DTYPE_F32);
+        add(n, n, true);
+        add(n, n, false);
+        add(n, n, false);
+        add(n, n, false);
+        run(OP_LU, 0, NULL);
+        expect_product(2, 3, 0, false, row_of, (double)n);
+        close_cpu();
+        open_cpu(DTYPE_F32);
+        add(n, n, true);
+        add(n, n, false);
+        add(n, n, false);
+        run(OP_QR, 1, reduced);
+        expect_product(1, 2, 0, false, NULL, (double)n);
+        close_cpu();
+        open_cpu(DTYPE_F32);
+        add(n, n, true);
+        dominate();
+        add(n, 2 * n, true);
+        add(n, 2 * n, false);
+        run(OP_SOLVE, 0, NULL);
+        expect_product(0, 2, 1, false, NULL, (double)n);
+        close_cpu();
+    }
+}
+
+/* Rows are exchanged, so columns of the inverse are. */
+Test(cpu_decompose, a_shared_inverse_of_exchanged_rows_has_exchanged_columns, .timeout = 300) {
+    threads = THREADS_MOST;
+    open_cpu(DTYPE_F32);
+    add(SHARED, SHARED, true);
+    add(SHARED, SHARED, false);
+    for (int64_t i = 0; i < SHARED; i++)
+        for (int64_t j = 0; j < SHARED; j++)
+            ((float *)matrices[0].data)[i * SHARED + j] = j == (i * 7 + 3) % SHARED ? (float)(i + 1) : 0;
+    run(OP_INV, 0, NULL);
+    for (int64_t i = 0; i < SHARED; i++)
+        for (int64_t j = 0; j < SHARED; j++)
+            cr_assert_eq(crealf(element(1, j, i)), j == (i * 7 + 3) % SHARED ? 1 / (float)(i + 1) : 0);
+    close_cpu();
+}
+
+Test(cpu_decompose, a_singular_matrix_is_found_by_any_number_of_threads, .timeout = 300) {
+    static const struct shared_case cases[] = {
+        {OP_INV, 0, {0}, SHARED, SHARED, false, false, {{SHARED, SHARED}}},
+        {OP_SOLVE, 0, {0}, SHARED, SHARED, false, true, {{SHARED, SIDES}}},
+        {OP_CHOLESKY, 1, {0}, SHARED, SHARED, true, false, {{SHARED, SHARED}}},
+        {OP_TRIANGULAR_SOLVE, 2, {0, 0}, SHARED, SHARED, true, true, {{SHARED, SIDES}}},
+        {OP_LSTSQ, 0, {0}, SHARED, SHARED, false, true, {{SHARED, SIDES}}},
+    };
+    enum { ZERO = 391, CASES = sizeof cases / sizeof *cases }; /* in the last block */
+    batch = 2;
+    for (int which = 0; which < CASES; which++)
+        for (threads = 1; threads <= THREADS_MOST; threads++) {
+            shared_open(&cases[which], DTYPE_F32);
+            float *second = (float *)matrices[0].data + SHARED * SHARED;
+            memset(second, 0, (size_t)SHARED * SHARED * sizeof(float));
+            for (int64_t i = 0; i < SHARED; i++)
+                second[i * SHARED + i] = i == ZERO ? 0 : 2;
+            run_any(cases[which].opcode, cases[which].n_ints, cases[which].ints);
+            cr_expect_eq(report.code, STATUS_SINGULAR, "case %d, %u threads: %u", which, threads, report.code);
+            cr_expect_eq(report.value, SHARED + ZERO, "case %d, %u threads", which, threads);
+            close_cpu();
+        }
 }
