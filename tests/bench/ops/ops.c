@@ -37,12 +37,19 @@ static double seconds(const struct ops_row *row, struct ops_case *at, long count
     return bench_now() - begin;
 }
 
+/* Exits where the operation fails. */
+static void succeed(const struct ops_row *row, struct ops_case *at) {
+    td_tensor *result = bench_made(row->run(at), row->name);
+    bench_check(td_wait(result), row->name);
+    td_release(result);
+}
+
 /* Microseconds of one operation. */
 static double measure(const struct ops_row *row, struct ops_case *at) {
     const double wanted = bench_quick ? 0.0001 : 0.04;
     double times[ROUNDS];
     long count = 1;
-    seconds(row, at, 1); /* memory and libraries are there from now on */
+    succeed(row, at); /* memory and libraries are there from now on */
     for (double one = seconds(row, at, 1); one < wanted && count < COUNT_MAX; one = seconds(row, at, count)) {
         long more = (long)((double)count * wanted / one) + 1;
         count = more > count * 10 ? count * 10 : more;
@@ -53,13 +60,28 @@ static double measure(const struct ops_row *row, struct ops_case *at) {
     return bench_median(times, ROUNDS) * 1e6;
 }
 
+static const struct ops_rows *const kinds[] = {&ops_rows, &ops_rows_of_elements, &ops_rows_of_arrays,
+                                               &ops_rows_of_layers};
+enum { KINDS = sizeof kinds / sizeof *kinds };
+
 static const struct ops_row *row_of(const char *name) {
-    for (size_t i = 0; i < ops_row_count; i++) {
-        if (!strcmp(ops_rows[i].name, name)) {
-            return &ops_rows[i];
+    for (int kind = 0; kind < KINDS; kind++) {
+        for (size_t i = 0; i < kinds[kind]->count; i++) {
+            if (!strcmp(kinds[kind]->rows[i].name, name)) {
+                return &kinds[kind]->rows[i];
+            }
         }
     }
     return NULL;
+}
+
+static void list(void) {
+    for (int kind = 0; kind < KINDS; kind++) {
+        for (size_t i = 0; i < kinds[kind]->count; i++) {
+            printf("%s%s", kind || i ? "\t" : "", kinds[kind]->rows[i].name);
+        }
+    }
+    printf("\n");
 }
 
 static td_dtype dtype_of(const char *name) {
@@ -67,7 +89,7 @@ static td_dtype dtype_of(const char *name) {
         const char *name;
         td_dtype dtype;
     } dtypes[] = {{"u8", TD_U8},   {"i8", TD_I8},     {"i16", TD_I16}, {"i32", TD_I32}, {"i64", TD_I64},
-                  {"f16", TD_F16}, {"bf16", TD_BF16}, {"f32", TD_F32}, {"f64", TD_F64}};
+                  {"f16", TD_F16}, {"bf16", TD_BF16}, {"f32", TD_F32}, {"f64", TD_F64}, {"c64", TD_C64}};
     for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
         if (!strcmp(dtypes[i].name, name)) {
             return dtypes[i].dtype;
@@ -102,10 +124,7 @@ int main(int argc, char **argv) {
     while (fgets(line, sizeof line, stdin)) {
         line[strcspn(line, "\n")] = 0;
         if (!strcmp(line, "list")) {
-            for (size_t i = 0; i < ops_row_count; i++) {
-                printf("%s%s", i ? "\t" : "", ops_rows[i].name);
-            }
-            printf("\n");
+            list();
         } else if (!strcmp(line, "stream")) {
             printf("%.4g\n", stream_rate(bench_quick));
         } else {

@@ -14,6 +14,12 @@ import os
 import subprocess
 import sys
 
+sys.dont_write_bytecode = True  # these files lie among the sources
+import rows_arrays  # noqa: E402, F401
+import rows_elements  # noqa: E402, F401
+import rows_layers  # noqa: E402, F401
+from table import ROWS  # noqa: E402
+
 SIZES = [16, 1024, 1 << 20, 1 << 24]
 PEERS = {"numpy": "NumPy", "torch": "PyTorch", "jax": "JAX", "onednn": "oneDNN"}
 # Elements that an operation reads and writes for each element of its operand, of rows that are bound by memory.
@@ -24,13 +30,19 @@ TRAFFIC = {**dict.fromkeys(("negative", "abs", "sqrt", "relu", "square", "recipr
            "concat": 4, "repeat": 3}
 # Rows that are measured with more dtypes than f32, and with these sizes only.
 DTYPES = {row: ["f32", "bf16"] for row in ("multiply", "exp", "tanh", "softmax", "matmul")}
-DTYPES["add"] = ["f32", "f64", "f16", "bf16", "i32", "i64", "u8"]
+DTYPES["add"] = ["f32", "f64", "f16", "bf16", "i32", "i64", "u8", "c64"]
+DTYPES["multiply"] += ["i32", "u8", "c64"]
+DTYPES["matmul"] += ["f64", "c64"]
+for row in ("subtract", "maximum", "minimum", "equal", "less", "floor_divide", "remainder"):
+    DTYPES[row] = ["f32", "i32", "u8"]
+for row in ("divide", "abs", "sqrt", "fft", "fft2"):
+    DTYPES[row] = ["f32", "c64"]
 DTYPES["sum"] = ["f32", "f64", "bf16", "i32", "u8"]
 DTYPES["cast to f32"] = ["bf16", "f16", "i32"]
 DTYPES["argmax of rows"] = ["f32", "i32"]
 for row in ("log", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "atanh", "exp2", "expm1", "log1p", "log2", "log10", "erf", "erfc", "atan2", "hypot", "pow"):
     DTYPES[row] = ["f32", "f64"]
-DTYPES["exp"].append("f64")
+DTYPES["exp"] = ["f32", "bf16", "f64", "c64"]
 DTYPES["tanh"].append("f64")
 ONLY = {"matrix times vector": [10_000_000], "1000 × 500 times 500 × 200": [1], "matmul": [1024, 1 << 16, 1 << 20, 4_000_000]}
 for row in ("conv2d", "conv2d by x", "conv2d by weight", "max_pool2d", "avg_pool2d", "avg_pool2d by x", "batch_norm", "batch_norm back"):
@@ -51,6 +63,8 @@ for row in ("matmul of 32 × 32", "inv of 32 × 32", "solve", "cholesky", "inv",
 for row in ("eigh of ten", "eigvalsh of ten", "svd of ten", "svdvals of ten"):
     ONLY[row] = [25_000, 2_500_000]
 DTYPES.update({row: ["f32", "f64"] for row in ONLY if row.startswith(("eig", "svd"))})
+DTYPES.update({row: each.dtypes for row, each in ROWS.items()})
+ONLY.update({row: each.sizes for row, each in ROWS.items()})
 
 
 class Asked:
@@ -98,7 +112,7 @@ def peer_command(name, options):
 
 def traffic(row, dtype, n):
     """Bytes; 0 of rows that are not bound by memory, or lie in the caches."""
-    bytes_read_and_written = TRAFFIC.get(row, 0) * n * {"f64": 8, "i64": 8, "bf16": 2, "f16": 2, "u8": 1}.get(dtype, 4)
+    bytes_read_and_written = TRAFFIC.get(row, 0) * n * {"f64": 8, "i64": 8, "c64": 8, "bf16": 2, "f16": 2, "u8": 1}.get(dtype, 4)
     return bytes_read_and_written if n >= 1 << 24 else 0
 
 

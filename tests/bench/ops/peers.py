@@ -2,17 +2,24 @@
 """Measures the rows of ops.c in NumPy, PyTorch or JAX: peers.py numpy|torch|jax [--quick]
 
 Lines on standard input are "ROW<tab>DTYPE<tab>ELEMENTS"; each gives a line with microseconds, or "-" and the reason why there is no
-such figure. The line "version" gives the library's version. PyTorch runs eagerly, JAX's functions are compiled before they are
+such figure. Rows of rows.c are here, those of other files in files of the same names (table.py). The line "version" gives the library's version. PyTorch runs eagerly, JAX's functions are compiled before they are
 measured, and the results of both are waited for once, at the end, as tensord's are."""
 import math
 import statistics
 import sys
 import time
+import warnings
+
+sys.dont_write_bytecode = True  # these files lie among the sources
+import rows_arrays  # noqa: E402, F401
+import rows_elements  # noqa: E402, F401
+import rows_layers  # noqa: E402, F401
+from table import DEFINITE, MASK, OPERANDS, ORDERED, ROWS, UNIT  # noqa: E402
 
 ROUNDS, COUNT_MAX, THREADS = 5, 20000, 2
 QUICK = "--quick" in sys.argv
 FULL_NAMES = {"u8": "uint8", "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64", "f16": "float16", "bf16": "bfloat16",
-              "f32": "float32", "f64": "float64"}
+              "f32": "float32", "f64": "float64", "c64": "complex64"}
 UNARY = ["negative", "abs", "exp", "log", "sqrt", "tanh", "sigmoid", "relu", "erf", "sin", "cos", "tan", "asin", "acos", "atan",
          "sinh", "cosh", "asinh", "atanh", "exp2", "expm1", "log1p", "log2", "log10", "erfc", "square", "rsqrt", "reciprocal",
          "floor", "round", "sign", "isnan", "gelu", "silu", "hardswish", "mish"]
@@ -35,8 +42,20 @@ class Missing(Exception):
 
 
 class Library:
-    """What all of them have in common. `module` has NumPy's names, or other names are in OWN."""
+    """What all of them have in common. `module` has NumPy's names, or other names are in OWN; `line` is the row's line in table.py."""
     OWN = {}
+
+    def of_table(self, name, x):
+        """The function of no arguments that a row of table.py measures, on operands x."""
+        line = getattr(ROWS[name], self.line)
+        if line is None:
+            raise Missing(f"no {name}")
+        if getattr(line, "prepared", False):
+            return line(self.root, x)
+        return self.of_line(line, x)
+
+    def of_line(self, line, x):
+        return lambda: line(self.root, x)
 
     def sync(self, result):
         """Waits until the result is there."""
@@ -89,7 +108,9 @@ class Library:
 
 
 def operands(name, n):
-    """(shape, low, high) of each operand, as rows.c has them; of integers from 0 on low is None, and high what they are below (None: the first extent)."""
+    """(shape, low, high) of each operand, as operands.c has them; of integers from 0 on low is None, and high what they are below (None: the first extent)."""
+    if name in ROWS:
+        return OPERANDS[ROWS[name].operands](n)
     side = int(math.sqrt(n))
     if name in UNARY or name in BINARY or name in VECTOR_ROWS or name in MASKED_ROWS:
         return [((n,), 0.1, 0.9)] * 2
@@ -127,21 +148,35 @@ def operands(name, n):
 
 
 class NumPy(Library):
+    line = "numpy"
+
     def __init__(self):
         import numpy
-        self.module, self.version = numpy, numpy.__version__
+        self.root, self.module, self.version = numpy, numpy, numpy.__version__
         self.OWN = {"pow": numpy.power}
         self.random = numpy.random.default_rng(7)
 
-    def array(self, shape, low, high, dtype):
+    def array(self, shape, low, high, dtype, seed=7):
         if dtype == "bf16":
             raise Missing("NumPy has no bf16")
-        random = self.module.random.default_rng(7)
+        random = self.module.random.default_rng(seed)
         if low is None:
             return random.integers(0, high or shape[0], shape)
-        if FULL_NAMES[dtype].strip("u").startswith("int"):
+        if low is MASK:
+            return random.random(shape) < 0.5
+        if low is ORDERED:
+            return self.module.sort(random.integers(0, high, shape))
+        if low is DEFINITE:
+            return self.definite(self.array(shape, -1, 1, dtype, seed))
+        if low is UNIT:
+            made = random.uniform(0.1, 1, shape)
+            return (made / made.sum(1, keepdims=True)).astype(FULL_NAMES[dtype])
+        if FULL_NAMES[dtype].strip("u").startswith("int") and abs(high) <= 1:
             low, high = (10, 90) if low > 0 else (-9, 9)
-        return random.uniform(low, high, shape).astype(FULL_NAMES[dtype])
+        made = random.uniform(low, high, shape)
+        if dtype == "c64":
+            made = made + 1j * random.uniform(low, high, shape)
+        return made.astype(FULL_NAMES[dtype])
 
     def other(self, name, x):
         np = self.module
@@ -198,24 +233,35 @@ class NumPy(Library):
 
 
 class PyTorch(Library):
+    line = "torch"
+
     def __init__(self):
         import torch
         torch.set_num_threads(THREADS)
-        self.module, self.version = torch, torch.__version__
+        self.root, self.module, self.version = torch, torch, torch.__version__
         functional = torch.nn.functional
         self.OWN = {"equal": torch.eq, "erf": torch.erf,
                     **{name: getattr(functional, name) for name in ("gelu", "silu", "hardswish", "mish")}}
         torch.set_grad_enabled(False)
 
-    def array(self, shape, low, high, dtype):
+    def array(self, shape, low, high, dtype, seed=7):
         torch = self.module
-        torch.manual_seed(7)
+        torch.manual_seed(seed)
         if low is None:
             return torch.randint(0, high or shape[0], shape)
+        if low is MASK:
+            return torch.rand(shape) < 0.5
+        if low is ORDERED:
+            return torch.randint(0, high, shape).sort().values
         kind = getattr(torch, FULL_NAMES[dtype])
-        if not kind.is_floating_point:
+        if low is DEFINITE:
+            return self.definite(self.array(shape, -1, 1, dtype, seed))
+        if low is UNIT:
+            return torch.softmax(torch.rand(shape), 1).to(kind)
+        if not kind.is_floating_point and not kind.is_complex and abs(high) <= 1:
             low, high = (10, 90) if low > 0 else (-9, 9)
-        return torch.empty(shape).uniform_(low, high).to(kind)
+        made = torch.empty(shape).uniform_(low, high)
+        return torch.complex(made, torch.empty(shape).uniform_(low, high)) if dtype == "c64" else made.to(kind)
 
     def other(self, name, x):
         torch = self.module
@@ -334,18 +380,24 @@ class PyTorch(Library):
 
 
 class JAX(Library):
+    line = "jax"
+
     def __init__(self):
         import jax
         jax.config.update("jax_enable_x64", True)
-        self.jax, self.module, self.version = jax, jax.numpy, jax.__version__
+        self.root, self.jax, self.module, self.version = jax, jax, jax.numpy, jax.__version__
         nn, special = jax.nn, jax.scipy.special
         self.OWN = {"sigmoid": nn.sigmoid, "relu": nn.relu, "erf": special.erf, "erfc": special.erfc, "pow": jax.numpy.power,
                     "rsqrt": jax.lax.rsqrt, "gelu": lambda x: nn.gelu(x, approximate=False), "silu": nn.silu,
                     "hardswish": nn.hard_swish, "mish": nn.mish}
 
-    def array(self, shape, low, high, dtype):
-        made = NumPy().array(shape, low, high, "f32" if dtype == "bf16" else dtype)
-        return self.module.asarray(made) if low is None else self.module.asarray(made).astype(FULL_NAMES[dtype])
+    def array(self, shape, low, high, dtype, seed=7):
+        made = NumPy().array(shape, low, high, "f32" if dtype == "bf16" else dtype, seed)
+        return self.module.asarray(made) if made.dtype.kind in "bi" else self.module.asarray(made).astype(FULL_NAMES[dtype])
+
+    def of_line(self, line, x):
+        compiled = self.jax.jit(lambda *x: line(self.jax, x))
+        return lambda: compiled(*x)
 
     def sync(self, result):
         self.jax.block_until_ready(result)
@@ -507,8 +559,9 @@ def measure_chain(library, run):
 
 
 def answer(library, row, dtype, elements):
-    x = [library.array(shape, low, high, dtype) for shape, low, high in operands(row, int(elements))]
-    run = library.rows(row, x)
+    given = operands(row, int(elements))
+    x = [each and library.array(*each, dtype, 7 + i) for i, each in enumerate(given)]
+    run = library.of_table(row, x) if row in ROWS else library.rows(row, x)
     return f"{measure_chain(library, run) if row.startswith('ten products') else measure(library, run):.4g}"
 
 
@@ -517,6 +570,7 @@ def main():
         library = {"numpy": NumPy, "torch": PyTorch, "jax": JAX}[sys.argv[1]]()
     except ImportError as error:
         sys.exit(f"peers.py: {error}")
+    warnings.simplefilter("ignore")
     for line in sys.stdin:
         line = line.rstrip("\n")
         if line == "version":

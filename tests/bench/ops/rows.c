@@ -1,193 +1,9 @@
-#include "tests/bench/ops/rows.h"
+#include "tests/bench/ops/operands.h"
 
 #include <math.h>
 #include <stdlib.h>
 
 enum { ROUNDS = 5, CHAINED = 10 };
-/* Channels and extent of the images of a network's rows, as in the first stage of a ResNet-50. */
-enum { CHANNELS = 64, EXTENT = 56 };
-/* Of attention. */
-enum { HEADS = 8, TOKENS = 256, FEATURES = 64 };
-
-/* ---- operands ---- */
-
-/* Numbers between `low` and `high`, of a dtype that uniform may not have. */
-static td_tensor *numbers(const struct ops_case *at, int rank, const int64_t *shape, double low, double high) {
-    td_tensor *made = bench_made(td_uniform(at->device, TD_F32, rank, shape, 7, low, high), "uniform");
-    td_tensor *cast = bench_made(td_cast(made, at->dtype), "cast");
-    td_release(made);
-    return cast;
-}
-
-/* Two vectors in [0.1, 0.9), where all functions but acosh are defined; integers are 10 to 89. */
-static void open_vectors(struct ops_case *at) {
-    bool integer = at->dtype >= TD_U8 && at->dtype <= TD_I64;
-    double low = integer ? 10 : 0.1, high = integer ? 90 : 0.9;
-    at->x[0] = numbers(at, 1, &at->n, low, high);
-    at->x[1] = numbers(at, 1, &at->n, low, high);
-}
-
-static void open_square(struct ops_case *at) {
-    at->x[0] = numbers(at, TD_SHAPE(at->side, at->side), -1, 1);
-    at->x[1] = numbers(at, TD_SHAPE(at->side, at->side), -1, 1);
-}
-
-/* A square matrix, and as many positions of its rows as it has rows. */
-static void open_positions(struct ops_case *at) {
-    open_square(at);
-    td_tensor *position =
-        bench_made(td_uniform(at->device, TD_F32, 1, &at->side, 5, 0, (double)at->side - 0.5), "uniform");
-    at->x[2] = bench_made(td_cast(position, TD_I64), "cast");
-    td_release(position);
-}
-
-/* Products that introductions to GPUs show, of any size. */
-static void open_vector_of_matrix(struct ops_case *at) {
-    at->x[0] = numbers(at, TD_SHAPE(at->n / 100, 100), -1, 1);
-    at->x[1] = numbers(at, TD_SHAPE(100), -1, 1);
-}
-
-static void open_oblong(struct ops_case *at) {
-    at->x[0] = numbers(at, TD_SHAPE(1000, 500), -1, 1);
-    at->x[1] = numbers(at, TD_SHAPE(500, 200), -1, 1);
-}
-
-/* Images, the weight of a convolution, a gradient of as many images, one of images pooled by 2, and a number for each channel. */
-static void open_images(struct ops_case *at) {
-    int64_t images = at->n / (CHANNELS * EXTENT * EXTENT);
-    images = images > 0 ? images : 1;
-    at->x[0] = numbers(at, TD_SHAPE(images, CHANNELS, EXTENT, EXTENT), -1, 1);
-    at->x[1] = numbers(at, TD_SHAPE(CHANNELS, CHANNELS, 3, 3), -1, 1);
-    at->x[2] = numbers(at, TD_SHAPE(images, CHANNELS, EXTENT, EXTENT), -1, 1);
-    at->x[3] = numbers(at, TD_SHAPE(images, CHANNELS, EXTENT / 2, EXTENT / 2), -1, 1);
-    at->x[4] = numbers(at, TD_SHAPE(CHANNELS), 0.5, 1);
-}
-
-/* Two square matrices, and two vectors as long as their rows. */
-static void open_layers(struct ops_case *at) {
-    open_square(at);
-    at->x[2] = numbers(at, TD_SHAPE(at->side), 0.5, 1);
-    at->x[3] = numbers(at, TD_SHAPE(at->side), -1, 1);
-}
-
-static td_tensor *scalar(const struct ops_case *at, double value) {
-    return bench_made(td_full(at->device, at->dtype, 0, NULL, value), "full");
-}
-
-/* Two vectors, a mask of one half of their elements, and two numbers. */
-static void open_masked(struct ops_case *at) {
-    open_vectors(at);
-    td_tensor *half = scalar(at, 0.5);
-    at->x[2] = bench_made(td_less(at->x[0], half), "less");
-    td_release(half);
-    at->x[3] = scalar(at, 0.25);
-    at->x[4] = scalar(at, 0.75);
-}
-
-/* A vector in order, and another one. */
-static void open_ordered(struct ops_case *at) {
-    open_vectors(at);
-    td_tensor *ordered = bench_made(td_sort(at->x[0], 0, 0), "sort");
-    td_release(at->x[0]);
-    at->x[0] = ordered;
-}
-
-/* Integers from 0 to 999. */
-static void open_integers(struct ops_case *at) {
-    at->x[0] = bench_made(td_randint(at->device, TD_I64, 1, &at->n, 7, 0, 1000), "randint");
-}
-
-/* Two square matrices, and for each element a position in its row. */
-static void open_places(struct ops_case *at) {
-    open_square(at);
-    at->x[2] = bench_made(td_randint(at->device, TD_I64, TD_SHAPE(at->side, at->side), 5, 0, at->side), "randint");
-}
-
-/* A square matrix that is positive definite, and another one. */
-static void open_definite(struct ops_case *at) {
-    open_square(at);
-    td_tensor *turned = td_transpose(at->x[0]), *product = bench_made(td_matmul(at->x[0], turned), "matmul");
-    td_tensor *side = scalar(at, (double)at->side);
-    td_tensor *unit = bench_made(td_eye(at->device, at->dtype, at->side, at->side, 0), "eye");
-    td_tensor *more = bench_made(td_multiply(unit, side), "multiply");
-    at->x[2] = bench_made(td_add(product, more), "add");
-    td_release(turned);
-    td_release(product);
-    td_release(side);
-    td_release(unit);
-    td_release(more);
-}
-
-/* Queries, keys and values of some sequences, for each head. */
-static void open_heads(struct ops_case *at) {
-    int64_t sequences = at->n / (HEADS * TOKENS * FEATURES);
-    for (int i = 0; i < 3; i++) {
-        at->x[i] = numbers(at, TD_SHAPE(sequences, HEADS, TOKENS, FEATURES), -1, 1);
-    }
-}
-
-/* Signals, volumes and images of few channels, and the weights of their convolutions. */
-static void open_signals(struct ops_case *at) {
-    at->x[0] = numbers(at, TD_SHAPE(at->n / (64 * 1024), 64, 1024), -1, 1);
-    at->x[1] = numbers(at, TD_SHAPE(64, 64, 3), -1, 1);
-}
-
-static void open_volumes(struct ops_case *at) {
-    at->x[0] = numbers(at, TD_SHAPE(at->n / (16 * 16 * 32 * 32), 16, 16, 32, 32), -1, 1);
-    at->x[1] = numbers(at, TD_SHAPE(16, 16, 3, 3, 3), -1, 1);
-}
-
-static void open_depthwise(struct ops_case *at) {
-    open_images(at);
-    td_release(at->x[1]);
-    at->x[1] = numbers(at, TD_SHAPE(CHANNELS, 1, 3, 3), -1, 1);
-}
-
-/* The first layer of a small network: 128 images of three channels. */
-static void open_colours(struct ops_case *at) {
-    at->x[0] = numbers(at, TD_SHAPE(128, 3, 32, 32), -1, 1);
-    at->x[1] = numbers(at, TD_SHAPE(6, 3, 5, 5), -1, 1);
-}
-
-/* Sequences of 50 steps, 32 at a time, for a layer of `gates` times 128 numbers. */
-static void open_steps(struct ops_case *at, int64_t gates) {
-    at->x[0] = numbers(at, TD_SHAPE(50, 32, 64), -1, 1);
-    at->x[1] = numbers(at, TD_SHAPE(32, 128), 0, 0);
-    at->x[2] = numbers(at, TD_SHAPE(gates * 128, 64), -0.1, 0.1);
-    at->x[3] = numbers(at, TD_SHAPE(gates * 128, 128), -0.1, 0.1);
-    at->x[4] = numbers(at, TD_SHAPE(gates * 128), -0.1, 0.1);
-    at->x[5] = numbers(at, TD_SHAPE(32, 128), 0, 0);
-}
-
-static void open_four_gates(struct ops_case *at) {
-    open_steps(at, 4);
-}
-
-static void open_three_gates(struct ops_case *at) {
-    open_steps(at, 3);
-}
-
-/* A parameter, its gradient, and an optimiser's two moments. */
-static void open_parameter(struct ops_case *at) {
-    open_vectors(at);
-    for (int i = 2; i < 4; i++) {
-        at->x[i] = bench_made(td_full(at->device, at->dtype, 1, &at->n, 0), "full");
-    }
-}
-
-/* Batches of matrices of 32 by 32. */
-static void open_batch(struct ops_case *at) {
-    at->x[0] = numbers(at, TD_SHAPE(at->n / 1024, 32, 32), -1, 1);
-    at->x[1] = numbers(at, TD_SHAPE(at->n / 1024, 32, 32), -1, 1);
-}
-
-/* Ten square matrices. */
-static void open_ten(struct ops_case *at) {
-    int64_t side = (int64_t)sqrt((double)at->n / 10);
-    at->x[0] = numbers(at, TD_SHAPE(10, side, side), -1, 1);
-}
-
-/* ---- rows ---- */
 
 #define RUN(name, expression)                                                                                          \
     static td_tensor *run_##name(struct ops_case *at) {                                                                \
@@ -342,11 +158,6 @@ BINARY(RUN_BINARY)
     X(svd_ten, "svd of ten", ten, svd(x[0]))                                                                           \
     X(svdvals_ten, "svdvals of ten", ten, td_svdvals(x[0]))
 
-#define LIST(n)                                                                                                        \
-    1, (const int64_t[]) {                                                                                             \
-        n                                                                                                              \
-    }
-
 static td_tensor *transposed(td_tensor *x) {
     td_tensor *view = td_transpose(x), *copy = view ? td_copy(view) : NULL;
     td_release(view);
@@ -497,6 +308,20 @@ static td_tensor *layer_norm_back(td_tensor *const *x) {
     return by_x;
 }
 
+td_tensor *ops_first(int code, int count, td_tensor *const *made) {
+    if (code) {
+        return NULL;
+    }
+    for (int i = 1; i < count; i++) {
+        td_release(made[i]);
+    }
+    return made[0];
+}
+
+td_tensor *ops_replaced(int code, td_tensor *other) {
+    return code ? NULL : td_reshape(other, td_tensor_rank(other), td_tensor_shape(other));
+}
+
 #define RUN_OTHER(id, name, operands, expression) RUN(id, expression)
 OTHERS(RUN_OTHER)
 
@@ -540,9 +365,9 @@ static double chain_fetched(const struct ops_case *at) {
     return chains(at, true);
 }
 
-const struct ops_row ops_rows[] = {
-#define ROW(name) {#name, open_vectors, run_##name, NULL},
-#define ROW_OTHER(id, name, operands, expression) {name, open_##operands, run_##id, NULL},
-    UNARY(ROW) BINARY(ROW) OTHERS(ROW_OTHER){"ten products, enqueued", open_square, NULL, chain_enqueued},
-    {"ten products, fetched", open_square, NULL, chain_fetched}};
-const size_t ops_row_count = sizeof ops_rows / sizeof *ops_rows;
+static const struct ops_row rows[] = {
+#define ROW(name) {#name, operands_vectors, run_##name, NULL},
+#define ROW_OTHER(id, name, operands, expression) {name, operands_##operands, run_##id, NULL},
+    UNARY(ROW) BINARY(ROW) OTHERS(ROW_OTHER){"ten products, enqueued", operands_square, NULL, chain_enqueued},
+    {"ten products, fetched", operands_square, NULL, chain_fetched}};
+const struct ops_rows ops_rows = {rows, sizeof rows / sizeof *rows};
