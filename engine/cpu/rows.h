@@ -8,6 +8,7 @@
 #define FORMULA_MATH_f64(function) double_##function
 #define FORMULA_FMA_f32(a, b, c) CPU_FMA(a, b, c)
 #define FORMULA_WIDE(function) wide_##function
+#define FORMULA_ATAN2_ONCE wide_atan2
 #define FORMULA_POW_f32 vector_pow
 #define FORMULA_POW_f64 double_pow
 #include "engine/device/formula.h"

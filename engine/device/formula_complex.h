@@ -121,7 +121,7 @@ FORMULA_FUNCTION float formula_abs_c64(formula_c64 a) {
 }
 
 FORMULA_FUNCTION double formula_angle_c128(formula_c128 a) {
-    return atan2(a.im, a.re);
+    return FORMULA_MATH_f64(atan2)(a.im, a.re);
 }
 
 /* A part that is beyond 709 is taken in two steps, because the exponential may be beyond f64 where the product is not. */
@@ -233,8 +233,12 @@ FORMULA_COMPLEX_NARROW(expm1)
 FORMULA_COMPLEX_NARROW(log1p)
 FORMULA_COMPLEX_NARROW(log2)
 FORMULA_COMPLEX_NARROW(log10)
+/* In f64, rounded once. */
+#ifndef FORMULA_ATAN2_ONCE
+#define FORMULA_ATAN2_ONCE(y, x) (float)FORMULA_MATH_f64(atan2)((double)(y), (double)(x))
+#endif
 FORMULA_FUNCTION float formula_angle_c64(formula_c64 a) {
-    return (float)formula_angle_c128(formula_c64_to_c128(a));
+    return FORMULA_ATAN2_ONCE(a.im, a.re);
 }
 FORMULA_FUNCTION formula_c64 formula_pow_c64(formula_c64 a, formula_c64 b) {
     return formula_c128_to_c64(formula_pow_c128(formula_c64_to_c128(a), formula_c64_to_c128(b)));
