@@ -114,20 +114,33 @@ static int full_run(struct cpu *cpu, const struct launch *launch, struct cpu_job
 
 enum { ARANGE_BLOCK = 256 };
 
+/* start + i·step for n elements from number `first` on, each by itself, not as a running sum. Compilers find vectors for the conversion of
+ * 32 bits alone; the sum of two whole numbers is exact. */
+static void steps_fill(double start, double step, int64_t first, int64_t n, double *values) {
+    const double from = (double)first;
+    for (int32_t k = 0; k < (int32_t)n; k++) {
+        values[k] = start + (from + (double)k) * step;
+    }
+}
+
 /* Computed block by block in i64 or f64, then converted as cast does. Element i is start + i·step, not a running sum. */
 static bool arange_part(struct cpu_job *base, struct cpu_lane *lane) {
     const struct job *job = (const struct job *)base;
     struct arange_attributes given;
     arange_attributes_read(&job->launch->attributes, &given);
     int64_t begin = part_begin(job, lane), end = part_end(job, lane);
-    bool floating = dtype_kind(job->dtype) == DTYPE_KIND_FLOAT;
+    const bool floating = dtype_kind(job->dtype) == DTYPE_KIND_FLOAT;
     double values[ARANGE_BLOCK];
     uint64_t integers[ARANGE_BLOCK];
     for (int64_t i = begin; i < end; i += ARANGE_BLOCK) {
         int64_t n = end - i < ARANGE_BLOCK ? end - i : ARANGE_BLOCK;
-        for (int64_t k = 0; k < n; k++) {
-            values[k] = given.start.f + (double)(i + k) * given.step.f;
-            integers[k] = (uint64_t)given.start.i + (uint64_t)(i + k) * (uint64_t)given.step.i;
+        if (floating) {
+            steps_fill(given.start.f, given.step.f, i, n, values);
+        } else {
+            uint64_t value = (uint64_t)given.start.i + (uint64_t)i * (uint64_t)given.step.i;
+            for (int64_t k = 0; k < n; k++, value += (uint64_t)given.step.i) {
+                integers[k] = value;
+            }
         }
         convert(job->base.cpu, floating ? DTYPE_F64 : DTYPE_I64, floating ? (void *)values : (void *)integers,
                 job->dtype, job->out + i * job->size, n);
@@ -152,9 +165,9 @@ static bool linspace_part(struct cpu_job *base, struct cpu_lane *lane) {
     double values[ARANGE_BLOCK], step = steps > 0 ? (given.stop - given.start) / (double)steps : 0;
     for (int64_t i = begin; i < end; i += ARANGE_BLOCK) {
         int64_t n = end - i < ARANGE_BLOCK ? end - i : ARANGE_BLOCK;
-        for (int64_t k = 0; k < n; k++) {
-            values[k] =
-                given.endpoint && i + k == steps && steps > 0 ? given.stop : given.start + (double)(i + k) * step;
+        steps_fill(given.start, step, i, n, values);
+        if (given.endpoint && steps > 0 && steps >= i && steps < i + n) {
+            values[steps - i] = given.stop;
         }
         convert(job->base.cpu, DTYPE_F64, values, job->dtype, job->out + i * job->size, n);
     }
