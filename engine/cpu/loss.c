@@ -109,6 +109,29 @@ INLINE double block_losses(struct block block, double sum, double logarithm, dou
     return sum;
 }
 
+/* The same where only the wanted ones count, which lie one after another: several sums, for one would wait for itself. */
+INLINE double block_wanted(struct block block, double sum, bool is_f64) {
+    double sums[8] = {sum};
+    int64_t i = 0;
+    for (; i + 8 <= block.n; i += 8) {
+        for (int k = 0; k < 8; k++) {
+            sums[k] += cpu_floats_at(is_f64, block.wanted, i + k);
+        }
+    }
+    for (; i < block.n; i++) {
+        sums[0] += cpu_floats_at(is_f64, block.wanted, i);
+    }
+    return ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
+}
+
+/* Takes the gradient's share of what is wanted from each result. */
+INLINE void block_less_wanted(struct block block, void *out, int64_t stride, double gradient, bool is_f64) {
+    for (int64_t i = 0; i < block.n; i++) {
+        double more = cpu_floats_at(is_f64, out, i * stride);
+        cpu_floats_put(is_f64, out, i * stride, more - gradient * cpu_floats_at(is_f64, block.wanted, i * stride));
+    }
+}
+
 /* Makes the gradients of the parts of softmax, in their place. */
 INLINE void block_gradients(struct block block, void *out, double gradient, double all, bool is_f64) {
     for (int64_t i = 0; i < block.n; i++) {
@@ -155,6 +178,11 @@ static void row_zero(const struct job *job, const struct row *row) {
     }
 }
 
+/* Whether the factors are the probabilities that are wanted. */
+static bool row_wanted(const struct job *job, const struct row *row) {
+    return row->wanted && !job->weight && !(job->loss.smoothing > 0);
+}
+
 /* The sum of the factors of all classes. */
 static double row_factors(const struct job *job, const struct row *row, struct cpu_floats_buffer *buffers) {
     if (row_single(job, row)) {
@@ -163,10 +191,38 @@ static double row_factors(const struct job *job, const struct row *row, struct c
     double all = 0;
     for (int64_t first = 0; first < job->loss.classes;) {
         struct block block = block_read(job, row, first, buffers);
+        if (block.stride == 1 && row_wanted(job, row)) {
+            all = job->floats.is_f64 ? block_wanted(block, all, true) : block_wanted(block, all, false);
+            first += block.n;
+            continue;
+        }
         all = job->floats.is_f64 ? block_factors(block, all, true) : block_factors(block, all, false);
         first += block.n;
     }
     return all;
+}
+
+/* The gradients of a block whose scaled parts of softmax are in `out`: less what is wanted. */
+static void block_finish(const struct job *job, const struct row *row, const struct block *block, void *out,
+                         double gradient) {
+    const struct cpu_floats *floats = &job->floats;
+    if (row_single(job, row)) {
+        int64_t at = block->target * block->stride;
+        if (block->target >= 0 && block->target < block->n) {
+            double more = cpu_floats_at(floats->is_f64, out, at);
+            cpu_floats_put(floats->is_f64, out, at, more - gradient * weight_of(job, row->target));
+        }
+    } else if (block->stride == 1) {
+        if (floats->is_f64) {
+            block_less_wanted(*block, out, 1, gradient, true);
+        } else {
+            block_less_wanted(*block, out, 1, gradient, false);
+        }
+    } else if (floats->is_f64) {
+        block_less_wanted(*block, out, block->stride, gradient, true);
+    } else {
+        block_less_wanted(*block, out, block->stride, gradient, false);
+    }
 }
 
 static void row_gradient(const struct job *job, const struct row *row, double gradient,
@@ -180,12 +236,17 @@ static void row_gradient(const struct job *job, const struct row *row, double gr
     }
     double maximum = job->softmax->maximum(classes, row->x, inner);
     double sum = job->softmax->sum(classes, row->x, inner, maximum), all = row_factors(job, row, buffers);
+    /* All but what is wanted can be done as softmax is written, if the factor there neither overflows nor becomes subnormal. */
+    double scale = gradient * all, size = fabs(scale / sum);
+    bool scaled = (row_single(job, row) || row_wanted(job, row)) && size > 0x1p-100 && size < 0x1p100;
     for (int64_t first = 0; first < classes;) {
         struct block block = block_read(job, row, first, buffers);
         char *to = row->out + first * inner * floats->size;
         void *out = cpu_floats_results(floats, to, &buffers[BUFFER_X]);
-        job->computed->write(block.n, block.x, block.stride, out, block.stride, maximum, sum);
-        if (floats->is_f64) {
+        job->computed->write(block.n, block.x, block.stride, out, block.stride, maximum, scaled ? sum / scale : sum);
+        if (scaled) {
+            block_finish(job, row, &block, out, gradient);
+        } else if (floats->is_f64) {
             block_gradients(block, out, gradient, all, true);
         } else {
             block_gradients(block, out, gradient, all, false);
