@@ -16,11 +16,19 @@ PHILOX_FUNCTION double multinomial_weight(double weight) {
     return weight > 0 && weight - weight == 0 ? (weight < most ? weight : most) : 0;
 }
 
-/* The number of element `element` of a uniform f64 tensor. */
-PHILOX_FUNCTION double multinomial_unit(uint64_t seed, uint64_t offset, uint64_t element) {
+/* The numbers of the element and of the one beside it, the even one first, of a uniform f64 tensor. */
+PHILOX_FUNCTION void multinomial_units(uint64_t seed, uint64_t offset, uint64_t element, double *units) {
     uint32_t lane[4];
     philox_block(seed, offset + element / 2, &lane[0], &lane[1], &lane[2], &lane[3]);
-    return element % 2 ? philox_unit_double(lane[2], lane[3]) : philox_unit_double(lane[0], lane[1]);
+    units[0] = philox_unit_double(lane[0], lane[1]);
+    units[1] = philox_unit_double(lane[2], lane[3]);
+}
+
+/* The number of element `element`. */
+PHILOX_FUNCTION double multinomial_unit(uint64_t seed, uint64_t offset, uint64_t element) {
+    double units[2];
+    multinomial_units(seed, offset, element, units);
+    return units[element % 2];
 }
 
 /* The run in which `target` lies: sums[i] is the sum of all runs before i, sums[n] the total, which is positive. */

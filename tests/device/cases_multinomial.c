@@ -38,6 +38,13 @@ static void case_multinomial(struct suite *suite, const struct op_case *row) {
         struct sample x = suite_upload(suite, values);
         multinomial_once(suite, &x, i % 2 ? 300 : values->shape[1] < 30 ? values->shape[1] : 30, i % 2);
     }
+    for (int i = 0; i < 3; i++) { /* so many samples that threads share them out, and that sums are kept for them */
+        struct values *values = values_create(DTYPE_F32, 2, (int64_t[]){1 + i, 1 + suite_below(suite, 300)});
+        for (int64_t k = 0; k < values->count; k++)
+            values->f[k] = suite_chance(suite, 70) ? (long double)(1 + suite_below(suite, 50)) : 0;
+        struct sample x = suite_upload(suite, values);
+        multinomial_once(suite, &x, 9999 + i, true);
+    }
 }
 
 const struct op_case op_case_multinomial = {case_multinomial, OP_MULTINOMIAL, FILL_COUNT};
