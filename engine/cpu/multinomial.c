@@ -1,10 +1,9 @@
 /* Positions drawn by weights. engine/device/multinomial.h says how. */
-#include <math.h>
-
-#include "engine/cpu/cpu.h"
 #include "engine/device/multinomial.h"
+#include "engine/cpu/cpu.h"
 
 enum {
+    KEYS = 512,        /* that are computed at a time */
     PIECE = 256,       /* runs or samples between two looks whether to stop */
     SAMPLE_WORK = 256, /* what a sample takes, as bytes of memory traffic */
 };
@@ -14,6 +13,7 @@ enum round { ROUND_SUMS, ROUND_SAMPLES };
 struct job {
     struct cpu_job base;
     cpu_row_function *cast; /* of weights to f64 */
+    cpu_random_function *exponential;
     struct multinomial_attributes given;
     char *weights;
     int64_t size; /* of a weight */
@@ -153,17 +153,23 @@ static bool samples_again(struct cpu_job *base) {
 
 /* ---- without ---- */
 
+/* The keys of n positions from `first` on: weights by exponentially distributed numbers. */
+static void keys_fill(const struct job *job, int64_t first, int64_t n) {
+    const struct cpu_random numbers = {
+        .seed = job->given.seed, .offset = (uint64_t)job->given.offset, .first = 1}; /* of the mean 1 */
+    double weights[KEYS], *keys = job->out;
+    job->exponential(&numbers, first, first + n, keys);
+    job_weights(job, first, n, weights);
+    for (int64_t i = 0; i < n; i++) {
+        keys[first + i] = weights[i] > 0 ? weights[i] / keys[first + i] : -1;
+    }
+}
+
 static bool key_part(struct cpu_job *base, struct cpu_lane *lane) {
     struct job *job = (struct job *)base;
     int64_t all = job->rows * job->k, end = cpu_part_begin(all, lane->part + 1, base->parts);
-    for (int64_t i = cpu_part_begin(all, lane->part, base->parts); i < end; i += MULTINOMIAL_RUN) {
-        double *keys = (double *)job->out + i;
-        int64_t n = end - i < MULTINOMIAL_RUN ? end - i : MULTINOMIAL_RUN;
-        job_weights(job, i, n, keys);
-        for (int64_t k = 0; k < n; k++) {
-            double u = multinomial_unit(job->given.seed, (uint64_t)job->given.offset, (uint64_t)(i + k));
-            keys[k] = keys[k] > 0 ? keys[k] / -log1p(-u) : -1;
-        }
+    for (int64_t i = cpu_part_begin(all, lane->part, base->parts); i < end; i += KEYS) {
+        keys_fill(job, i, end - i < KEYS ? end - i : KEYS);
     }
     return true;
 }
@@ -184,6 +190,7 @@ static int multinomial_run_launch(struct cpu *cpu, const struct launch *launch, 
     const struct operand *weights = &launch->inputs[0];
     struct job job = {.base = {.cpu = cpu},
                       .cast = cpu->kernels->cast[weights->dtype][DTYPE_F64],
+                      .exponential = cpu->kernels->random[CPU_RANDOM_EXPONENTIAL][DTYPE_F64],
                       .weights = weights->data,
                       .size = (int64_t)dtype_size((enum dtype)weights->dtype),
                       .out = launch->output.data,

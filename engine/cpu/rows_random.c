@@ -102,9 +102,15 @@ static inline void exponential_numbers(const struct lanes *lanes, const struct c
 }
 
 static void exponential_wide_numbers(const struct lanes *lanes, const struct cpu_random *random, double *out) {
-    for (int i = 0; i < RANDOM_BLOCKS; i++) {
-        out[2 * i] = -log1p(-philox_unit_double(lanes->lane[0][i], lanes->lane[1][i])) * random->first;
-        out[2 * i + 1] = -log1p(-philox_unit_double(lanes->lane[2][i], lanes->lane[3][i])) * random->first;
+    double column[RANDOM_BLOCKS];
+    for (int k = 0; k < 2; k++) {
+        CPU_LOOP
+        for (int i = 0; i < RANDOM_BLOCKS; i++) {
+            column[i] = -double_log1p(-philox_unit_double(lanes->lane[2 * k][i], lanes->lane[2 * k + 1][i]));
+        }
+        for (int i = 0; i < RANDOM_BLOCKS; i++) {
+            out[2 * i + k] = column[i] * random->first;
+        }
     }
 }
 
