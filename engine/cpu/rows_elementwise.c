@@ -63,6 +63,23 @@ QUOTIENTS(u32, uint32_t, uint32_t, double, )
 #define formula_fmod_i32 quotient_fmod_i32
 #define formula_fmod_u32 quotient_fmod_u32
 
+/* What is left of a, exactly, while |a / b| < DOUBLE_QUOTIENT: the quotient's integer part is at most 1 from what it is rounded to, and a less its
+ * product with b is a number of f64 then. Without FMA the rest of the product would take long. */
+#define DOUBLE_QUOTIENT 0x1p52
+#if defined(__FMA__) || defined(__aarch64__)
+static inline double near_fmod_f64(double a, double b) {
+    double rest = __builtin_fma(-__builtin_trunc(a / b), b, a), step = __builtin_copysign(b, a);
+    rest = rest != 0 && (rest < 0) != (a < 0) ? rest + step : rest;
+    rest = __builtin_fabs(b) == __builtin_inf() && a - a == 0 ? a : rest;
+    return rest == 0 ? __builtin_copysign(rest, a) : rest;
+}
+#define near_remainder_f64(a, b) formula_remainder_of_f64(near_fmod_f64(a, b), b)
+#define row_fmod_f64 general_fmod_f64
+#define row_remainder_f64 general_remainder_f64
+#define formula_fmod_f64 near_fmod_f64
+#define formula_remainder_f64 near_remainder_f64
+#endif
+
 /* The generated rows of some operations get other names here, since they have rows of their own below. */
 #define row_pow_f32 general_pow_f32
 #define row_pow_f64 general_pow_f64
@@ -86,6 +103,10 @@ OP_FORMULAS_FEW(LOOP_ROW)
 #undef row_tan_f64
 #undef row_fmod_f32
 #undef row_remainder_f32
+#undef row_fmod_f64
+#undef row_remainder_f64
+#undef formula_fmod_f64
+#undef formula_remainder_f64
 
 /* Powers with exponents that are far more common than others: x², whose value is correctly rounded, as those of √x and 1/x are, and x³. √x is +0 for
  * -0, and infinite for -∞. */
@@ -171,6 +192,13 @@ MENDED_ROW(cos_f64, double, 1, MANY_DOUBLE_TURNS, general_cos_f64, MANY_DOUBLE_T
 MENDED_ROW(tan_f64, double, 1, MANY_DOUBLE_TURNS, general_tan_f64, MANY_DOUBLE_TURNS, EXACT_DOUBLE_TAN)
 MENDED_ROW(fmod_f32, float, 2, LARGE_QUOTIENT, general_fmod_f32, LARGE_QUOTIENT, __builtin_fmodf)
 MENDED_ROW(remainder_f32, float, 2, LARGE_QUOTIENT, general_remainder_f32, LARGE_QUOTIENT, EXACT_REMAINDER)
+#if defined(__FMA__) || defined(__aarch64__)
+#define LARGE_DOUBLE_QUOTIENT(a, b) (__builtin_fabs(a) >= __builtin_fabs(b) * DOUBLE_QUOTIENT)
+#define EXACT_DOUBLE_REMAINDER(a, b) formula_remainder_of_f64(__builtin_fmod(a, b), b)
+MENDED_ROW(fmod_f64, double, 2, LARGE_DOUBLE_QUOTIENT, general_fmod_f64, LARGE_DOUBLE_QUOTIENT, __builtin_fmod)
+MENDED_ROW(remainder_f64, double, 2, LARGE_DOUBLE_QUOTIENT, general_remainder_f64, LARGE_DOUBLE_QUOTIENT,
+           EXACT_DOUBLE_REMAINDER)
+#endif
 
 /* ---- halves ---- */
 

@@ -30,7 +30,7 @@ static long double exact_logaddexp(long double a, long double b) {
 }
 static long double exact_remainder(long double a, long double b) {
     long double rest = fmodl(a, b);
-    return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+    return rest == 0 ? copysignl(rest, b) : (rest < 0) != (b < 0) ? rest + b : rest;
 }
 static long double exact_floor_divide(long double a, long double b) {
     long double rest = fmodl(a, b), q = (a - rest) / b;
@@ -132,19 +132,33 @@ static const struct function_f64 {
     long double (*of_2)(long double, long double);
     double ulps;
 } functions_f64[] = {
-    {CPU_ROW_exp_f64, "exp", expl, NULL, 1},         {CPU_ROW_exp2_f64, "exp2", exp2l, NULL, 1.2},
-    {CPU_ROW_log_f64, "log", logl, NULL, 1},         {CPU_ROW_expm1_f64, "expm1", expm1l, NULL, 2},
-    {CPU_ROW_tanh_f64, "tanh", tanhl, NULL, 2.5},    {CPU_ROW_sin_f64, "sin", sinl, NULL, 1},
-    {CPU_ROW_cos_f64, "cos", cosl, NULL, 1},         {CPU_ROW_sigmoid_f64, "sigmoid", exact_sigmoid, NULL, 2.5},
-    {CPU_ROW_log2_f64, "log2", log2l, NULL, 0.9},    {CPU_ROW_log10_f64, "log10", log10l, NULL, 0.9},
-    {CPU_ROW_log1p_f64, "log1p", log1pl, NULL, 1},   {CPU_ROW_sinh_f64, "sinh", sinhl, NULL, 1.5},
-    {CPU_ROW_cosh_f64, "cosh", coshl, NULL, 1.5},    {CPU_ROW_tan_f64, "tan", tanl, NULL, 1.5},
-    {CPU_ROW_asin_f64, "asin", asinl, NULL, 1.7},    {CPU_ROW_acos_f64, "acos", acosl, NULL, 1.3},
-    {CPU_ROW_atan_f64, "atan", atanl, NULL, 1.3},    {CPU_ROW_asinh_f64, "asinh", asinhl, NULL, 1},
-    {CPU_ROW_acosh_f64, "acosh", acoshl, NULL, 1},   {CPU_ROW_atanh_f64, "atanh", atanhl, NULL, 1},
-    {CPU_ROW_erf_f64, "erf", erfl, NULL, 1.5},       {CPU_ROW_erfc_f64, "erfc", erfcl, NULL, 4.5},
-    {CPU_ROW_atan2_f64, "atan2", NULL, atan2l, 1.6}, {CPU_ROW_hypot_f64, "hypot", NULL, hypotl, 1.2},
+    {CPU_ROW_exp_f64, "exp", expl, NULL, 1},
+    {CPU_ROW_exp2_f64, "exp2", exp2l, NULL, 1.2},
+    {CPU_ROW_log_f64, "log", logl, NULL, 1},
+    {CPU_ROW_expm1_f64, "expm1", expm1l, NULL, 2},
+    {CPU_ROW_tanh_f64, "tanh", tanhl, NULL, 2.5},
+    {CPU_ROW_sin_f64, "sin", sinl, NULL, 1},
+    {CPU_ROW_cos_f64, "cos", cosl, NULL, 1},
+    {CPU_ROW_sigmoid_f64, "sigmoid", exact_sigmoid, NULL, 2.5},
+    {CPU_ROW_log2_f64, "log2", log2l, NULL, 0.9},
+    {CPU_ROW_log10_f64, "log10", log10l, NULL, 0.9},
+    {CPU_ROW_log1p_f64, "log1p", log1pl, NULL, 1},
+    {CPU_ROW_sinh_f64, "sinh", sinhl, NULL, 1.5},
+    {CPU_ROW_cosh_f64, "cosh", coshl, NULL, 1.5},
+    {CPU_ROW_tan_f64, "tan", tanl, NULL, 1.5},
+    {CPU_ROW_asin_f64, "asin", asinl, NULL, 1.7},
+    {CPU_ROW_acos_f64, "acos", acosl, NULL, 1.3},
+    {CPU_ROW_atan_f64, "atan", atanl, NULL, 1.3},
+    {CPU_ROW_asinh_f64, "asinh", asinhl, NULL, 1},
+    {CPU_ROW_acosh_f64, "acosh", acoshl, NULL, 1},
+    {CPU_ROW_atanh_f64, "atanh", atanhl, NULL, 1},
+    {CPU_ROW_erf_f64, "erf", erfl, NULL, 1.5},
+    {CPU_ROW_erfc_f64, "erfc", erfcl, NULL, 4.5},
+    {CPU_ROW_atan2_f64, "atan2", NULL, atan2l, 1.6},
+    {CPU_ROW_hypot_f64, "hypot", NULL, hypotl, 1.2},
     {CPU_ROW_pow_f64, "pow", NULL, powl, 1.6},
+    {CPU_ROW_fmod_f64, "fmod", NULL, fmodl, 0},
+    {CPU_ROW_remainder_f64, "remainder", NULL, exact_remainder, 0.5},
 };
 enum { FUNCTIONS_F64 = sizeof functions_f64 / sizeof *functions_f64 };
 
@@ -243,6 +257,24 @@ Test(vector_math, powers_of_f64_are_exact_up_to_the_ends_of_the_range, .timeout 
             b[i] = a[i] == 1 ? b[i] : b[i] / log(a[i]);
         }
         check_f64(&pow_f64, a, b, BLOCK);
+    }
+}
+
+/* Numbers next to multiples of b, whose quotients may be rounded to the integer above, and quotients beyond 2^52, which have a way of their own. */
+Test(vector_math, what_a_division_of_f64_leaves_is_exact_next_to_multiples) {
+    static const struct function_f64 left[] = {{CPU_ROW_fmod_f64, "fmod", NULL, fmodl, 0},
+                                               {CPU_ROW_remainder_f64, "remainder", NULL, exact_remainder, 0.5}};
+    static double a[BLOCK], b[BLOCK];
+    uint64_t state = 5;
+    for (int round = 0; round < 8; round++) {
+        draw_f64(&state, false, 3, b);
+        draw_f64(&state, false, 1, a);
+        for (int i = 0; i < BLOCK; i++) {
+            double multiple = floor(ldexp(a[i], 1 + i % 60)) * b[i];
+            a[i] = i % 3 ? nextafter(multiple, i % 3 == 1 ? 0 : INFINITY) : multiple;
+        }
+        check_f64(&left[0], a, b, BLOCK);
+        check_f64(&left[1], a, b, BLOCK);
     }
 }
 
