@@ -21,6 +21,20 @@ struct triangle {
     int64_t a_stride;
 };
 
+/* The first n equations of op(a), or the last ones in reverse order, of which `first` is the first element: from row to row they are `down` elements
+ * apart, from column to column `along`. */
+#define EQUATIONS(name, T)                                                                                             \
+    static void name(int64_t n, const T *first, int64_t down, int64_t along, T *rows, T *diagonal) {                   \
+        for (int64_t i = 0; i < n; i++) {                                                                              \
+            for (int64_t k = 0; k < i; k++) {                                                                          \
+                rows[i * CPU_TRIANGLE_MAX + k] = first[i * down + k * along];                                          \
+            }                                                                                                          \
+            diagonal[i] = first[i * down + i * along];                                                                 \
+        }                                                                                                              \
+    }
+EQUATIONS(equations_f32, float)
+EQUATIONS(equations_f64, double)
+
 /* A triangle of CPU_TRIANGLE_MAX equations at most. */
 static void triangle_small(const struct job *job, const struct triangle *t, int64_t n, int64_t sides, const char *a,
                            char *b, int64_t b_stride) {
@@ -33,12 +47,11 @@ static void triangle_small(const struct job *job, const struct triangle *t, int6
         along = t->a_stride;
     }
     int64_t first = t->forward ? 0 : n - 1, by = t->forward ? 1 : -1;
-    for (int64_t i = 0; i < n; i++) {
-        const char *row = a + ((first + i * by) * down + first * along) * size;
-        for (int64_t k = 0; k < i; k++) {
-            memcpy(rows + (i * CPU_TRIANGLE_MAX + k) * size, row + k * by * along * size, (size_t)size);
-        }
-        memcpy(diagonal + i * size, row + i * by * along * size, (size_t)size);
+    const char *corner = a + first * (down + along) * size;
+    if (job->wide) {
+        equations_f64(n, (const void *)corner, by * down, by * along, (void *)rows, (void *)diagonal);
+    } else {
+        equations_f32(n, (const void *)corner, by * down, by * along, (void *)rows, (void *)diagonal);
     }
     const void *divisors = t->unit ? NULL : diagonal;
     if (t->right) {
@@ -108,59 +121,130 @@ void decompose_triangle(const struct job *job, bool right, bool upper, bool tran
 
 /* ---- reflections ---- */
 
-static char *block_t(const struct place *place, int64_t block) {
-    return place->t + block * place->job->block * place->job->block * place->job->size;
+/* The reflections of b columns of m rows: v lies as the columns do, below the diagonal, and t has `t_stride` elements to a column. */
+struct reflections {
+    int64_t m, b, v_stride, t_stride;
+    char *v, *t;
+};
+
+static struct reflections reflections_of(const struct place *place, int64_t block) {
+    const struct job *job = place->job;
+    int64_t j = block * job->block;
+    return (struct reflections){.m = job->m - j,
+                                .b = least(job->block, job->k - j),
+                                .v_stride = job->m,
+                                .t_stride = job->block,
+                                .v = at(job, place->a, job->m, j, j),
+                                .t = place->t + block * job->block * job->block * job->size};
+}
+
+/* c = factor · op(a) · b, or that is added to c. */
+static void multiply(const struct job *job, const void *factor, bool a_transposed, int64_t m, int64_t n, int64_t k,
+                     const char *a, int64_t a_stride, const char *b, int64_t b_stride, char *c, int64_t c_stride,
+                     bool add) {
+    const struct lapack *lapack = job->lapack;
+    const int rows = (int)m, columns = (int)n, depth = (int)k;
+    const int a_lead = (int)a_stride, b_lead = (int)b_stride, c_lead = (int)c_stride;
+    lapack->gemm(a_transposed ? lapack->transposed : "N", "N", &rows, &columns, &depth, factor, a, &a_lead, b, &b_lead,
+                 add ? lapack->one : lapack->nothing, c, &c_lead, 1, 1);
+}
+
+/* v's first rows, a lower triangle whose diagonal is 1, with zeros above. */
+static void triangle_copy(const struct job *job, const struct reflections *r, char *to) {
+    memset(to, 0, (size_t)(r->b * r->b * job->size));
+    for (int64_t i = 0; i < r->b; i++) {
+        char *diagonal = to + i * (r->b + 1) * job->size;
+        number_set(job, diagonal, 1);
+        memcpy(diagonal + job->size, r->v + (i * r->v_stride + i + 1) * job->size,
+               (size_t)((r->b - i - 1) * job->size));
+    }
+}
+
+/* Parts of a thread's own memory: the triangle of v, and two of a block's rows by REFLECTED columns. */
+static char *work_part(const struct place *place, int part) {
+    const struct job *job = place->job;
+    return place->work + (part > 0 ? job->block + (part - 1) * REFLECTED : 0) * job->block * job->size;
+}
+
+static void reflect(const struct place *place, const struct reflections *r, bool transposed, char *c, int64_t c_rows,
+                    int64_t columns) {
+    const struct job *job = place->job;
+    int64_t b = r->b, rest = r->m - b;
+    const char *below = r->v + b * job->size;
+    char *first = work_part(place, 0), *products = work_part(place, 1), *factors = work_part(place, 2);
+    const void *one = job->lapack->one;
+    triangle_copy(job, r, first);
+    for (int64_t column = 0; column < columns; column += REFLECTED) {
+        int64_t n = least(REFLECTED, columns - column);
+        char *own = c + column * c_rows * job->size, *own_below = own + b * job->size;
+        multiply(job, one, true, b, n, b, first, b, own, c_rows, products, b, false);
+        if (rest > 0) {
+            multiply(job, one, true, b, n, rest, below, r->v_stride, own_below, c_rows, products, b, true);
+        }
+        multiply(job, one, transposed, b, n, b, r->t, r->t_stride, products, b, factors, b, false);
+        decompose_subtract(job, false, false, b, n, b, first, b, factors, b, own, c_rows);
+        if (rest > 0) {
+            decompose_subtract(job, false, false, rest, n, b, below, r->v_stride, factors, b, own_below, c_rows);
+        }
+    }
+}
+
+/* The part of the triangle that joins the reflections of two halves: -t1 · (v1ᵀ · v2) · t2. */
+static void reflections_join(const struct place *place, const struct reflections *left, const struct reflections *right,
+                             char *t) {
+    const struct job *job = place->job;
+    int64_t size = job->size, rest = right->m - right->b;
+    char *first = work_part(place, 0), *products = work_part(place, 1), *factors = work_part(place, 2);
+    const char *beside = left->v + left->b * size; /* v1 where v2 begins */
+    const void *one = job->lapack->one;
+    triangle_copy(job, right, first);
+    multiply(job, one, true, left->b, right->b, right->b, beside, left->v_stride, first, right->b, products, left->b,
+             false);
+    if (rest > 0) {
+        multiply(job, one, true, left->b, right->b, rest, beside + right->b * size, left->v_stride,
+                 right->v + right->b * size, right->v_stride, products, left->b, true);
+    }
+    multiply(job, one, false, left->b, right->b, right->b, products, left->b, right->t, right->t_stride, factors,
+             left->b, false);
+    multiply(job, job->lapack->less, false, left->b, right->b, left->b, left->t, left->t_stride, factors, left->b, t,
+             left->t_stride, false);
+}
+
+/* Halves, of which the first one's reflections are applied to the second. */
+static void reflections_make(const struct place *place, const struct reflections *r) {
+    const struct job *job = place->job;
+    int64_t size = job->size, half = divided_up(divided_up(r->b, CPU_REFLECT_MAX), 2) * CPU_REFLECT_MAX;
+    if (r->b <= CPU_REFLECT_MAX) {
+        job->base.cpu->kernels->reflect[job->wide](r->m, r->b, r->v, r->v_stride, r->t, r->t_stride);
+        return;
+    }
+    struct reflections left = *r, right = *r;
+    left.b = half;
+    right.m -= half;
+    right.b -= half;
+    right.v += half * (r->v_stride + 1) * size;
+    right.t += half * (r->t_stride + 1) * size;
+    reflections_make(place, &left);
+    reflect(place, &left, true, r->v + half * r->v_stride * size, r->v_stride, right.b);
+    reflections_make(place, &right);
+    reflections_join(place, &left, &right, r->t + half * r->t_stride * size);
 }
 
 void decompose_reflections(const struct place *place, int64_t block) {
     const struct job *job = place->job;
-    int64_t j = block * job->block, b = least(job->block, job->k - j);
-    const int rows = (int)(job->m - j), columns = (int)b, lead = (int)job->m, t_lead = (int)job->block;
-    int info;
-    char *t = block_t(place, block);
-    memset(t, 0, (size_t)(job->block * job->block * job->size)); /* LAPACK leaves out what is below the diagonal */
-    job->lapack->geqrt3(&rows, &columns, at(job, place->a, job->m, j, j), &lead, t, &t_lead, &info);
-}
-
-/* c = op(a) · b, or c += op(a) · b. */
-static void multiply(const struct job *job, bool a_transposed, int64_t m, int64_t n, int64_t k, const char *a,
-                     int64_t a_stride, const char *b, int64_t b_stride, char *c, int64_t c_stride, bool add) {
-    const struct lapack *lapack = job->lapack;
-    const int rows = (int)m, columns = (int)n, depth = (int)k;
-    const int a_lead = (int)a_stride, b_lead = (int)b_stride, c_lead = (int)c_stride;
-    lapack->gemm(a_transposed ? lapack->transposed : "N", "N", &rows, &columns, &depth, lapack->one, a, &a_lead, b,
-                 &b_lead, add ? lapack->one : lapack->nothing, c, &c_lead, 1, 1);
-}
-
-/* v's first rows, a lower triangle whose diagonal is 1, with zeros above. */
-static void triangle_copy(const struct job *job, int64_t b, const char *v, char *to) {
-    memset(to, 0, (size_t)(b * b * job->size));
-    for (int64_t i = 0; i < b; i++) {
-        char *diagonal = to + i * (b + 1) * job->size;
-        number_set(job, diagonal, 1);
-        memcpy(diagonal + job->size, v + (i * job->m + i + 1) * job->size, (size_t)((b - i - 1) * job->size));
+    const struct reflections r = reflections_of(place, block);
+    memset(r.t, 0, (size_t)(job->block * job->block * job->size)); /* nothing else is below the diagonal */
+    if (job->is_complex) {
+        const int rows = (int)r.m, columns = (int)r.b, lead = (int)r.v_stride, t_lead = (int)r.t_stride;
+        int info;
+        job->lapack->geqrt3(&rows, &columns, r.v, &lead, r.t, &t_lead, &info);
+    } else {
+        reflections_make(place, &r);
     }
 }
 
 void decompose_reflect(const struct place *place, bool transposed, int64_t block, char *c, int64_t c_rows,
                        int64_t columns) {
-    const struct job *job = place->job;
-    int64_t j = block * job->block, b = least(job->block, job->k - j), rest = job->m - j - b;
-    const char *v = at(job, place->a, job->m, j, j), *below = v + b * job->size;
-    char *first = place->work, *products = first + job->block * job->block * job->size,
-         *factors = products + job->block * REFLECTED * job->size;
-    triangle_copy(job, b, v, first);
-    for (int64_t column = 0; column < columns; column += REFLECTED) {
-        int64_t n = least(REFLECTED, columns - column);
-        char *own = c + column * c_rows * job->size, *own_below = own + b * job->size;
-        multiply(job, true, b, n, b, first, b, own, c_rows, products, b, false);
-        if (rest > 0) {
-            multiply(job, true, b, n, rest, below, job->m, own_below, c_rows, products, b, true);
-        }
-        multiply(job, transposed, b, n, b, block_t(place, block), job->block, products, b, factors, b, false);
-        decompose_subtract(job, false, false, b, n, b, first, b, factors, b, own, c_rows);
-        if (rest > 0) {
-            decompose_subtract(job, false, false, rest, n, b, below, job->m, factors, b, own_below, c_rows);
-        }
-    }
+    const struct reflections r = reflections_of(place, block);
+    reflect(place, &r, transposed, c, c_rows, columns);
 }

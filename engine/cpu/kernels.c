@@ -79,6 +79,7 @@ const struct cpu_kernels CPU_NAME(kernels) = {
     .product_bool = CPU_NAME(product_bool),
     .gather = CPU_NAME(gather),
     .turn = CPU_NAME(turn),
+    .reflect = CPU_NAME(reflect),
     .triangle = CPU_NAME(triangle),
     .move = move,
     .stream = CPU_NAME(stream),

@@ -262,6 +262,12 @@ enum { CPU_TRIANGLE_MAX = 32 };
 typedef void cpu_triangle_function(int64_t n, int64_t sides, const void *rows, const void *diagonal, void *x,
                                    int64_t step);
 
+/* Of n columns of m >= n rows, CPU_REFLECT_MAX at most, which are a_step elements apart: R on and above the diagonal, and below it, of each
+ * column j, the vector v of a reflection, whose first element is 1. The product of the reflections is 1 - v · t · vᵀ; t is an upper triangle,
+ * whose columns are t_step elements apart. */
+enum { CPU_REFLECT_MAX = 32 };
+typedef void cpu_reflect_function(int64_t m, int64_t n, void *a, int64_t a_step, void *t, int64_t t_step);
+
 /* NULL: no such kernel. Entries of the tables are indexed by a kind and the dtype presented (of the last input); those of `elementwise`
  * by the number of the row function, which cpu_row_find() finds: pointers are relocated when a process starts, so there is
  * one for each function and not one for each operation and dtype. */
@@ -290,6 +296,7 @@ struct cpu_kernels {
     cpu_gather_function *const *gather;     /* by log2 of an element's bytes, 1 to 16 */
     cpu_turn_function *const *turn;         /* the same, 1 to 8 */
     cpu_triangle_function *const *triangle; /* f32, f64 */
+    cpu_reflect_function *const *reflect;   /* f32, f64 */
     void (*move)(void *to, const void *from,
                  size_t bytes); /* cpu_move() with this level's vectors: half the time for rows of some KiB */
     /* Copies past the caches to an address aligned to 64; bytes are a multiple of 64. */

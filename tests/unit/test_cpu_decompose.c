@@ -1,6 +1,7 @@
 /* Decompositions on the CPU device by themselves: of large matrices a block is computed in several steps, and these give what the whole does. */
 #include <complex.h>
 #include <criterion/criterion.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -386,4 +387,41 @@ Test(cpu_decompose, a_singular_matrix_is_found_by_any_number_of_threads, .timeou
             cr_expect_eq(report.value, SHARED + ZERO, "case %d, %u threads", which, threads);
             close_cpu();
         }
+}
+
+/* ---- reflections of some columns ---- */
+
+enum { TALL = 37, NARROW = 9 };
+
+static void reflect(double scale, double a[NARROW][TALL], double t[NARROW][NARROW]) {
+    uint32_t seed = 5;
+    for (int j = 0; j < NARROW; j++)
+        for (int i = 0; i < TALL; i++) {
+            seed = seed * 1664525 + 1013904223;
+            a[j][i] = (double)(int32_t)seed / 0x1p31 * scale;
+        }
+    memset(t, 0, sizeof(double[NARROW][NARROW]));
+    cpu_kernels_level(0)->reflect[1](TALL, NARROW, a, TALL, t, NARROW);
+}
+
+Test(cpu_decompose, reflections_of_tiny_and_huge_columns_are_those_of_others) {
+    static const double scales[] = {0x1p-1000, 0x1p-600, 0x1p-401, 0x1p401, 0x1p600, 0x1p1000};
+    double a[NARROW][TALL], t[NARROW][NARROW], b[NARROW][TALL], u[NARROW][NARROW];
+    reflect(1, a, t);
+    for (size_t s = 0; s < sizeof scales / sizeof *scales; s++) {
+        reflect(scales[s], b, u);
+        cr_expect(memcmp(t, u, sizeof t) == 0, "scale %g", scales[s]);
+        for (int j = 0; j < NARROW; j++)
+            for (int i = 0; i < TALL; i++)
+                cr_expect_eq(b[j][i] / (i > j ? 1 : scales[s]), a[j][i], "scale %g, row %d, column %d", scales[s], i,
+                             j);
+    }
+}
+
+Test(cpu_decompose, a_column_of_zeros_has_no_reflection_and_one_with_nan_has_nan) {
+    double a[2][5] = {{3, 0, 0, 0, 0}, {1, 2, NAN, 0, 0}}, t[2][2] = {{0}};
+    cpu_kernels_level(0)->reflect[1](5, 2, a, 5, t, 2);
+    cr_expect_eq(a[0][0], 3);
+    cr_expect_eq(t[0][0], 0);
+    cr_expect(isnan(a[1][1]) && isnan(t[1][1]));
 }
