@@ -9,8 +9,8 @@
  *
  * Keys that no row of a block sees are left out of its products, and those that a row does not see out of its exponentials.
  *
- * OpenBLAS multiplies small matrices fast where the right one lies row by row, and does not pack them; on AVX-512 that takes two thirds of the
- * time. So forward the keys of a block are turned over, once for all row blocks that follow one another, and products are cut into such small
+ * OpenBLAS multiplies small matrices fast where the right one lies row by row, and does not pack them; with AVX-512 that takes two thirds of the
+ * time. So then, forward, the keys of a block are turned over, once for all row blocks that follow one another, and products are cut into such small
  * ones.
  *
  * Blocks and units depend on shapes alone, so the sums come out the same with any number of threads. */
@@ -243,8 +243,8 @@ static void multiply(const struct job *job, int64_t m, int64_t n, int64_t k, dou
 }
 
 /* Keys of a piece of a product with so many multiplications for each of them. */
-static int64_t piece_keys(int64_t each, int64_t keys) {
-    int64_t piece = each > 0 ? SMALL_WORK / each / PIECE * PIECE : 0;
+static int64_t piece_keys(const struct job *job, int64_t each, int64_t keys) {
+    int64_t piece = job->turned && each > 0 ? SMALL_WORK / each / PIECE * PIECE : 0;
     return piece > 0 ? piece : keys;
 }
 
@@ -262,19 +262,18 @@ TURN(turn_f64, double)
 /* The block's keys into room->keys, if they are not there yet. */
 static void keys_turn(const struct job *job, const struct block *block, const char *k, const struct room *room) {
     int64_t number = keys_number(job, block), d = job->a.d, vector = 64 / job->size;
-    cpu_turn_function *turn = job->turn;
     if (*room->keys_number == number) {
         return;
     }
     *room->keys_number = number;
-    if (!turn || block->keys % vector != 0 || d % vector != 0) {
+    if (block->keys % vector != 0 || d % vector != 0) {
         (job->is_f64 ? turn_f64 : turn_f32)(k, block->keys, d, room->keys);
         return;
     }
     for (int64_t key = 0; key < block->keys; key += vector) {
         for (int64_t at = 0; at < d; at += vector) {
-            turn(k + (key * d + at) * job->size, d * job->size, room->keys + (at * KEYS + key) * job->size,
-                 KEYS * job->size);
+            job->turn(k + (key * d + at) * job->size, d * job->size, room->keys + (at * KEYS + key) * job->size,
+                      KEYS * job->size);
         }
     }
 }
@@ -303,7 +302,7 @@ static void block_scores(const struct job *job, const struct block *block, const
     const struct attention *a = &job->a;
     char *scores = room->parts;
     if (job->turned) {
-        int64_t piece = piece_keys(block->rows * a->d, block->seen);
+        int64_t piece = piece_keys(job, block->rows * a->d, block->seen);
         keys_turn(job, block, o->k, room);
         for (int64_t key = 0; key < block->seen; key += piece) {
             multiply(job, block->rows, least(piece, block->seen - key), a->d, a->scale, o->q, a->d, false,
@@ -348,7 +347,7 @@ static void block_forward(const struct job *job, const struct block *block, cons
             functions->scale(a->e, o.result + row * a->e * job->size, keep);
         }
     }
-    int64_t piece = piece_keys(block->rows * a->e, block->seen);
+    int64_t piece = piece_keys(job, block->rows * a->e, block->seen);
     for (int64_t key = 0; key < block->seen; key += piece) {
         multiply(job, block->rows, a->e, least(piece, block->seen - key), 1, room->parts + key * job->size, KEYS, false,
                  o.v + key * a->e * job->size, a->e, false, o.result, a->e, !first || key > 0);
@@ -582,8 +581,8 @@ static void job_init(struct job *job, struct cpu *cpu, const struct launch *laun
     }
     job->functions = &cpu->kernels->attention[job->is_f64];
     job_blocks(job);
-    job->turned = !a->back && a->n >= TURNED_ROWS && a->d <= TURNED_WIDTH;
     job->turn = cpu->kernels->turn[job->is_f64 ? 3 : 2];
+    job->turned = job->turn && !a->back && a->n >= TURNED_ROWS && a->d <= TURNED_WIDTH;
     job->lane = 2 * ROWS * (int64_t)sizeof(double) + 2 * ROWS * KEYS * job->size + 64;
     job->lane += job->turned ? a->d * KEYS * job->size : 0;
     /* As bytes of memory traffic: some 4 multiplications take as long as moving a byte. */

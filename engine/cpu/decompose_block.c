@@ -112,7 +112,7 @@ void decompose_triangle(const struct job *job, bool right, bool upper, bool tran
     if (m == 0 || n == 0) {
         return;
     }
-    if (job->is_complex) {
+    if (job->is_complex || !job->base.cpu->kernels->triangle[job->wide]) {
         triangle_blas(job, &t, right ? n : m, right ? m : n, a, b, b_stride);
     } else {
         triangle_part(job, &t, right ? n : m, right ? m : n, a, b, b_stride);

@@ -4,11 +4,6 @@
 
 #if defined(__AVX512F__)
 enum { BYTES = 64 };
-#elif defined(__AVX__)
-enum { BYTES = 32 };
-#else
-enum { BYTES = 16 };
-#endif
 
 /* Four vectors, so that their sums do not wait for each other; what is left by single ones, and then one by one, in the same order. */
 #define TRIANGLE(name, T)                                                                                              \
@@ -60,3 +55,6 @@ TRIANGLE(f32, float)
 TRIANGLE(f64, double)
 
 cpu_triangle_function *const CPU_NAME(triangle)[] = {solve_f32, solve_f64};
+#else /* OpenBLAS is as fast */
+cpu_triangle_function *const CPU_NAME(triangle)[2] = {NULL};
+#endif
