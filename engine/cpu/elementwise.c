@@ -12,6 +12,7 @@ enum {
     TILE_ROWS = 16,
     TILE_ELEMENTS = 64,
     SHORT_AXIS = CPU_GATHER_MAX, /* a last axis of so few elements is not worth a call for each of its rows */
+    SHORT_BYTES = 64,            /* nor one of so few bytes, where they are only copied */
 };
 /* clang-format off */
 #define MOVED(ID, dtype, text, bytes, kind)                                                                            \
@@ -41,6 +42,7 @@ struct job {
     int64_t pair;
     bool gathered[WALK_ARRAYS];
     bool copied;                      /* to gather the operand is all */
+    bool brief;                       /* rows are copied that are no longer than SHORT_BYTES, and apart in the output */
     int64_t pair_stride[WALK_ARRAYS]; /* of the axis before the last one, in elements */
 };
 
@@ -185,6 +187,38 @@ static void job_tile(const struct job *job, struct walk *outer, int64_t rows, in
     }
 }
 
+/* A row of one to two times sizeof(T) bytes is its first and its last sizeof(T) bytes, which may overlap. */
+#define BRIEF(name, T)                                                                                                 \
+    static void brief_##name(char *out, int64_t out_step, const char *x, int64_t x_step, int64_t rows,                 \
+                             int64_t bytes) {                                                                          \
+        const int64_t last = bytes - (int64_t)sizeof(T);                                                               \
+        for (int64_t i = 0; i < rows; i++, out += out_step, x += x_step) {                                             \
+            T head, tail;                                                                                              \
+            memcpy(&head, x, sizeof head);                                                                             \
+            memcpy(&tail, x + last, sizeof tail);                                                                      \
+            memcpy(out, &head, sizeof head);                                                                           \
+            memcpy(out + last, &tail, sizeof tail);                                                                    \
+        }                                                                                                              \
+    }
+typedef uint8_t bytes16 __attribute__((vector_size(16)));
+typedef uint8_t bytes32 __attribute__((vector_size(32)));
+BRIEF(2, uint16_t)
+BRIEF(4, uint32_t)
+BRIEF(8, uint64_t)
+BRIEF(16, bytes16)
+BRIEF(32, bytes32)
+#undef BRIEF
+
+/* Rows that follow one another along the last axis but one, each of 2 to SHORT_BYTES bytes. */
+static void job_brief(const struct job *job, const struct walk *outer, int64_t rows) {
+    const int last = outer->rank - 1;
+    const int64_t bytes = job->run.n * job->size[0];
+    void (*const widths[])(char *, int64_t, const char *, int64_t, int64_t, int64_t) = {brief_2, brief_4, brief_8,
+                                                                                        brief_16, brief_32};
+    const int width = (bytes >= 4) + (bytes >= 8) + (bytes >= 16) + (bytes >= 32);
+    widths[width](outer->at[0], outer->strides[0][last], outer->at[1], outer->strides[1][last], rows, bytes);
+}
+
 static bool job_part(struct cpu_job *base, struct cpu_lane *lane) {
     const struct job *job = (const struct job *)base;
     struct walk outer = job->outer;
@@ -196,12 +230,17 @@ static bool job_part(struct cpu_job *base, struct cpu_lane *lane) {
     walk_seek(&outer, job->origin, row);
     while (row < rows_end) {
         int64_t rows = 1;
-        if (job->tiled) {
+        if (job->tiled || job->brief) {
             int last = outer.rank - 1;
             rows = outer.shape[last] - outer.index[last];
-            rows = rows < TILE_ROWS ? rows : TILE_ROWS;
+            rows = rows < TILE_ROWS || job->brief ? rows : TILE_ROWS;
             rows = rows < rows_end - row ? rows : rows_end - row;
-            job_tile(job, &outer, rows, begin, end);
+            if (job->brief) {
+                job_brief(job, &outer, rows);
+                walk_advance(&outer, rows);
+            } else {
+                job_tile(job, &outer, rows, begin, end);
+            }
         } else {
             (job->pair > 1 ? job_call_pairs : job->streamed ? job_call_streamed : job_call)(job, &outer, begin, end);
             walk_advance(&outer, 1);
@@ -260,6 +299,14 @@ static void job_pair(struct job *job, const struct launch *launch) {
     job->copied = launch->opcode == OP_COPY && job->gathered[1];
 }
 
+/* Whether many rows are copied that have few bytes each: parts of rows that are joined, or taken out of longer ones. */
+static bool job_is_brief(const struct job *job, const struct launch *launch) {
+    const int last = launch->output.rank - 1;
+    return last > 0 && launch->opcode == OP_COPY && job->pair == 1 && !job->converts && job->run.stride[0] == 1 &&
+           job->run.stride[1] == 1 && job->run.n > 1 && job->run.n * job->size[0] <= SHORT_BYTES &&
+           launch->output.shape[last - 1] > 1;
+}
+
 /* The cost of an element, as bytes of memory traffic: functions of real numbers cost more than moving their bytes, and more in f64, where
  * they are libm's. */
 int64_t cpu_elementwise_weight(unsigned opcode, enum dtype dtype) {
@@ -299,6 +346,8 @@ static void job_run(struct cpu *cpu, const struct launch *launch, cpu_row_functi
     job.tiled = job_runs_across(launch);
     job.streamed = job_streams(launch, elements * job.size[0]);
     job_pair(&job, launch);
+    job.brief = job_is_brief(&job, launch);
+    job.tiled &= !job.brief;
     double work = (double)elements * (double)(bytes + cpu_elementwise_weight(launch->opcode, (enum dtype)out->dtype)) +
                   (double)job.rows * ROW_WORK;
     unsigned parts = cpu_parts(cpu, work);

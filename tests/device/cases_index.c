@@ -14,7 +14,7 @@ static void join_once(struct suite *suite, const struct op_case *row, unsigned n
     for (unsigned i = 0; i < n; i++) {
         memcpy(own, shape, sizeof own);
         if (!stack)
-            own[axis < 0 ? axis + rank : axis] = suite_below(suite, 5);
+            own[axis < 0 ? axis + rank : axis] = suite_below(suite, suite_chance(suite, 20) ? 70 : 5);
         enum dtype own_dtype = mixed && i ? op_case_partner(suite, row, both) : both;
         both = reference_promote(both, own_dtype);
         inputs[i] = suite_input(suite, own_dtype, rank, own, row->fill);
