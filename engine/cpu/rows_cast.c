@@ -15,6 +15,10 @@
             for (int64_t i = 0; i < n; i++) {                                                                          \
                 z[i] = one;                                                                                            \
             }                                                                                                          \
+        } else if (sa == -1 && sz == 1) { /* whole vectors, turned over */                                             \
+            for (int64_t i = 0; i < n; i++) {                                                                          \
+                z[i] = x[-i];                                                                                          \
+            }                                                                                                          \
         } else if (sz == 1) {                                                                                          \
             for (int64_t i = 0; i < n; i++) {                                                                          \
                 z[i] = x[i * sa];                                                                                      \
