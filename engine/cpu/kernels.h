@@ -290,8 +290,8 @@ struct cpu_kernels {
     const struct cpu_fft *fft_f32, *fft_f64; /* engine/cpu/fft.h */
     const struct cpu_sort *sort, *argsort;   /* engine/cpu/sort.h; by key_place() */
     cpu_find_function *const *find;          /* the same */
-    cpu_select_function *const *select;      /* NULL behind it where there is no argsort */
-    cpu_search_function *const *search;      /* by key_place() */
+    const struct cpu_select *select;
+    cpu_search_function *const *search; /* by key_place() */
     cpu_product_function *product_u32, *product_u64, *product_bool;
     cpu_gather_function *const *gather;     /* by log2 of an element's bytes, 1 to 16 */
     cpu_turn_function *const *turn;         /* the same, 1 to 8 */

@@ -55,7 +55,7 @@ extern const struct cpu_loss CPU_NAME(loss)[];
 extern const struct cpu_fft CPU_NAME(fft_f32), CPU_NAME(fft_f64);
 extern const struct cpu_sort CPU_NAME(sort)[], CPU_NAME(argsort)[];
 extern cpu_find_function *const CPU_NAME(find)[];
-extern cpu_select_function *const CPU_NAME(select);
+extern const struct cpu_select CPU_NAME(select);
 extern cpu_search_function *const CPU_NAME(search)[];
 void CPU_NAME(stream)(void *to, const void *from, size_t bytes), CPU_NAME(stream_end)(void);
 cpu_product_function CPU_NAME(product_u32), CPU_NAME(product_u64), CPU_NAME(product_bool);

@@ -52,7 +52,23 @@ static int64_t select_below(const uint64_t *keys, int64_t n, uint64_t limit, uin
     }
     return to - out;
 }
-cpu_select_function *const CPU_NAME(select) = select_below;
+
+static int64_t select_pairs(const uint64_t *keys, int64_t n, uint64_t limit, int64_t position, uint64_t *out,
+                            int64_t *positions) {
+    const __m512i limits = _mm512_set1_epi64((long long)limit), step = _mm512_set1_epi64(8);
+    __m512i at = _mm512_add_epi64(_mm512_set1_epi64(position), _mm512_set_epi64(7, 6, 5, 4, 3, 2, 1, 0));
+    int64_t count = 0;
+    for (int64_t i = 0; i < n; i += 8, at = _mm512_add_epi64(at, step)) {
+        __mmask8 all = (__mmask8)(n - i < 8 ? (1 << (n - i)) - 1 : 0xff);
+        __m512i v = _mm512_maskz_loadu_epi64(all, keys + i);
+        __mmask8 mask = _mm512_mask_cmplt_epu64_mask(all, v, limits);
+        _mm512_storeu_si512(out + count, _mm512_maskz_compress_epi64(mask, v));
+        _mm512_storeu_si512(positions + count, _mm512_maskz_compress_epi64(mask, at));
+        count += __builtin_popcount(mask);
+    }
+    return count;
+}
+const struct cpu_select CPU_NAME(select) = {select_below, select_pairs};
 #else
-cpu_select_function *const CPU_NAME(select) = NULL;
+const struct cpu_select CPU_NAME(select) = {NULL, NULL};
 #endif

@@ -1,8 +1,9 @@
 /* The greatest or least elements of rows, in order, and their positions. All is by keys (key.h): the less the key, the better the element.
  *
- * Where there is an argsort with vectors and no more than some results, those of a row are selected: elements that are better than the
- * worst one kept so far are collected with their positions, and when there are many, they are sorted and the best ones stay. No branch
- * depends on a single element.
+ * Where keys are sorted with vectors and there are no more than some results, those of a row are selected: elements that are better than the
+ * worst one kept so far are collected with their positions, and when there are many, the best ones stay. No branch depends on a single
+ * element. A key of 32 bits is sorted together with its position. Keys of 64 bits are sorted alone, and pairs of them and their positions
+ * stay in the order of positions until the end.
  *
  * Else, while a row is read, the memory of the resulting positions is a heap: its root is the worst element kept so far, so that most
  * elements cost one comparison. Then the heap is taken apart from its root, which gives the order. The state of a row that is left is in
@@ -18,6 +19,7 @@ enum {
     OFTEN = 16,         /* as many elements for each result: among them are many that are good enough */
     BLOCK = 256,        /* elements whose keys are made at a time */
     SELECT_MOST = 1024, /* results that are selected */
+    WIDE_LEAST = 128,   /* elements of a row with keys of 64 bits that are selected */
     COLLECT_LEAST = 64, /* elements that are collected before they are sorted */
 };
 
@@ -29,7 +31,8 @@ struct job {
     const struct topk_functions *functions;
     cpu_find_function *find;
     cpu_row_function *copy;      /* of elements that do not follow one another */
-    const struct cpu_sort *sort; /* NULL: results are not selected */
+    const struct cpu_sort *sort; /* of keys with positions; NULL: results are not selected so */
+    const struct cpu_sort *wide; /* of keys alone; the same */
     const char *x;
     char *values;
     int64_t *positions;
@@ -107,9 +110,11 @@ INLINE void row_read(const struct row *row, key_function *key, int64_t begin, in
     for (; i < k && i < end; i++) {
         row_sift_up(row, key, i, i);
     }
+    uint64_t worst = row_key(row, key, row->heap[0]); /* of equal elements the earlier stays */
     for (; i < often; i++) {
-        if (row_key(row, key, i) < row_key(row, key, row->heap[0])) {
+        if (row_key(row, key, i) < worst) {
             row_sift_down(row, key, k, i);
+            worst = row_key(row, key, row->heap[0]);
         }
     }
     for (; i < end; i += n) {
@@ -120,7 +125,6 @@ INLINE void row_read(const struct row *row, key_function *key, int64_t begin, in
             job->copy(&(struct cpu_row){n, {block, x}, {1, job->inner}});
             x = block;
         }
-        uint64_t worst = row_key(row, key, row->heap[0]); /* of equal elements the earlier stays */
         for (int64_t at = 0; (at += job->find(job->infinity, job->flip, x + at * job->size, n - at, worst)) < n; at++) {
             row_sift_down(row, key, k, i + at);
             worst = row_key(row, key, row->heap[0]);
@@ -231,12 +235,108 @@ static bool row_select(struct job *job, const struct row *row, int64_t *position
         since = since >= READ_PIECE ? 0 : since;
         n = job->n - at < BLOCK ? job->n - at : BLOCK;
         collected_load(row, at, n, keys);
-        all.count += (*job->base.cpu->kernels->select)(keys, n, all.limit, all.keys + all.count);
+        all.count += job->base.cpu->kernels->select->keys(keys, n, all.limit, all.keys + all.count);
         if (all.count > many) {
             collected_sort(job, &all);
         }
     }
     collected_write(row, &all, true);
+    return true;
+}
+
+/* Pairs, in the order of positions. */
+struct pairs {
+    int64_t count;
+    uint64_t limit;
+    uint64_t keys[2 * SELECT_MOST + BLOCK + CPU_SELECT_MORE], sorted[2 * SELECT_MOST + BLOCK];
+    int64_t positions[2 * SELECT_MOST + BLOCK + CPU_SELECT_MORE];
+};
+
+static void pairs_load(const struct row *row, int64_t position, int64_t n, void *keys) {
+    const struct job *job = row->job;
+    job->wide->load(job->infinity, job->flip, row->x + position * job->inner * job->size, job->inner, position, n,
+                    keys);
+}
+
+/* How many of n sorted keys are below `key`. */
+static int64_t pairs_below(const uint64_t *sorted, int64_t n, uint64_t key) {
+    int64_t least = 0;
+    while (n > 0) {
+        int64_t half = n - n / 2;
+        least += sorted[least + half - 1] < key ? half : 0;
+        n -= half;
+    }
+    return least;
+}
+
+/* The k best pairs stay: of those with the worst key the first ones. At least k pairs are there. */
+static void pairs_sort(const struct job *job, struct pairs *all) {
+    memcpy(all->sorted, all->keys, (size_t)all->count * sizeof *all->keys);
+    job->wide->sort(all->sorted, all->count);
+    all->limit = all->sorted[job->k - 1];
+    int64_t equal = job->k - pairs_below(all->sorted, job->k, all->limit), count = 0;
+    for (int64_t i = 0; i < all->count; i++) {
+        const uint64_t key = all->keys[i];
+        const bool last = key == all->limit && equal > 0;
+        all->keys[count] = key;
+        all->positions[count] = all->positions[i];
+        count += key < all->limit || last;
+        equal -= last;
+    }
+    all->count = count;
+}
+
+static void pairs_write(const struct row *row, struct pairs *all) {
+    const struct job *job = row->job;
+    int64_t inner = job->inner, size = job->size;
+    uint16_t used[SELECT_MOST]; /* by the first place of equal keys: so many of them have been written */
+    pairs_sort(job, all);
+    memset(used, 0, (size_t)all->count * sizeof *used);
+    for (int64_t i = 0; i < all->count; i++) {
+        int64_t first = pairs_below(all->sorted, all->count, all->keys[i]), place = first + used[first]++;
+        row->heap[place * inner] = all->positions[i];
+        memcpy(row->values + place * inner * size, row->x + all->positions[i] * inner * size, (size_t)size);
+    }
+}
+
+/* As row_select(). A row that is left keeps the positions of the best elements in the result, as they ascend. */
+static bool row_select_wide(struct job *job, const struct row *row, int64_t *position) {
+    const int64_t many = 2 * job->k < COLLECT_LEAST ? COLLECT_LEAST : 2 * job->k;
+    struct pairs all;
+    uint64_t keys[BLOCK];
+    int64_t at = *position, since = 0, n;
+    all.count = at > 0 ? job->k : many < job->n ? many : job->n;
+    for (int64_t i = 0; i < all.count; i++) {
+        all.positions[i] = at > 0 ? row->heap[i * job->inner] : i;
+    }
+    if (at > 0) {
+        for (int64_t i = 0; i < all.count; i++) {
+            pairs_load(row, all.positions[i], 1, &all.keys[i]);
+        }
+    } else {
+        at = all.count;
+        pairs_load(row, 0, at, all.keys);
+    }
+    pairs_sort(job, &all);
+    for (; at < job->n; at += n, since += n) {
+        if (since >= READ_PIECE && cpu_job_stops(&job->base)) {
+            pairs_sort(job, &all);
+            for (int64_t i = 0; i < all.count; i++) {
+                row->heap[i * job->inner] = all.positions[i];
+            }
+            *position = at;
+            return false;
+        }
+        since = since >= READ_PIECE ? 0 : since;
+        n = job->n - at < BLOCK ? job->n - at : BLOCK;
+        pairs_load(row, at, n, keys);
+        all.count += job->base.cpu->kernels->select->pairs(keys, n, all.limit, at, all.keys + all.count,
+                                                           all.positions + all.count);
+        if (all.count > many) {
+            pairs_sort(job, &all);
+        }
+    }
+    pairs_write(row, &all);
     return true;
 }
 
@@ -252,8 +352,8 @@ static struct row job_row(const struct job *job, int64_t number) {
 
 /* One row, from *position on, which counts elements that were read and then places that were filled. False: it is left. */
 static bool row_run(struct job *job, const struct row *row, int64_t *position) {
-    if (job->sort) {
-        if (!row_select(job, row, position)) {
+    if (job->sort || job->wide) {
+        if (!(job->sort ? row_select : row_select_wide)(job, row, position)) {
             return false;
         }
         *position = 0;
@@ -312,6 +412,9 @@ static int topk_run(struct cpu *cpu, const struct launch *launch, struct cpu_job
     job.copy = cpu->kernels->elementwise[CPU_ROW_copy_1 + __builtin_ctzll((uint64_t)job.size)];
     if (cpu->kernels->argsort[place].sort && job.k <= SELECT_MOST && job.n <= UINT32_MAX) {
         job.sort = &cpu->kernels->argsort[place];
+    } else if (cpu->kernels->sort[place].sort && job.size == sizeof(uint64_t) && job.n >= WIDE_LEAST &&
+               job.k <= SELECT_MOST) {
+        job.wide = &cpu->kernels->sort[place];
     }
     double rows = (double)job.outer * (double)job.inner;
     double work = rows * ((double)job.n * 8 + (double)job.k * 256);

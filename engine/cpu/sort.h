@@ -28,9 +28,13 @@ struct cpu_sort {
 
 /* The place of the first of n elements whose key, with its bits reversed by `flip`, is below `limit`; n: there is none. By key_place(). */
 typedef int64_t cpu_find_function(uint64_t infinity, uint64_t flip, const void *x, int64_t n, uint64_t limit);
-/* Writes those of n keys that are below `limit` in their order, and returns how many. Up to CPU_SELECT_MORE keys behind them are written,
- * too. */
-typedef int64_t cpu_select_function(const uint64_t *keys, int64_t n, uint64_t limit, uint64_t *out);
+/* Writes those of n keys that are below `limit` in their order, and for `pairs` their positions, of which `position` is that of the first
+ * key; returns how many. Up to CPU_SELECT_MORE behind them are written, too. NULL where nothing is sorted with vectors. */
+struct cpu_select {
+    int64_t (*keys)(const uint64_t *keys, int64_t n, uint64_t limit, uint64_t *out);
+    int64_t (*pairs)(const uint64_t *keys, int64_t n, uint64_t limit, int64_t position, uint64_t *out,
+                     int64_t *positions);
+};
 enum { CPU_SELECT_MORE = 8 };
 
 /* For each of some values the place among n sorted elements: as many are less, or with `right` not greater. By key_place(). */
