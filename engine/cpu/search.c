@@ -5,21 +5,105 @@
 enum {
     PIECE = 4096, /* values between two looks whether to stop */
     BLOCK = 512,  /* values that are converted at a time */
+    GROUP = 64,   /* values that are looked at together: are they in order? */
+    FEW = 8,      /* of so few values each one's place is found at once */
+    MERGED = 4,   /* sorted elements for each value, at most, where the two are merged */
 };
 
 struct job {
     struct cpu_job base;
     cpu_search_function *search;
+    void (*group)(const struct job *job, const void *values, int64_t n, int64_t *out);
     struct cpu_search in;
     cpu_row_function *convert; /* of values; NULL: they have the dtype */
     const char *values;
     int64_t *out;
-    int64_t count, size; /* of a value as it is in memory */
+    int64_t count, size; /* of a value as it is in memory, */
+    int64_t sorted_size; /* and as it is sorted */
 };
+
+/* Of a group of values in order the places of the first and the last one are found first: the others are between these two. If they are
+ * close to each other, the group is merged with what is sorted there.
+ *
+ * find: `at` elements are known to be below; the `left` elements behind them are halved. Neither this nor merge has a branch that depends on the
+ * elements. */
+#define BELOW(T, kind, key, place)                                                                                     \
+    __extension__({                                                                                                    \
+        const T other = KEY(T, kind, sorted[place], infinity);                                                         \
+        (other < (key)) | ((other == (key)) & job->in.right);                                                          \
+    })
+#define SEARCH(name, T, kind)                                                                                          \
+    static inline int64_t find_##name(const struct job *job, T key, int64_t at, int64_t left) {                        \
+        const T *sorted = job->in.sorted, infinity = (T)job->in.infinity;                                              \
+        (void)infinity;                                                                                                \
+        while (left > 0) {                                                                                             \
+            int64_t half = left - left / 2;                                                                            \
+            at += BELOW(T, kind, key, at + half - 1) ? half : 0;                                                       \
+            left -= half;                                                                                              \
+        }                                                                                                              \
+        return at;                                                                                                     \
+    }                                                                                                                  \
+    static void merge_##name(const struct job *job, const T *keys, int64_t n, int64_t at, int64_t end, int64_t *out) { \
+        const T *sorted = job->in.sorted, infinity = (T)job->in.infinity;                                              \
+        int64_t i = 0;                                                                                                 \
+        (void)infinity;                                                                                                \
+        while (i < n && at < end) {                                                                                    \
+            const bool below = BELOW(T, kind, keys[i], at);                                                            \
+            out[i] = at;                                                                                               \
+            at += below;                                                                                               \
+            i += !below;                                                                                               \
+        }                                                                                                              \
+        for (; i < n; i++) {                                                                                           \
+            out[i] = end;                                                                                              \
+        }                                                                                                              \
+    }                                                                                                                  \
+    static void group_##name(const struct job *job, const void *values, int64_t n, int64_t *out) {                     \
+        const T *value = values, infinity = (T)job->in.infinity;                                                       \
+        T keys[GROUP], last = 0;                                                                                       \
+        bool rises = n > FEW;                                                                                          \
+        (void)infinity;                                                                                                \
+        for (int64_t i = 0; i < n; i++) {                                                                              \
+            keys[i] = KEY(T, kind, value[i], infinity);                                                                \
+            rises &= keys[i] >= last;                                                                                  \
+            last = keys[i];                                                                                            \
+        }                                                                                                              \
+        if (!rises) {                                                                                                  \
+            job->search(&job->in, values, n, out);                                                                     \
+            return;                                                                                                    \
+        }                                                                                                              \
+        const int64_t begin = find_##name(job, keys[0], 0, job->in.n);                                                 \
+        const int64_t end = find_##name(job, last, begin, job->in.n - begin);                                          \
+        if (end - begin <= MERGED * n) {                                                                               \
+            merge_##name(job, keys, n, begin, end, out);                                                               \
+            return;                                                                                                    \
+        }                                                                                                              \
+        struct cpu_search between = job->in;                                                                           \
+        between.sorted = (const T *)job->in.sorted + begin;                                                            \
+        between.n = end - begin;                                                                                       \
+        job->search(&between, values, n, out);                                                                         \
+        for (int64_t i = 0; i < n; i++) {                                                                              \
+            out[i] += begin;                                                                                           \
+        }                                                                                                              \
+    }
+KEY_TYPES(SEARCH)
+#undef SEARCH
+
+static void (*const groups[KEY_PLACES])(const struct job *job, const void *values, int64_t n, int64_t *out) = {
+#define SEARCH(name, T, kind) group_##name,
+    KEY_TYPES(SEARCH)
+#undef SEARCH
+};
+
+/* `size`: of a value. */
+static void search_groups(const struct job *job, const char *values, int64_t size, int64_t n, int64_t *out) {
+    for (int64_t i = 0; i < n; i += GROUP) {
+        job->group(job, values + i * size, n - i < GROUP ? n - i : GROUP, out + i);
+    }
+}
 
 static void search_run(const struct job *job, int64_t begin, int64_t end) {
     if (!job->convert) {
-        job->search(&job->in, job->values + begin * job->size, end - begin, job->out + begin);
+        search_groups(job, job->values + begin * job->size, job->size, end - begin, job->out + begin);
         return;
     }
     _Alignas(8) char block[BLOCK * sizeof(int64_t)];
@@ -27,7 +111,7 @@ static void search_run(const struct job *job, int64_t begin, int64_t end) {
         n = end - begin < BLOCK ? end - begin : BLOCK;
         char *from = (char *)(uintptr_t)job->values + begin * job->size;
         job->convert(&(struct cpu_row){n, {block, from}, {1, 1}});
-        job->search(&job->in, block, n, job->out + begin);
+        search_groups(job, block, job->sorted_size, n, job->out + begin);
     }
 }
 
@@ -52,6 +136,7 @@ static int searchsorted_run(struct cpu *cpu, const struct launch *launch, struct
     searchsorted_attributes_read(&launch->attributes, &attributes);
     struct job job = {.base = {.cpu = cpu, .run = search_part},
                       .search = cpu->kernels->search[key_place((enum dtype)sorted->dtype)],
+                      .group = groups[key_place((enum dtype)sorted->dtype)],
                       .in = {.sorted = sorted->data,
                              .n = sorted->shape[0],
                              .infinity = key_infinity((enum dtype)sorted->dtype),
@@ -59,7 +144,8 @@ static int searchsorted_run(struct cpu *cpu, const struct launch *launch, struct
                       .values = values->data,
                       .out = launch->output.data,
                       .count = values->shape[0],
-                      .size = (int64_t)dtype_size((enum dtype)values->dtype)};
+                      .size = (int64_t)dtype_size((enum dtype)values->dtype),
+                      .sorted_size = (int64_t)dtype_size((enum dtype)sorted->dtype)};
     if (values->dtype != sorted->dtype) {
         job.convert = cpu->kernels->cast[values->dtype][sorted->dtype];
     }

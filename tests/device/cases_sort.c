@@ -80,7 +80,24 @@ static void search_once(struct suite *suite, struct sample *sorted, struct sampl
     suite_free(suite, values);
 }
 
+/* Values in order: few or many, and as close to each other as what is sorted or further apart. */
+static void search_in_order(struct suite *suite, const struct op_case *row) {
+    int64_t n = 1 + suite_below(suite, suite_chance(suite, 50) ? 3000 : 40), count = 1 + suite_below(suite, 300);
+    enum dtype dtype = op_case_dtype(suite, row);
+    enum suite_fill fill = suite_chance(suite, 50) ? FILL_COUNT : row->fill;
+    struct op_packed order = SUITE_ATTRIBUTES(sort, .axis = 0);
+    struct sample x = suite_input(suite, dtype, 1, &n, fill), y = suite_input(suite, dtype, 1, &count, fill);
+    struct sample sorted = suite_attributes(suite, OP_SORT, &x, order);
+    struct sample values = suite_attributes(suite, OP_SORT, &y, order);
+    search_once(suite, &sorted, &values, suite_chance(suite, 50));
+    suite_free(suite, &x);
+    suite_free(suite, &y);
+    suite_free(suite, &sorted);
+}
+
 static void case_search(struct suite *suite, const struct op_case *row) {
+    for (int i = 0; i < SUITE_REPEAT(200); i++)
+        search_in_order(suite, row);
     for (int i = 0; i < SUITE_REPEAT(400); i++) {
         int64_t shape[VALUES_RANK_MAX], n = suite_chance(suite, 80) ? suite_below(suite, 40) : suite_below(suite, 3000);
         enum dtype dtype = op_case_dtype(suite, row), partner = op_case_partner(suite, row, dtype);
