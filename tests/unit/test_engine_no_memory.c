@@ -71,11 +71,11 @@ static void job(void) {
     finish_upload(&uploads[0]);
     unary(OP_MATRIX_TRANSPOSE, 5, 2, 1);
     binary(6, 2, 2, 0, 2);
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < 8; i++) {
         poisoned[i] = ++id;
         apply(OP_TAKE, id, 2, (const uint64_t[]){3, 4}, 1, (const int64_t[]){0}, 0, (uint32_t)i % 3);
     }
-    apply(OP_CONCAT, 20, 6, poisoned, 1, (const int64_t[]){0}, 0x3f, 1);
+    apply(OP_CONCAT, 20, 8, poisoned, 1, (const int64_t[]){0}, 0xff, 1);
     binary(21, 3, 4, 3, 2); /* promoted: temporaries */
     apply(OP_SUM, 22, 1, (const uint64_t[]){20}, 1, (const int64_t[]){0}, 0, 0);
     ask_fetch(&answers[asked++], 5);
