@@ -1,5 +1,6 @@
 /* Functions that other operations make up, at no more cost than an operation of their own would have: views, and one pass at most. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "client/lib/call.h"
 #include "client/lib/tensor.h"
@@ -156,13 +157,21 @@ td_tensor *td_repeat(td_tensor *x, int64_t repeats, int axis) {
 
 /* The places from which element i of the result comes: the first whose sum of counts, up to and with its own, is above i. */
 static td_tensor *repeated_places(td_tensor *x, td_tensor *sums, int64_t length) {
-    td_tensor *all = td_arange(x->device, TD_I64, 0, (double)length, 1);
+    td_tensor *all = td_arange(x->device, length <= INT32_MAX ? TD_I32 : TD_I64, 0, (double)length, 1);
     return made_of(all, all ? td_searchsorted(sums, all, 1, NULL) : NULL);
 }
 
 /* x's slices at the places, and 0 where a place is behind the last one. */
 static td_tensor *taken_or_zero(td_tensor *x, td_tensor *places, int axis) {
     int64_t shape[TD_RANK_MAX], extent = extent_of(x, axis);
+    if (places->type.shape[0] >= extent) { /* a copy of x with a slice of zeros behind it is the least work */
+        memcpy(shape, x->type.shape, (size_t)x->type.rank * sizeof *shape);
+        shape[axis] = 1;
+        td_tensor *zeros = td_full(x->device, (td_dtype)x->type.dtype, x->type.rank, shape, 0);
+        td_tensor *longer = zeros ? td_concat((td_tensor *[]){x, zeros}, 2, axis) : NULL;
+        td_release(zeros);
+        return made_of(longer, longer ? td_take(longer, places, axis) : NULL);
+    }
     for (int i = 0; i < x->type.rank; i++)
         shape[i] = i == axis ? places->type.shape[0] : 1;
     td_tensor *last = td_full_int(x->device, TD_I64, TD_SCALAR, extent - 1);

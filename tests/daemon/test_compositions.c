@@ -255,8 +255,11 @@ Test(compositions, repeat_each_by_counts_that_the_device_has) {
     cr_assert_eq(td_repeat_each(x, counts, 5, 1, &result, &total), TD_OK, "%s", td_last_error()->message);
     EXPECT(result, 0, 0, 2, 0, 0, 3, 3, 5, 0, 0);
     EXPECT(td_cast(total, TD_F32), 3);
-    cr_assert_eq(td_repeat_each(x, counts, 2, -1, &result, NULL), TD_OK);
+    cr_assert_eq(td_repeat_each(x, counts, 2, -1, &result, NULL), TD_OK); /* shorter than x */
     EXPECT(result, 0, 0, 3, 3);
+    td_tensor *none = td_upload(client.device, TD_U8, TD_SHAPE(3), (const uint8_t[]){1, 0, 0});
+    cr_assert_eq(td_repeat_each(x, none, 2, 1, &result, NULL), TD_OK); /* and zeros behind the last one */
+    EXPECT(result, 0, 0, 3, 0);
     cr_assert_eq(td_repeat_each(x, counts, 2, 0, &result, &total), TD_E_SHAPE);
     cr_assert(!result && !total);
     cr_assert_eq(td_repeat_each(x, counts, -1, 1, &result, NULL), TD_E_INVALID_ARGUMENT);
