@@ -115,27 +115,6 @@ static int64_t *output_ints(const struct job *job, unsigned i) {
     return i ? launch_further(job->launch, i)->data : job->launch->output.data;
 }
 
-static void write_value(const struct job *job, int64_t element, int64_t place) {
-    memcpy((char *)job->launch->output.data + place * job->size, job->x + element * job->size, (size_t)job->size);
-}
-
-/* The run that begins at `element` of a chunk: it reaches to the next mark, which may be in another chunk. */
-static int64_t run_length(const struct job *job, int64_t element, int64_t part) {
-    enum { LOOK = 64 };
-    bool marks[LOOK];
-    int64_t at = element + 1, end = cpu_part_begin(job->n, part + 1, job->base.parts);
-    while (at < end) {
-        int64_t stop = end - at < LOOK ? end : at + LOOK;
-        job->mark(job, at, stop, marks);
-        const bool *mark = memchr(marks, true, (size_t)(stop - at));
-        if (mark) {
-            return at + (mark - marks) - element;
-        }
-        at = stop;
-    }
-    return (part + 1 < job->base.parts ? job->firsts[part + 1] : job->n) - element;
-}
-
 /* The indices of elements begin + chosen[…], which ascend: of the last axis the element itself, less where its row begins. */
 static void write_nonzero(const struct job *job, int64_t begin, const uint16_t *chosen, int64_t count, int64_t place) {
     const struct operand *x = &job->launch->inputs[0];
@@ -189,15 +168,21 @@ static void write_values(const struct job *job, const char *x, const uint16_t *c
     }
 }
 
-/* Elements begin … end - 1, of which `marks` are chosen; *place counts those before. The chosen ones are listed without a branch, which no processor
- * could predict. The list is apart from the output, since another part writes behind this part's last element. */
-static void write_block(const struct job *job, int64_t begin, int64_t end, const bool *marks, int64_t *place) {
-    uint16_t chosen[BLOCK];
+/* The numbers of the marked ones of n elements, listed without a branch, which no processor could predict. Returns how many there are. */
+static int64_t list_chosen(int64_t n, const bool *marks, uint16_t *chosen) {
     int64_t count = 0;
-    for (int64_t i = 0; i < end - begin; i++) {
+    for (int64_t i = 0; i < n; i++) {
         chosen[count] = (uint16_t)i;
         count += marks[i];
     }
+    return count;
+}
+
+/* Elements begin … end - 1, of which `marks` are chosen; *place counts those before. The list is apart from the output, since another part writes
+ * behind this part's last element. */
+static void write_block(const struct job *job, int64_t begin, int64_t end, const bool *marks, int64_t *place) {
+    uint16_t chosen[BLOCK];
+    int64_t count = list_chosen(end - begin, marks, chosen);
     if (job->launch->opcode == OP_NONZERO) {
         write_nonzero(job, begin, chosen, count, *place);
     } else {
@@ -206,21 +191,51 @@ static void write_block(const struct job *job, int64_t begin, int64_t end, const
     *place += count;
 }
 
-static void write_runs(const struct job *job, int64_t part, int64_t begin, int64_t end, const bool *marks,
-                       int64_t *place) {
-    int64_t *indices = output_ints(job, 1), *inverse = output_ints(job, 2), *counts = output_ints(job, 3);
-    for (int64_t i = begin; i < end; i++) {
-        int64_t position = cpu_index(&job->positions, i);
-        if (marks[i - begin]) {
-            write_value(job, i, *place);
-            indices[*place] = position;
-            counts[*place] = run_length(job, i, part);
-            ++*place;
-        }
-        if ((uint64_t)position < (uint64_t)job->n) {
-            inverse[position] = *place - 1;
+/* Which run each position of elements begin … end - 1 belongs to: runs begin at begin + chosen[…], and before them is run `run`. Equal elements may
+ * have come from anywhere, so each store may miss the caches: lines are fetched some stores ahead. */
+static void write_inverse(const struct job *job, int64_t begin, int64_t end, const uint16_t *chosen, int64_t count,
+                          int64_t run) {
+    enum { AHEAD = 24 };
+    int64_t *inverse = output_ints(job, 2), block[CPU_INDICES_BLOCK];
+    for (int64_t at = begin, k = 0, n; at < end; at += n) {
+        n = end - at < CPU_INDICES_BLOCK ? end - at : CPU_INDICES_BLOCK;
+        const int64_t *positions = cpu_indices_read(&job->positions, at, 1, n, block);
+        for (int64_t i = 0; i < n; k++, run++) {
+            int64_t next = k < count ? begin + chosen[k] - at : n, stop = next < n ? next : n;
+            for (; i < stop; i++) {
+                int64_t position = positions[i], later = positions[i + AHEAD < n ? i + AHEAD : n - 1];
+                if ((uint64_t)later < (uint64_t)job->n) {
+                    __builtin_prefetch(&inverse[later], 1);
+                }
+                if ((uint64_t)position < (uint64_t)job->n) {
+                    inverse[position] = run;
+                }
+            }
+            if (next >= n) {
+                break;
+            }
         }
     }
+}
+
+/* The same of runs. A run's length is written when the next one begins; *first is where the last one so far does. */
+static void write_runs(const struct job *job, int64_t begin, int64_t end, const bool *marks, int64_t *place,
+                       int64_t *first) {
+    int64_t *indices = output_ints(job, 1) + *place, *counts = output_ints(job, 3) + *place;
+    uint16_t chosen[BLOCK];
+    int64_t count = list_chosen(end - begin, marks, chosen);
+    write_values(job, job->x + begin * job->size, chosen, count, *place);
+    for (int64_t i = 0; i < count; i++) {
+        indices[i] = cpu_index(&job->positions, begin + chosen[i]);
+    }
+    for (int64_t i = 0; i < count; i++) {
+        if (*first >= 0) {
+            counts[i - 1] = begin + chosen[i] - *first;
+        }
+        *first = begin + chosen[i];
+    }
+    write_inverse(job, begin, end, chosen, count, *place - 1);
+    *place += count;
 }
 
 /* Zeros behind the last one: the part's share. */
@@ -247,15 +262,20 @@ static bool write_part(struct cpu_job *base, struct cpu_lane *lane) {
     const struct job *job = (const struct job *)base;
     int64_t begin = cpu_part_begin(job->n, lane->part, base->parts);
     int64_t end = cpu_part_begin(job->n, lane->part + 1, base->parts), place = job->counts[lane->part];
+    int64_t first = -1; /* where the last run begins that does so in this part */
     bool marks[BLOCK], runs = job->launch->opcode == OP_UNIQUE_RUNS;
     for (int64_t at = begin; at < end; at += BLOCK) {
         int64_t stop = end - at < BLOCK ? end : at + BLOCK;
         job->mark(job, at, stop, marks);
         if (runs) {
-            write_runs(job, lane->part, at, stop, marks, &place);
+            write_runs(job, at, stop, marks, &place, &first);
         } else {
             write_block(job, at, stop, marks, &place);
         }
+    }
+    if (first >= 0) {
+        int64_t next = lane->part + 1 < base->parts ? job->firsts[lane->part + 1] : job->n;
+        output_ints(job, 3)[place - 1] = next - first;
     }
     write_rest(job, lane->part);
     return true;

@@ -105,10 +105,15 @@ static void case_unique(struct suite *suite, const struct op_case *row) {
         struct sample x = suite_input(suite, dtype, 1, &n, compact_fill(suite, row));
         unique_once(suite, &x);
     }
-    struct values *few = values_create(DTYPE_U8, 1, (int64_t[]){SUITE_REPEAT(9000)});
+    struct values *few = values_create(DTYPE_U8, 1, (int64_t[]){SUITE_REPEAT(120000)});
     for (int64_t k = 0; k < few->count; k++) /* runs of several chunks */
         few->i[k] = k % 50 == 0;
     struct sample x = suite_upload(suite, few);
+    unique_once(suite, &x);
+    struct values *more = values_create(DTYPE_I32, 1, (int64_t[]){SUITE_REPEAT(120000)});
+    for (int64_t k = 0; k < more->count; k++) /* runs across the edges of chunks, of all lengths up to 100 */
+        more->i[k] = (int64_t)sqrt((double)(k * 7919 % more->count) * 40);
+    x = suite_upload(suite, more);
     unique_once(suite, &x);
     x = compact_empty(suite, 1);
     unique_once(suite, &x);
