@@ -12,12 +12,61 @@ static int64_t magnitude(int64_t stride) {
     return stride < 0 ? -stride : stride;
 }
 
+/* Transposes a block of 8 rows of 8 elements of 2 bytes: three times the vectors of the first half are interleaved with those of the second
+ * half, and then vector i has what was element i of each. */
+static inline void turn_8(const char *x, int64_t x_stride, char *out, int64_t out_stride) {
+    typedef uint16_t vector __attribute__((vector_size(16), aligned(2), may_alias));
+    vector a[8], b[8];
+    _Pragma("GCC unroll 8") for (int i = 0; i < 8; i++) {
+        a[i] = *(const vector *)(const void *)(x + i * x_stride);
+    }
+    _Pragma("GCC unroll 3") for (int step = 0; step < 3; step++) {
+        _Pragma("GCC unroll 4") for (int i = 0; i < 4; i++) {
+            b[2 * i] = __builtin_shufflevector(a[i], a[i + 4], 0, 8, 1, 9, 2, 10, 3, 11);
+            b[2 * i + 1] = __builtin_shufflevector(a[i], a[i + 4], 4, 12, 5, 13, 6, 14, 7, 15);
+        }
+        _Pragma("GCC unroll 8") for (int i = 0; i < 8; i++) {
+            a[i] = b[i];
+        }
+    }
+    _Pragma("GCC unroll 8") for (int i = 0; i < 8; i++) {
+        *(vector *)(void *)(out + i * out_stride) = a[i];
+    }
+}
+
+/* Writes rows of x of 2-byte elements to columns of out. Some columns of x at a time, so that the lines of out that they are written to stay in
+ * the first-level cache until all rows have added to them. */
+static void turn_halves(const struct matrix *x, const struct matrix *out) {
+    enum { SIDE = 8, TILE = 32, BYTES = 2 };
+    const int64_t x_stride = x->row_stride * BYTES, out_stride = out->column_stride * BYTES;
+    for (int64_t begin = 0; begin < x->columns; begin += TILE) {
+        const int64_t end = least(begin + TILE, x->columns);
+        for (int64_t i = 0; i < x->rows; i += SIDE) {
+            const bool whole = i + SIDE <= x->rows;
+            int64_t k = begin;
+            for (; whole && k + SIDE <= end; k += SIDE) {
+                turn_8(x->data + i * x_stride + k * BYTES, x_stride, out->data + k * out_stride + i * BYTES,
+                       out_stride);
+            }
+            for (; k < end; k++) {
+                for (int64_t row = i; row < least(i + SIDE, x->rows); row++) {
+                    memcpy(out->data + k * out_stride + row * BYTES, x->data + row * x_stride + k * BYTES, BYTES);
+                }
+            }
+        }
+    }
+}
+
 void matrix_convert(const struct cpu *cpu, enum dtype from, const struct matrix *x, enum dtype to,
                     const struct matrix *out) {
     cpu_row_function *row = cpu->kernels->cast[from][to];
     int64_t size = (int64_t)dtype_size(from), out_size = (int64_t)dtype_size(to);
     bool across = magnitude(x->row_stride) < magnitude(x->column_stride);
     struct matrix source = across ? matrix_transposed(x) : *x, target = across ? matrix_transposed(out) : *out;
+    if (from == to && size == 2 && source.column_stride == 1 && target.row_stride == 1 && target.column_stride != 1) {
+        turn_halves(&source, &target);
+        return;
+    }
     struct cpu_row run = {.n = source.columns, .stride = {target.column_stride, source.column_stride}};
     for (int64_t i = 0; i < source.rows; i++) {
         run.data[0] = target.data + i * target.row_stride * out_size;
