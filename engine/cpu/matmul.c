@@ -10,9 +10,19 @@
 
 #include <string.h>
 
-/* Where row or column number `at` of a grid begins. */
-static int64_t matmul_edge(int64_t n, int64_t at, int64_t grid) {
-    return n / grid * at + least(at, n % grid);
+/* Where row or column number `at` of a grid begins. The divisions of what is not divided would be most of the time of a batch of dot products. */
+static inline int64_t matmul_edge(int64_t n, int64_t at, int64_t grid) {
+    return grid == 1 ? n * at : n / grid * at + least(at, n % grid);
+}
+
+/* *number becomes its quotient by `by`; returns the remainder. */
+static inline int64_t divided_off(int64_t *number, int64_t by) {
+    int64_t whole = *number;
+    if (by == 1) {
+        return 0;
+    }
+    *number = whole / by;
+    return whole % by;
 }
 
 /* A piece of a run of strips, from *position on; moves that on. BLAS can read the operands. */
@@ -20,7 +30,7 @@ static void piece_direct(const struct matmul_job *job, const struct matrix *a, c
                          const struct matrix *c, int64_t first_column, int64_t run, int64_t *position) {
     int64_t first = matmul_edge(job->strips, run, job->runs),
             strips = matmul_edge(job->strips, run + 1, job->runs) - first;
-    int64_t step = *position / strips, strip = *position % strips;
+    int64_t step = *position, strip = divided_off(&step, strips);
     int64_t taken = least(cpu_job_shares(&job->base) ? job->apart : job->together, strips - strip);
     int64_t at = step * job->depth, depth = step + 1 < job->steps ? job->depth : job->k - at;
     int64_t row = (first + strip) * job->strip;
@@ -48,9 +58,8 @@ static void piece_packed(struct matmul_job *job, const struct matrix *a, const s
 
 /* One run of a rectangle's strips, from *position on, which counts their steps. False: it is left there. */
 static bool job_run(struct matmul_job *job, int64_t number, struct cpu_lane *lane, int64_t *position) {
-    int64_t run = number % job->runs, rectangle = number / job->runs;
-    int64_t column = rectangle % job->grid_columns, line = rectangle / job->grid_columns;
-    int64_t row = line % job->grid_rows, batch = line / job->grid_rows;
+    int64_t run = divided_off(&number, job->runs), column = divided_off(&number, job->grid_columns);
+    int64_t row = divided_off(&number, job->grid_rows), batch = number;
     int64_t strips = matmul_edge(job->strips, run + 1, job->runs) - matmul_edge(job->strips, run, job->runs);
     int64_t i = matmul_edge(job->m, row, job->grid_rows), i_end = matmul_edge(job->m, row + 1, job->grid_rows);
     int64_t j = matmul_edge(job->n, column, job->grid_columns),

@@ -252,9 +252,12 @@ void matmul_plan(struct matmul_job *job) {
 struct matrix matmul_batch(const struct operand *operand, int64_t batch) {
     int last = operand->rank - 1;
     int64_t offset = 0;
-    for (int i = last - 2; i >= 0; i--) {
+    for (int i = last - 2; i > 0; i--) {
         offset += batch % operand->shape[i] * operand->strides[i];
         batch /= operand->shape[i];
+    }
+    if (last > 1) { /* a number of the first axis is below its extent */
+        offset += batch * operand->strides[0];
     }
     return (struct matrix){(char *)operand->data + offset * operand_size(operand), operand->shape[last - 1],
                            operand->shape[last], operand->strides[last - 1], operand->strides[last]};
