@@ -7,7 +7,10 @@
 #include "engine/cpu/indices.h"
 #include "engine/device/loss.h"
 
-enum { PIECE = 1 << 14 }; /* scores between two looks whether to stop */
+enum {
+    PIECE = 1 << 14,      /* scores between two looks whether to stop */
+    PLAIN_ROWS = 1 << 10, /* rows, where one score of each is read */
+};
 
 enum round { ROUND_WEIGHTS, ROUND_ROWS };
 
@@ -148,9 +151,6 @@ static bool row_single(const struct job *job, const struct row *row) {
 static double row_loss(const struct job *job, const struct row *row, struct cpu_floats_buffer *buffers) {
     const struct cpu_floats *floats = &job->floats;
     int64_t classes = job->loss.classes, inner = job->loss.inner;
-    if (job->loss.plain) {
-        return -weight_of(job, row->target) * cpu_floats_get(floats, row->x, row->target * inner);
-    }
     double maximum = job->softmax->maximum(classes, row->x, inner);
     double logarithm = log(job->softmax->sum(classes, row->x, inner, maximum));
     if (row_single(job, row)) {
@@ -291,13 +291,41 @@ static void row_run(const struct job *job, int64_t number, struct sums *sums, st
     }
 }
 
+/* Adds rows of log-probabilities to the sums: one score of each row is all that is read. */
+static void plain_run(const struct job *job, int64_t begin, int64_t end, struct sums *sums) {
+    const struct class_loss *loss = &job->loss;
+    for (int64_t number = begin; number < end; number++) {
+        int64_t target = cpu_index(&job->targets, number), row = number * loss->classes;
+        double value = 0;
+        if (loss->inner > 1) {
+            row = number / loss->inner * loss->classes * loss->inner + number % loss->inner;
+        }
+        if (target != loss->ignored && (uint64_t)target < (uint64_t)loss->classes) {
+            double weight = weight_of(job, target);
+            sums->weight += weight;
+            value = -weight * cpu_floats_get(&job->floats, job->scores + row * job->floats.size, target * loss->inner);
+        } else if (target != loss->ignored) {
+            report_target(job, target, number);
+        }
+        sums->loss += value;
+        if (loss->reduction == OP_REDUCTION_NONE) {
+            cpu_floats_set(&job->floats, job->out, number, value);
+        }
+    }
+}
+
 /* ---- the job ---- */
 
 static void unit_run(const struct job *job, int64_t unit, struct cpu_floats_buffer *buffers) {
     struct sums sums = {0, 0};
     int64_t begin = unit * job->unit, end = begin + job->unit;
-    for (int64_t row = begin; row < end && row < job->loss.rows; row++) {
-        row_run(job, row, &sums, buffers);
+    end = end < job->loss.rows ? end : job->loss.rows;
+    if (job->loss.plain && !job->loss.back) {
+        plain_run(job, begin, end, &sums);
+    } else {
+        for (int64_t row = begin; row < end; row++) {
+            row_run(job, row, &sums, buffers);
+        }
     }
     if (job->sums) {
         job->sums[unit] = sums;
@@ -308,10 +336,16 @@ static bool units_part(struct cpu_job *base, struct cpu_lane *lane) {
     struct job *job = (struct job *)base;
     int64_t begin = cpu_part_begin(job->units, lane->part, base->parts);
     int64_t end = cpu_part_begin(job->units, lane->part + 1, base->parts);
+    int64_t since = 0, many = job->loss.plain && !job->loss.back ? PLAIN_ROWS : 1; /* rows between two looks */
     struct cpu_floats_buffer buffers[BUFFERS];
     cpu_floats_begin(buffers, BUFFERS);
     for (int64_t unit = begin + lane->position; unit < end; unit++) {
         unit_run(job, unit, buffers);
+        since += job->unit;
+        if (since < many) {
+            continue;
+        }
+        since = 0;
         if (unit + 1 < end && cpu_job_stops(base)) {
             lane->position = unit + 1 - begin;
             return false;
