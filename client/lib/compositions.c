@@ -627,9 +627,16 @@ static bool is_complex(const td_tensor *x) {
 int td_unique(td_tensor *x, td_tensor **values, td_tensor **indices, td_tensor **inverse, td_tensor **counts,
               td_tensor **count) {
     td_tensor *all[5] = {NULL}, **wanted[5] = {values, indices, inverse, counts, count};
-    td_tensor *flat = td_reshape(x, TD_SHAPE(-1)),
-              *order = is_complex(flat) ? complex_order(flat) : td_argsort(flat, 0, 0);
-    td_tensor *sorted = td_take(flat, order, 0);
+    td_tensor *flat = td_reshape(x, TD_SHAPE(-1)), *order, *sorted;
+    if (flat && !indices && !inverse && dtype_kind(flat->type.dtype) == DTYPE_KIND_INT) {
+        /* Equal integers have equal bits, so nobody sees which of them is where. */
+        int64_t extent = flat->type.shape[0];
+        order = td_arange(flat->device, extent <= INT32_MAX ? TD_I32 : TD_I64, 0, (double)extent, 1);
+        sorted = td_sort(flat, 0, 0);
+    } else {
+        order = is_complex(flat) ? complex_order(flat) : td_argsort(flat, 0, 0);
+        sorted = td_take(flat, order, 0);
+    }
     int code = td_unique_runs(sorted, order, &all[0], &all[1], &all[2], &all[3], &all[4]);
     td_release(flat);
     td_release(order);

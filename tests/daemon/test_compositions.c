@@ -215,6 +215,13 @@ Test(compositions, unique_gives_all_that_the_standard_asks_for) {
     EXPECT(td_cast(inverse, TD_F32), 2, 0, 2, 1, 0, 2);
     cr_assert_eq(td_unique(x, &values, NULL, NULL, NULL, &count), TD_OK);
     EXPECT(td_slice(values, 0, 0, 3, 1), 1, 2, 3);
+    cr_assert_eq(td_unique(td_cast(x, TD_I16), &values, NULL, NULL, &counts, &count), TD_OK); /* which is sorted */
+    EXPECT(td_cast(values, TD_F32), 1, 2, 3, 0, 0, 0);
+    EXPECT(td_cast(counts, TD_F32), 2, 1, 3, 0, 0, 0);
+    EXPECT(td_cast(count, TD_F32), 3);
+    cr_assert_eq(td_unique(td_upload(client.device, TD_I16, TD_SHAPE(0), ""), &values, NULL, NULL, NULL, &count),
+                 TD_OK);
+    EXPECT(td_cast(count, TD_F32), 0);
     cr_assert(td_unique(NULL, &values, NULL, NULL, NULL, NULL));
     cr_assert_null(values);
 }
