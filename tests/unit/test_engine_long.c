@@ -67,7 +67,7 @@ static const struct giant {
     {"whole sum", OP_SUM, DTYPE_F32, 1, {INT64_C(1) << GIANT}, {0}, 1, {0}},
     {"few outputs", OP_PROD, DTYPE_F64, 2, {3, INT64_C(1) << GIANT}, {0}, 2, {0, 1}},
     {"down", OP_MAX, DTYPE_I32, 2, {INT64_C(1) << 32, 300}, {0}, 2, {0, 0}},
-    {"short runs", OP_ANY, DTYPE_BOOL, 3, {INT64_C(1) << (GIANT - 2), 1, 2}, {0}, 4, {0, 0, 1, 2}},
+    {"short runs", OP_ALL, DTYPE_BOOL, 3, {INT64_C(1) << (GIANT - 2), 1, 2}, {0}, 4, {0, 0, 1, 2}},
     {"positions", OP_ARGMAX, DTYPE_F16, 1, {INT64_C(1) << GIANT}, {0}, 2, {0, 0}},
     {"one long product", OP_MATMUL, DTYPE_F32, 2, {1, INT64_C(1) << 38}, {INT64_C(1) << 38, 1}},
     {"product of integers", OP_MATMUL, DTYPE_I8, 2, {2, INT64_C(1) << 38}, {INT64_C(1) << 38, 2}},
