@@ -8,7 +8,6 @@
 #include "engine/cpu/decompose.h"
 
 #include <assert.h>
-#include <complex.h>
 #include <math.h>
 
 enum {
@@ -19,7 +18,7 @@ enum {
 /* Multiplications of a matrix that several threads share. */
 static const double shared_work = 3e7;
 
-static bool singular(const struct place *place, int64_t row) {
+bool decompose_singular(const struct place *place, int64_t row) {
     struct report *report = place->job->launch->report;
     uint32_t none = STATUS_OK;
     if (atomic_compare_exchange_strong(&report->code, &none, STATUS_SINGULAR)) {
@@ -27,120 +26,6 @@ static bool singular(const struct place *place, int64_t row) {
         report->limit = place->job->n;
     }
     return false;
-}
-
-/* ---- copies ---- */
-
-#define TRANSPOSE(name, T)                                                                                             \
-    static void name(T *z, int64_t z_stride, const T *x, int64_t x_stride, int64_t rows, int64_t begin, int64_t end) { \
-        for (int64_t i0 = 0; i0 < rows; i0 += TILE) {                                                                  \
-            for (int64_t j0 = begin; j0 < end; j0 += TILE) {                                                           \
-                int64_t i_end = least(i0 + TILE, rows), j_end = least(j0 + TILE, end);                                 \
-                for (int64_t j = j0; j < j_end; j++) {                                                                 \
-                    for (int64_t i = i0; i < i_end; i++) {                                                             \
-                        z[j * z_stride + i] = x[i * x_stride + j];                                                     \
-                    }                                                                                                  \
-                }                                                                                                      \
-            }                                                                                                          \
-        }                                                                                                              \
-    }
-TRANSPOSE(transpose_4, uint32_t)
-TRANSPOSE(transpose_8, uint64_t)
-TRANSPOSE(transpose_16, struct cpu_pair)
-
-static void transpose(const struct job *job, char *z, int64_t z_stride, const char *x, int64_t x_stride, int64_t rows,
-                      int64_t begin, int64_t end) {
-    if (job->size == 4) {
-        transpose_4((void *)z, z_stride, (const void *)x, x_stride, rows, begin, end);
-    } else if (job->size == 8) {
-        transpose_8((void *)z, z_stride, (const void *)x, x_stride, rows, begin, end);
-    } else {
-        transpose_16((void *)z, z_stride, (const void *)x, x_stride, rows, begin, end);
-    }
-}
-
-/* Blocks of whole vectors in registers, where the device has a kernel for them. */
-void decompose_transpose(const struct job *job, char *z, int64_t z_stride, const char *x, int64_t x_stride,
-                         int64_t rows, int64_t begin, int64_t end) {
-    cpu_turn_function *turn = job->size > 8 ? NULL : job->base.cpu->kernels->turn[job->size == 8 ? 3 : 2];
-    int64_t size = job->size, vector = turn ? 64 / size : 1;
-    int64_t whole = turn ? rows / vector * vector : 0, to = begin + (end - begin) / vector * vector;
-    for (int64_t j = begin; j < to && turn; j += vector) {
-        for (int64_t i = 0; i < whole; i += vector) {
-            turn(x + (i * x_stride + j) * size, x_stride * size, z + (j * z_stride + i) * size, z_stride * size);
-        }
-    }
-    transpose(job, z, z_stride, x, x_stride, whole, to, end);
-    transpose(job, z + whole * size, z_stride, x + whole * x_stride * size, x_stride, rows - whole, begin, end);
-}
-
-/* Columns of a step: whole tiles, where there are so many. */
-static int64_t copied_columns(int64_t rows) {
-    int64_t columns = COPY_ELEMENTS / rows;
-    return columns >= TILE ? columns / TILE * TILE : columns > 0 ? columns : 1;
-}
-
-int64_t copy_steps(int64_t rows, int64_t columns) {
-    return rows && columns ? divided_up(columns, copied_columns(rows)) : 0;
-}
-
-void copy_columns(int64_t rows, int64_t columns, int64_t index, int64_t *begin, int64_t *end) {
-    int64_t each = copied_columns(rows);
-    *begin = index * each;
-    *end = least(*begin + each, columns);
-}
-
-/* a into the workspace, column by column. */
-bool decompose_gather(const struct place *place, int64_t index) {
-    const struct job *job = place->job;
-    const char *a = operand_matrix(&job->launch->inputs[0], place->number);
-    int64_t begin, end;
-    copy_columns(job->m, job->n, index, &begin, &end);
-    if (job->across) { /* a's rows are the columns that are factored */
-        memcpy(at(job, place->a, job->m, 0, begin), a + begin * job->m * job->size,
-               (size_t)((end - begin) * job->m * job->size));
-        if (job->launch->opcode == OP_LSTSQ) {
-            conjugate(job, at(job, place->a, job->m, 0, begin), (end - begin) * job->m);
-        }
-    } else {
-        decompose_transpose(job, place->a, job->m, a, job->n, job->m, begin, end);
-    }
-    return true;
-}
-
-/* b likewise; more rows than it has, for lstsq, are 0. */
-static bool gather_b(const struct place *place, int64_t index) {
-    const struct job *job = place->job;
-    const struct operand *b = &job->launch->inputs[1];
-    int64_t begin, end, rows = b->shape[1];
-    copy_columns(job->b_rows, job->r, index, &begin, &end);
-    decompose_transpose(job, place->b, job->b_rows, operand_matrix(b, place->number), job->r, rows, begin, end);
-    for (int64_t j = begin; j < end; j++) {
-        memset(at(job, place->b, job->b_rows, rows, j), 0, (size_t)((job->b_rows - rows) * job->size));
-    }
-    return true;
-}
-
-/* b becomes the first columns of the identity. */
-bool decompose_identity(const struct place *place, int64_t index) {
-    const struct job *job = place->job;
-    int64_t begin, end;
-    copy_columns(job->b_rows, job->r, index, &begin, &end);
-    memset(at(job, place->b, job->b_rows, 0, begin), 0, (size_t)((end - begin) * job->b_rows * job->size));
-    for (int64_t j = begin; j < end; j++) {
-        number_set(job, at(job, place->b, job->b_rows, j, j), 1);
-    }
-    return true;
-}
-
-/* The first rows of b are the first output. */
-bool decompose_scatter(const struct place *place, int64_t index) {
-    const struct job *job = place->job;
-    const struct operand *out = &job->launch->output;
-    int64_t rows = out->shape[1], columns = out->shape[2], begin, end;
-    copy_columns(columns, rows, index, &begin, &end);
-    decompose_transpose(job, operand_matrix(out, place->number), columns, place->b, job->b_rows, columns, begin, end);
-    return true;
 }
 
 /* ---- blocks ---- */
@@ -176,7 +61,7 @@ static int64_t update_columns(const struct job *job, int64_t index, int64_t colu
 }
 
 /* The same where a block's first step is for the columns of the next block, and the others are for those behind. */
-static int64_t further_columns(const struct job *job, int64_t index, int64_t *begin, int64_t *end) {
+int64_t decompose_further_columns(const struct job *job, int64_t index, int64_t *begin, int64_t *end) {
     int64_t steps = block_steps(job), block = index / steps, step = index % steps;
     int64_t next = least((block + 1) * job->block, job->k);
     *begin = step == 0 ? next : next + job->block + (step - 1) * job->update;
@@ -212,7 +97,7 @@ static bool lu_first(const struct place *place, int64_t index) {
 /* What an eliminated block does to columns behind it. Those of the next block are eliminated at once, so that no thread waits for that. */
 static bool lu_block(const struct place *place, int64_t index) {
     const struct job *job = place->job;
-    int64_t begin, end, block = further_columns(job, index, &begin, &end), columns = end - begin;
+    int64_t begin, end, block = decompose_further_columns(job, index, &begin, &end), columns = end - begin;
     int64_t j = block * job->block, b = least(job->block, job->k - j), rest = job->m - j - b;
     if (columns <= 0) {
         return true;
@@ -260,7 +145,7 @@ static bool pivots_check(const struct place *place, int64_t index) {
     (void)index;
     for (int64_t i = 0; i < job->k; i++) {
         if (is_zero(job, at(job, place->a, job->m, i, i))) {
-            return singular(place, i);
+            return decompose_singular(place, i);
         }
     }
     return true;
@@ -315,7 +200,7 @@ static bool qr_first(const struct place *place, int64_t index) {
 /* A block's reflections of columns behind it. Those of the next block become reflections at once. */
 static bool qr_block(const struct place *place, int64_t index) {
     const struct job *job = place->job;
-    int64_t begin, end, block = further_columns(job, index, &begin, &end);
+    int64_t begin, end, block = decompose_further_columns(job, index, &begin, &end);
     if (end > begin) {
         decompose_reflect(place, true, block, at(job, place->a, job->m, block * job->block, begin), job->m,
                           end - begin);
@@ -363,205 +248,6 @@ static bool qr_solve(const struct place *place, int64_t index) {
     return true;
 }
 
-/* ---- results ---- */
-
-/* Rows `begin` to `end` - 1 of the upper triangle of a, with zeros below the diagonal. */
-static void upper_write(const struct place *place, char *to, int64_t begin, int64_t end) {
-    const struct job *job = place->job;
-    int64_t n = job->n, size = job->size, filled = least(end, job->k), first = least(begin, n);
-    if (filled > begin) {
-        decompose_transpose(job, to + first * size, n, at(job, place->a, job->m, 0, first), job->m, n - first, begin,
-                            filled);
-    }
-    for (int64_t i = begin; i < end; i++) {
-        memset(to + i * n * size, 0, (size_t)((i < filled ? i : n) * size));
-    }
-}
-
-/* The same of the lower triangle, whose diagonal is 1. */
-static void lower_write(const struct place *place, char *to, int64_t begin, int64_t end) {
-    const struct job *job = place->job;
-    int64_t k = job->k, size = job->size;
-    decompose_transpose(job, to, k, place->a, job->m, least(end, k), begin, end);
-    for (int64_t i = begin; i < end && i < k; i++) {
-        char *diagonal = to + (i * k + i) * size;
-        memset(diagonal, 0, (size_t)((k - i) * size));
-        number_set(job, diagonal, 1);
-    }
-}
-
-/* Rows of P, L and U. */
-static bool lu_write(const struct place *place, int64_t index) {
-    const struct job *job = place->job;
-    const struct launch *launch = job->launch;
-    char *p = operand_matrix(&launch->output, place->number);
-    char *l = operand_matrix(launch_further(launch, 1), place->number);
-    char *u = operand_matrix(launch_further(launch, 2), place->number);
-    const int *order = place->order;
-    int64_t begin, end;
-    copy_columns(job->m + job->n, job->m, index, &begin, &end);
-    memset(p + begin * job->m * job->size, 0, (size_t)((end - begin) * job->m * job->size));
-    for (int64_t i = 0; i < job->m; i++) {
-        if (order[i] >= begin && order[i] < end) {
-            number_set(job, p + (order[i] * job->m + i) * job->size, 1);
-        }
-    }
-    lower_write(place, l, begin, end);
-    upper_write(place, u, begin, least(end, job->k));
-    return true;
-}
-
-/* The determinant is the product of the pivots; its sign that of their signs, which of a complex number is the number divided by its
- * magnitude. */
-static bool det_write(const struct place *place, int64_t index) {
-    const struct job *job = place->job;
-    const struct launch *launch = job->launch;
-    double complex product = 1, sign = 1;
-    double sum = 0;
-    (void)index;
-    for (int64_t i = 0; i < job->n; i++) {
-        const char *element = at(job, place->a, job->m, i, i);
-        double complex pivot = CMPLX(number(job, element), job->is_complex ? number(job, element + job->part) : 0);
-        double size = job->is_complex ? cabs(pivot) : fabs(creal(pivot)),
-               turn = place->pivots[i] == (int)i + 1 ? 1 : -1;
-        product = job->is_complex ? turn * product * pivot : CMPLX(turn * creal(product) * creal(pivot), 0);
-        sum += log(size);
-        sign = size == 0
-                   ? 0
-                   : CMPLX(turn / size * creal(sign * pivot), job->is_complex ? turn / size * cimag(sign * pivot) : 0);
-    }
-    bool none = isnan(creal(product)) || isnan(cimag(product));
-    double complex result = launch->opcode == OP_DET ? product : none ? CMPLX(NAN, job->is_complex ? NAN : 0) : sign;
-    char *out = operand_matrix(&launch->output, place->number);
-    number_set(job, out, creal(result));
-    if (job->is_complex) {
-        number_set(job, out + job->part, cimag(result));
-    }
-    if (launch->opcode == OP_SLOGDET) {
-        number_set(job, operand_matrix(launch_further(launch, 1), place->number), sum);
-    }
-    return true;
-}
-
-/* R, row by row. */
-static bool qr_write_r(const struct place *place, int64_t index) {
-    const struct job *job = place->job;
-    const struct operand *out = launch_further(job->launch, 1);
-    char *r = operand_matrix(out, place->number);
-    int64_t begin, end;
-    copy_columns(job->n, out->shape[1], index, &begin, &end);
-    upper_write(place, r, begin, end);
-    return true;
-}
-
-/* ---- without copies: row by row in the result's memory ---- */
-
-/* Of the triangle that is factored, a copy; of the other one zeros. */
-static bool cholesky_copy(const struct place *place, int64_t index) {
-    const struct job *job = place->job;
-    struct cholesky_attributes attributes;
-    cholesky_attributes_read(&job->launch->attributes, &attributes);
-    const char *a = operand_matrix(&job->launch->inputs[0], place->number);
-    char *out = operand_matrix(&job->launch->output, place->number);
-    int64_t begin, end, n = job->n;
-    copy_columns(n, n, index, &begin, &end);
-    for (int64_t i = begin; i < end; i++) {
-        int64_t from = attributes.upper ? i : 0, to = attributes.upper ? n : i + 1;
-        memset(out + i * n * job->size, 0, (size_t)(n * job->size));
-        memcpy(out + (i * n + from) * job->size, a + (i * n + from) * job->size, (size_t)((to - from) * job->size));
-    }
-    return true;
-}
-
-/* A lower triangle row by row is an upper one column by column, and its conjugate transpose there is what it is multiplied by. */
-static bool cholesky_upper(const struct job *job) {
-    struct cholesky_attributes attributes;
-    cholesky_attributes_read(&job->launch->attributes, &attributes);
-    return !attributes.upper;
-}
-
-/* The factor of a diagonal block, less what the blocks before contribute. */
-static bool cholesky_diagonal(const struct place *place, int64_t block) {
-    const struct job *job = place->job;
-    const struct lapack *lapack = job->lapack;
-    char *out = operand_matrix(&job->launch->output, place->number);
-    int64_t n = job->n, j = block * job->block;
-    bool upper = cholesky_upper(job);
-    char *diagonal = at(job, out, n, j, j);
-    const char *before = upper ? at(job, out, n, 0, j) : at(job, out, n, j, 0), *part = upper ? "U" : "L";
-    const int order = (int)least(job->block, n - j), lead = (int)n, depth = (int)j;
-    int info = 0;
-    lapack->syrk(part, upper ? lapack->transposed : "N", &order, &depth, lapack->less, before, &lead, lapack->one,
-                 diagonal, &lead, 1, 1);
-    lapack->potrf(part, &order, diagonal, &lead, &info, 1);
-    return info > 0 ? singular(place, j + info - 1) : true;
-}
-
-static bool cholesky_first(const struct place *place, int64_t index) {
-    return cholesky_diagonal(place, index);
-}
-
-/* Behind the diagonal block: some of its rows or columns, less what the blocks before contribute. With those of the next block comes its
- * diagonal. */
-static bool cholesky_block(const struct place *place, int64_t index) {
-    const struct job *job = place->job;
-    char *out = operand_matrix(&job->launch->output, place->number);
-    int64_t begin, end, n = job->n, block = further_columns(job, index, &begin, &end), j = block * job->block;
-    int64_t b = least(job->block, n - j), rest = end - begin;
-    if (rest <= 0) {
-        return true;
-    }
-    bool upper = cholesky_upper(job);
-    char *diagonal = at(job, out, n, j, j), *side = upper ? at(job, out, n, j, begin) : at(job, out, n, begin, j);
-    const char *before = upper ? at(job, out, n, 0, j) : at(job, out, n, j, 0);
-    const char *far = upper ? at(job, out, n, 0, begin) : at(job, out, n, begin, 0);
-    int64_t m = upper ? b : rest, columns = upper ? rest : b;
-    if (j > 0) {
-        decompose_subtract(job, upper, !upper, m, columns, j, upper ? before : far, n, upper ? far : before, n, side,
-                           n);
-    }
-    decompose_triangle(job, !upper, upper, true, false, m, columns, diagonal, n, side, n);
-    return index % block_steps(job) > 0 || cholesky_diagonal(place, block + 1);
-}
-
-static bool triangular_check(const struct place *place, int64_t index) {
-    const struct job *job = place->job;
-    const char *a = operand_matrix(&job->launch->inputs[0], place->number);
-    (void)index;
-    for (int64_t i = 0; i < job->n; i++) {
-        if (is_zero(job, a + i * (job->n + 1) * job->size)) {
-            return singular(place, i);
-        }
-    }
-    return true;
-}
-
-/* Steps of rows, of strips of columns. */
-static bool triangular_strip(const struct place *place, int64_t index) {
-    const struct job *job = place->job;
-    struct triangular_solve_attributes attributes;
-    triangular_solve_attributes_read(&job->launch->attributes, &attributes);
-    const char *a = operand_matrix(&job->launch->inputs[0], place->number);
-    const char *b = operand_matrix(&job->launch->inputs[1], place->number);
-    char *out = operand_matrix(&job->launch->output, place->number);
-    int64_t n = job->n, r = job->r, step = index / job->strips, j = index % job->strips * job->strip;
-    int64_t columns = least(job->strip, r - j), begin = step * job->solved, end = least(begin + job->solved, n);
-    for (int64_t i = 0; i < n && step == 0; i++) {
-        memcpy(out + (i * r + j) * job->size, b + (i * r + j) * job->size, (size_t)(columns * job->size));
-    }
-    /* Column by column all three are transposed. */
-    bool down = !attributes.upper;
-    int64_t rows = end - begin, rest = n - end, row = down ? begin : rest, to = down ? end : 0;
-    char *solved = out + (row * r + j) * job->size;
-    decompose_triangle(job, true, down, false, attributes.unit_diagonal, columns, rows, a + row * (n + 1) * job->size,
-                       n, solved, r);
-    if (rest > 0) {
-        decompose_subtract(job, false, false, columns, rest, rows, solved, r, a + (to * n + row) * job->size, n,
-                           out + (to * r + j) * job->size, r);
-    }
-    return true;
-}
-
 /* ---- the job ---- */
 
 /* A determinant needs L no more. */
@@ -605,14 +291,14 @@ static void job_phases(struct job *job) {
         spectral_phases(job);
         return;
     case OP_CHOLESKY:
-        job_phase_together(job, cholesky_copy, a, a);
-        job_phase(job, cholesky_first, blocks > 0);
-        job_phase_together(job, cholesky_block, blocks, block_steps(job));
+        job_phase_together(job, decompose_cholesky_copy, a, a);
+        job_phase(job, decompose_cholesky_first, blocks > 0);
+        job_phase_together(job, decompose_cholesky_block, blocks, block_steps(job));
         return;
     case OP_TRIANGULAR_SOLVE:
         triangular_solve_attributes_read(&launch->attributes, &triangle);
-        job_phase(job, triangular_check, !triangle.unit_diagonal);
-        job_phase_together(job, triangular_strip, solves, job->strips);
+        job_phase(job, decompose_triangular_check, !triangle.unit_diagonal);
+        job_phase_together(job, decompose_triangular_strip, solves, job->strips);
         return;
     default:
         job_phase_together(job, decompose_gather, a, a);
@@ -622,12 +308,12 @@ static void job_phases(struct job *job) {
     case OP_LU:
         phases_lu(job);
         job_phase(job, lu_order, 1);
-        job_phase_together(job, lu_write, write, write);
+        job_phase_together(job, decompose_lu_write, write, write);
         return;
     case OP_DET:
     case OP_SLOGDET:
         phases_lu(job);
-        job_phase(job, det_write, 1);
+        job_phase(job, decompose_det_write, 1);
         return;
     case OP_INV:
         phases_lu(job);
@@ -640,7 +326,7 @@ static void job_phases(struct job *job) {
     case OP_SOLVE:
         phases_lu(job);
         job_phase(job, pivots_check, 1);
-        job_phase_together(job, gather_b, b, b);
+        job_phase_together(job, decompose_gather_b, b, b);
         job_phase_together(job, lu_solve, 2 * solves, job->strips);
         job_phase_together(job, decompose_scatter, out, out);
         return;
@@ -650,12 +336,12 @@ static void job_phases(struct job *job) {
         job_phase_together(job, qr_make_q, job->blocks * update_steps(job, job->r), update_steps(job, job->r));
         job_phase_together(job, decompose_scatter, out, out);
         write = copy_steps(job->n, launch_further(launch, 1)->shape[1]);
-        job_phase_together(job, qr_write_r, write, write);
+        job_phase_together(job, decompose_r_write, write, write);
         return;
     case OP_LSTSQ:
         decompose_qr_phases(job);
         job_phase(job, pivots_check, 1);
-        job_phase_together(job, gather_b, b, b);
+        job_phase_together(job, decompose_gather_b, b, b);
         job_phase_together(job, job->across ? qr_solve : qr_apply, job->across ? solves : applies, job->strips);
         job_phase_together(job, job->across ? qr_apply : qr_solve, job->across ? applies : solves, job->strips);
         job_phase_together(job, decompose_scatter, out, out);

@@ -174,10 +174,27 @@ void decompose_transpose(const struct job *job, char *z, int64_t z_stride, const
 int64_t copy_steps(int64_t rows, int64_t columns);
 void copy_columns(int64_t rows, int64_t columns, int64_t index, int64_t *begin, int64_t *end);
 
-/* Steps: a into the workspace, column by column; b becomes the first columns of the identity; the first rows of b are the first output. */
+/* Reports that the matrix is singular, as can be seen in this row; returns false. */
+bool decompose_singular(const struct place *place, int64_t row);
+/* The columns behind a block that step number `index` of those of all blocks brings up to date; returns the block. */
+int64_t decompose_further_columns(const struct job *job, int64_t index, int64_t *begin, int64_t *end);
+
+/* Steps in decompose_copy.c: a and b into the workspace, column by column; b becomes the first columns of the identity; the first rows of b are the first
+ * output; and P, L and U, the determinant, and R are the outputs. */
 bool decompose_gather(const struct place *place, int64_t index);
+bool decompose_gather_b(const struct place *place, int64_t index);
 bool decompose_identity(const struct place *place, int64_t index);
 bool decompose_scatter(const struct place *place, int64_t index);
+bool decompose_lu_write(const struct place *place, int64_t index);
+bool decompose_det_write(const struct place *place, int64_t index);
+bool decompose_r_write(const struct place *place, int64_t index);
+/* Steps in decompose_in_place.c: a triangle is copied, the first diagonal block is factored, what is behind a block is brought up to date; a triangle of
+ * equations has no zero on its diagonal, some rows of a strip of columns are solved for. */
+bool decompose_cholesky_copy(const struct place *place, int64_t index);
+bool decompose_cholesky_first(const struct place *place, int64_t index);
+bool decompose_cholesky_block(const struct place *place, int64_t index);
+bool decompose_triangular_check(const struct place *place, int64_t index);
+bool decompose_triangular_strip(const struct place *place, int64_t index);
 /* The phases of a QR decomposition. */
 void decompose_qr_phases(struct job *job);
 /* c, m by n, less op(a) · op(b), whose depth is k. */
