@@ -274,13 +274,10 @@ static void number_set(enum dtype dtype, void *data, int64_t i, double value) {
 static void expect_scattered(struct device *device, const struct scattered *of, bool add, bool wrong) {
     int64_t outer = of->shape[0], n = of->shape[1], inner = of->shape[2], k = of->k;
     struct array x = ARRAY(of->dtype, outer, n, inner), out = ARRAY(of->dtype, outer, n, inner);
-    struct array values = ARRAY(of->dtype, outer, k, inner), index = ARRAY(of->index, outer, k, inner);
+    struct array values = of->same_value ? ARRAY(of->dtype, 1, 1, 1) : ARRAY(of->dtype, outer, k, inner);
+    struct array index = of->same_index ? ARRAY(of->index, 1, k, 1) : ARRAY(of->index, outer, k, inner);
     double *should = calloc((size_t)(outer * n * inner), sizeof *should);
     int64_t wrong_at = wrong ? (int64_t)(draw() % (uint64_t)k) : -1;
-    if (of->same_index)
-        index = ARRAY(of->index, 1, k, 1);
-    if (of->same_value)
-        values = ARRAY(of->dtype, 1, 1, 1);
     for (int i = 0; i < 3; i++) {
         index.strides[i] = index.shape[i] == 1 ? 0 : index.strides[i];
         values.strides[i] = values.shape[i] == 1 ? 0 : values.strides[i];
