@@ -169,9 +169,7 @@ static void program_init(struct suite *suite, struct random_program *program, co
     }
 }
 
-static void random_program(struct suite *suite, struct random_program *program, uint64_t *given) {
-    const int64_t *shape = suite_chance(suite, 3) ? large_shapes[suite_below(suite, 2)]
-                                                  : shapes[suite_below(suite, sizeof shapes / sizeof *shapes)];
+static void random_program(struct suite *suite, struct random_program *program, const int64_t *shape, uint64_t *given) {
     program_init(suite, program, shape, given);
     while (program->n < OPERATIONS)
         random_add(program);
@@ -191,15 +189,15 @@ static void run_recorded(struct suite *suite, uint64_t id, int64_t times, const 
         outputs[r] = outputs[0] + r;
 }
 
-Test(recorded, random_programs_have_the_bits_of_their_operations_one_by_one, .timeout = 300) {
+static void random_programs(uint64_t seed, int rounds, const int64_t (*of)[2], int n_shapes) {
     struct suite suite;
-    suite_open(&suite, 501);
-    for (int round = 0; round < SUITE_REPEAT(1500); round++) {
+    suite_open(&suite, seed);
+    for (int round = 0; round < rounds; round++) {
         struct random_program program;
         uint64_t ids[VALUES], results[RESULTS], outputs[RESULTS];
         bool consumed[PARAMETERS];
         uint16_t consume = 0;
-        random_program(&suite, &program, ids);
+        random_program(&suite, &program, of[suite_below(&suite, n_shapes)], ids);
         for (unsigned r = 0; r < RESULTS; r++)
             results[r] = 1 + (uint64_t)(suite_chance(&suite, 20) ? suite_below(&suite, VALUES)
                                                                  : VALUES - 1 - suite_below(&suite, 20));
@@ -223,6 +221,14 @@ Test(recorded, random_programs_have_the_bits_of_their_operations_one_by_one, .ti
         programs = 0;
     }
     suite_close(&suite);
+}
+
+Test(recorded, random_programs_have_the_bits_of_their_operations_one_by_one, .timeout = 300) {
+    random_programs(501, SUITE_REPEAT(1500), shapes, sizeof shapes / sizeof *shapes);
+}
+
+Test(recorded, random_programs_on_many_elements_have_the_bits_of_their_operations_one_by_one, .timeout = 300) {
+    random_programs(509, SUITE_REPEAT(40), large_shapes, sizeof large_shapes / sizeof *large_shapes);
 }
 
 /* Adds the operation that was given, with the number of its result: that of the first value is 1. */
@@ -324,7 +330,7 @@ Test(recorded, loops_have_the_bits_of_their_iterations_one_by_one, .timeout = 30
         uint64_t ids[VALUES], results[RESULTS], outputs[RESULTS];
         bool consumed[PARAMETERS] = {suite_chance(&suite, 50), suite_chance(&suite, 50)};
         int64_t times = 1 + suite_below(&suite, 6);
-        random_program(&suite, &program, ids);
+        random_program(&suite, &program, shapes[suite_below(&suite, sizeof shapes / sizeof *shapes)], ids);
         for (unsigned r = 0; r < RESULTS; r++)
             results[r] = 1 + (uint64_t)(VALUES - 1 - suite_below(&suite, VALUES - GIVEN));
         for (int tries = 0; tries < 200 && !carries_to_first(&program, results[0]); tries++)
