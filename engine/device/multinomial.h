@@ -26,9 +26,9 @@ PHILOX_FUNCTION void multinomial_units(uint64_t seed, uint64_t offset, uint64_t 
 
 /* The number of element `element`. */
 PHILOX_FUNCTION double multinomial_unit(uint64_t seed, uint64_t offset, uint64_t element) {
-    double units[2];
-    multinomial_units(seed, offset, element, units);
-    return units[element % 2];
+    uint32_t lane[4];
+    philox_block(seed, offset + element / 2, &lane[0], &lane[1], &lane[2], &lane[3]);
+    return element % 2 ? philox_unit_double(lane[2], lane[3]) : philox_unit_double(lane[0], lane[1]);
 }
 
 /* The run in which `target` lies: sums[i] is the sum of all runs before i, sums[n] the total, which is positive. */
