@@ -242,6 +242,20 @@ static uint64_t fixed_add(struct random_program *program, unsigned opcode, unsig
     return GIVEN + ++program->n;
 }
 
+/* Runs the operations one by one; recorded; and recorded once more with parameter 0 given away. Returns the program's id. */
+static uint64_t fixed_run(struct random_program *program, uint64_t *ids, const uint64_t *results) {
+    const bool consumed[PARAMETERS] = {true};
+    uint64_t outputs[RESULTS];
+    run_eagerly(program, ids);
+    uint64_t id = define(program, ids, consumed, results);
+    for (uint16_t consume = 0; consume < 2; consume++) {
+        run_recorded(program->suite, id, 1, ids, consume, outputs);
+        for (unsigned r = 0; r < RESULTS; r++)
+            recorded_compare(program->suite, ids[results[r] - 1], outputs[r], &program->types[results[r] - 1], r);
+    }
+    return id;
+}
+
 /* Results so large that a device may write them past its caches: of one row, of rows that begin with a cache line, and of others. One is
  * read again in the same pass, one is converted, one takes the memory of an input, one is seen row by row. */
 Test(recorded, results_beyond_the_caches_have_the_bits_of_the_operations_one_by_one, .timeout = 120) {
@@ -251,8 +265,7 @@ Test(recorded, results_beyond_the_caches_have_the_bits_of_the_operations_one_by_
     suite_open(&suite, 507);
     for (unsigned i = 0; i < sizeof large / sizeof *large; i++) {
         struct random_program program;
-        uint64_t ids[VALUES], outputs[RESULTS];
-        const bool consumed[PARAMETERS] = {true};
+        uint64_t ids[VALUES];
         program_init(&suite, &program, large[i], ids);
         uint64_t scaled = fixed_add(&program, OP_MULTIPLY, 2, 1, 5, none);
         uint64_t sum = fixed_add(&program, OP_ADD, 2, scaled, 3, none);
@@ -264,13 +277,7 @@ Test(recorded, results_beyond_the_caches_have_the_bits_of_the_operations_one_by_
         uint64_t mixed = fixed_add(&program, OP_ADD, 2, half, 2, none);
         uint64_t wide = fixed_add(&program, OP_MULTIPLY, 2, 6, 4, none);
         const uint64_t results[RESULTS] = {sum, power, less, half, mixed, wide};
-        run_eagerly(&program, ids);
-        uint64_t id = define(&program, ids, consumed, results);
-        for (uint16_t consume = 0; consume < 2; consume++) {
-            run_recorded(&suite, id, 1, ids, consume, outputs);
-            for (unsigned r = 0; r < RESULTS; r++)
-                recorded_compare(&suite, ids[results[r] - 1], outputs[r], &program.types[results[r] - 1], r);
-        }
+        uint64_t id = fixed_run(&program, ids, results);
         struct fault fault;
         session_program_release(suite.session, id, &fault);
         suite_restart(&suite);
@@ -288,8 +295,7 @@ Test(recorded, reductions_of_all_elements_run_with_what_they_reduce, .timeout = 
     struct suite suite;
     suite_open(&suite, 508);
     struct random_program program;
-    uint64_t ids[VALUES], outputs[RESULTS];
-    const bool consumed[PARAMETERS] = {true};
+    uint64_t ids[VALUES];
     program_init(&suite, &program, shape, ids);
     uint64_t less = fixed_add(&program, OP_SUBTRACT, 2, 1, 2, none);
     uint64_t square = fixed_add(&program, OP_MULTIPLY, 2, less, less, none);
@@ -301,14 +307,7 @@ Test(recorded, reductions_of_all_elements_run_with_what_they_reduce, .timeout = 
     uint64_t halves = fixed_add(&program, OP_SUM, 1, half, 0, all);
     uint64_t twice = fixed_add(&program, OP_ADD, 2, 1, 1, none);
     const uint64_t results[RESULTS] = {loss, most, sum, half, halves, twice};
-    run_eagerly(&program, ids);
-    uint64_t id = define(&program, ids, consumed, results);
-    for (uint16_t consume = 0; consume < 2; consume++) {
-        run_recorded(&suite, id, 1, ids, consume, outputs);
-        for (unsigned r = 0; r < RESULTS; r++)
-            recorded_compare(&suite, ids[results[r] - 1], outputs[r], &program.types[results[r] - 1], r);
-    }
-    unsigned steps = recorded_steps(suite.session, id);
+    unsigned steps = recorded_steps(suite.session, fixed_run(&program, ids, results));
     cr_assert(steps <= 2, "%u launches", steps); /* those of all but the last result, and that */
     suite_close(&suite);
     programs = 0;
