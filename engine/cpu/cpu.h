@@ -44,6 +44,7 @@ void cpu_launch_flat(struct device *device, const struct flat_launch *launches, 
 /* Several operations in one pass: fused.c. */
 void cpu_fused_run(struct cpu *cpu, const struct fused_launch *launch, struct cpu_job **begun);
 const void *cpu_fused_kernel(const struct device *device, const struct launch *launch);
+void cpu_fused_ready(const struct device *device, struct fused_launch *launch);
 unsigned cpu_fused_segments(const struct device *device, const struct launch *launch);
 /* The reduction of an operation with these attributes; NULL: there is none for the dtype. In reduce.c. */
 const struct cpu_reduction *cpu_reduction_find(const struct cpu_kernels *kernels, unsigned opcode,

@@ -374,6 +374,7 @@ const struct device_vtable cpu_device_vtable = {
     .launch_flat = cpu_launch_flat,
     .launch_fused = cpu_launch_fused,
     .fused_kernel = cpu_fused_kernel,
+    .fused_ready = cpu_fused_ready,
     .fused_segments = cpu_fused_segments,
     .exact_activations = true,
     .abandon = cpu_abandon,

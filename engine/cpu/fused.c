@@ -1,6 +1,6 @@
 /* Fused operations: the row functions of all of them run on one tile after another, so that what they pass on stays in the first-level
  * cache; if some of them reduce rows, on one row after another. The functions and their order are those of the operations by themselves, and so are the
- * bits. What all elements are reduced to is taken piece by piece, from memory or from slots that have room for a piece and stay in the second-level cache. */
+ * bits. Neighbours that take an instruction each are a chain (chain.h), if the processor has one. What all elements are reduced to is taken piece by piece, from memory or from slots that have room for a piece and stay in the second-level cache. */
 #include "engine/cpu/cpu.h"
 
 enum {
@@ -15,6 +15,8 @@ enum {
     LINE = 64,            /* bytes of a line of the caches */
     AHEAD_FROM = 1 << 20, /* an input of so many bytes comes from memory */
     AHEAD_MOST = 4,       /* inputs that are fetched ahead */
+    /* Of so many elements, quotients by one number are products in the row function, and so quicker than in a chain. */
+    QUOTIENTS = 64,
 };
 
 struct job {
@@ -41,8 +43,11 @@ struct step {
     const struct fused_operation *operation;
     struct cpu_row run;
     struct place places[OPERANDS];
-    bool converts; /* some input is converted */
-    bool streams;  /* the output is written past the caches */
+    bool converts;             /* some input is converted */
+    bool streams;              /* the output is written past the caches */
+    bool stored;               /* some operation that does not follow at once reads the output */
+    cpu_chain_function *chain; /* NULL: it has to be in none */
+    uint32_t together;         /* operations that begin with this one and are one chain */
 };
 
 /* An input whose next tile is fetched from memory while this tile is computed. By itself the processor fetches ahead within a page alone, and
@@ -72,6 +77,86 @@ static inline char *place_at(const struct place *place, int64_t row, int64_t beg
 static inline bool operand_in_piece(const struct fused_operand *operand) {
     return operand->in_slot && operand->slot >= FUSED_SLOTS_MAX;
 }
+
+/* ---- chains ---- */
+
+static const uint8_t chain_operations[OP_CODE_MAX] = {
+    [OP_ADD] = CPU_CHAIN_ADD,       [OP_SUBTRACT] = CPU_CHAIN_SUBTRACT, [OP_MULTIPLY] = CPU_CHAIN_MULTIPLY,
+    [OP_DIVIDE] = CPU_CHAIN_DIVIDE, [OP_MAXIMUM] = CPU_CHAIN_MAXIMUM,   [OP_MINIMUM] = CPU_CHAIN_MINIMUM,
+    [OP_SQUARE] = CPU_CHAIN_SQUARE, [OP_NEGATIVE] = CPU_CHAIN_NEGATIVE, [OP_ABS] = CPU_CHAIN_ABS,
+    [OP_SQRT] = CPU_CHAIN_SQRT,     [OP_RELU] = CPU_CHAIN_RELU,         [OP_RECIPROCAL] = CPU_CHAIN_RECIPROCAL,
+};
+
+enum { CHAIN_LOADS = 128 }; /* a bit beside a step's CPU_CHAIN_WHAT(): none of the inputs is the result so far */
+
+static bool operation_chains(const struct fused_operation *operation, int64_t n) {
+    unsigned dtype = operation->output.dtype;
+    bool chains = chain_operations[operation->opcode] && operation->output.column;
+    for (unsigned k = 0; k < operation->n_inputs; k++) {
+        chains &= operation->inputs[k].dtype == dtype && operation->inputs[k].as == dtype;
+    }
+    return chains && (dtype == DTYPE_F32 || dtype == DTYPE_F64) &&
+           (n < QUOTIENTS || operation->opcode != OP_DIVIDE || operation->inputs[1].column);
+}
+
+/* Whether an input is what the operation before, of a chain, has for a result. */
+static bool operand_follows(const struct fused_operand *input, const struct fused_operation *before) {
+    const struct fused_operand *output = &before->output;
+    return before->note && input->dtype == output->dtype && input->column && input->in_slot == output->in_slot &&
+           (input->in_slot ? input->slot == output->slot : input->data == output->data);
+}
+
+/* Notes of each operation that a chain can have what its step is; of others, 0. */
+void cpu_fused_ready(const struct device *device, struct fused_launch *launch) {
+    static const struct fused_operation none;
+    for (uint32_t i = 0; i < launch->n && ((const struct cpu *)device)->kernels->chain[0]; i++) {
+        struct fused_operation *operation = &launch->operations[i];
+        const struct fused_operation *before = i ? operation - 1 : &none;
+        const struct fused_operand *inputs = operation->inputs;
+        if (!operation_chains(operation, launch->columns)) {
+            continue;
+        }
+        unsigned name = chain_operations[operation->opcode], form;
+        bool first = operand_follows(&inputs[0], before);
+        bool second = operation->n_inputs == 2 && operand_follows(&inputs[1], before);
+        if (operation->n_inputs == 1 || (first && second)) {
+            name = name == CPU_CHAIN_SQUARE ? CPU_CHAIN_MULTIPLY : name;
+            form = CPU_CHAIN_SELF;
+        } else if (second) {
+            form = inputs[0].column ? CPU_CHAIN_OF_ELEMENTS : CPU_CHAIN_OF_ONE;
+        } else {
+            form = inputs[1].column ? CPU_CHAIN_ELEMENTS : CPU_CHAIN_ONE;
+        }
+        operation->note = (uint8_t)(CPU_CHAIN_WHAT(name, form) | (first || second ? 0 : CHAIN_LOADS));
+    }
+}
+
+static inline cpu_chain_function *chain_of(const struct cpu_kernels *kernels, const struct fused_operation *operation) {
+    return operation->note ? kernels->chain[operation->output.dtype == DTYPE_F64] : NULL;
+}
+
+/* How many of its inputs are the result of the operation before it in the chain. */
+static unsigned chain_links(const struct fused_operation *operation) {
+    unsigned form = CPU_CHAIN_FORM(operation->note % CHAIN_LOADS);
+    return operation->note & CHAIN_LOADS ? 0 : form == CPU_CHAIN_SELF ? operation->n_inputs : 1;
+}
+
+/* Adds the steps of an operation, one or two. Returns the last of them, which is to be told where the result goes. */
+static inline struct cpu_chain_step *chain_add(struct cpu_chain_step *step, const struct fused_operation *operation,
+                                               const void *first, const void *second) {
+    const uint8_t what = operation->note % CHAIN_LOADS, form = CPU_CHAIN_FORM(what);
+    if (operation->note & CHAIN_LOADS) {
+        step->with = first;
+        step->what = CPU_CHAIN_WHAT(CPU_CHAIN_LOAD, operation->inputs[0].column ? CPU_CHAIN_ELEMENTS : CPU_CHAIN_ONE);
+        step->to = CPU_CHAIN_ON;
+        step++;
+    }
+    step->with = form >= CPU_CHAIN_OF_ELEMENTS ? first : second;
+    step->what = what;
+    return step;
+}
+
+/* ---- places ---- */
 
 static struct place place_of(const struct job *job, const struct fused_operand *operand, struct room *room) {
     int64_t size = (int64_t)dtype_size((enum dtype)operand->dtype), bytes = operand->column * size;
@@ -135,6 +220,34 @@ static void room_ahead(struct room *room, const struct job *job) {
     }
 }
 
+/* Which operations are chains, and which results have to be stored. */
+static void room_chains(struct room *room, const struct job *job) {
+    const struct fused_launch *launch = job->launch;
+    unsigned readers[FUSED_SLOTS_MAX + FUSED_WHOLE_SLOTS] = {
+        0}; /* behind the operation, of what it leaves in the slot */
+    for (uint32_t i = 0; i < launch->n; i++) {
+        struct step *step = &room->steps[i];
+        step->chain = chain_of(job->base.cpu->kernels, step->operation);
+    }
+    for (uint32_t i = launch->n; i-- > 0;) {
+        struct step *step = &room->steps[i], *next = i + 1 < launch->n ? step + 1 : NULL;
+        const struct fused_operand *output = &step->operation->output;
+        const bool chained = step->chain && next && next->chain == step->chain;
+        step->together = chained ? next->together + 1 : 1;
+        step->stored = true;
+        if (output->in_slot) {
+            step->stored = readers[output->slot] > (chained ? chain_links(next->operation) : 0);
+            readers[output->slot] = 0;
+        }
+        for (unsigned k = 0; k < step->operation->n_inputs; k++) {
+            const struct fused_operand *input = &step->operation->inputs[k];
+            if (input->in_slot) {
+                readers[input->slot]++;
+            }
+        }
+    }
+}
+
 static void room_init(struct room *room, const struct job *job) {
     const struct fused_launch *launch = job->launch;
     for (uint32_t i = 0; i < launch->n; i++) {
@@ -156,6 +269,7 @@ static void room_init(struct room *room, const struct job *job) {
             step->run.stride[k] = 0;
         }
     }
+    room_chains(room, job);
     room_ahead(room, job);
 }
 
@@ -229,6 +343,39 @@ static void step_pieces(const struct job *job, struct step *step, struct room *r
     }
 }
 
+/* The operations from number `first` on that are one chain, on n elements. A number in a slot is copied: when the first elements have gone through the
+ * chain, a later operation may have written there. */
+static void fused_chain(struct room *room, uint32_t first, int64_t row, int64_t begin, int64_t n) {
+    struct cpu_chain_step steps[AHEAD_MOST + 2 * FUSED_OPERATIONS_MAX], *next = steps;
+    uint64_t numbers[FUSED_OPERATIONS_MAX][OPERANDS];
+    const struct step *step = &room->steps[first];
+    for (unsigned k = 0; k < room->n_ahead; k++) {
+        struct ahead *ahead = &room->ahead[k];
+        if (ahead->at < ahead->end && ahead->place.bytes == step->places[0].bytes) {
+            *next++ =
+                (struct cpu_chain_step){.with = ahead->at, .what = CPU_CHAIN_WHAT(CPU_CHAIN_FETCH, CPU_CHAIN_ELEMENTS)};
+            ahead->at = ahead->end;
+        }
+    }
+    for (uint32_t i = 0; i < room->steps[first].together; i++, step++) {
+        const struct fused_operation *operation = step->operation;
+        char *data[OPERANDS] = {NULL};
+        ahead_fetch(room);
+        for (unsigned k = 0; k <= operation->n_inputs; k++) {
+            data[k] = place_at(&step->places[k], row, begin);
+            if (k > 0 && operation->inputs[k - 1].in_slot && !operation->inputs[k - 1].column) {
+                data[k] = memcpy(&numbers[i][k], data[k], sizeof numbers[i][k]);
+            }
+        }
+        bool lines = ((uintptr_t)data[0] | (uintptr_t)(n * step->places[0].bytes)) % LINE == 0;
+        next = chain_add(next, operation, data[1], data[2]);
+        next->to = !step->stored ? CPU_CHAIN_ON : step->streams && lines ? CPU_CHAIN_STREAMED : CPU_CHAIN_STORED;
+        next->out = data[0];
+        next++;
+    }
+    room->steps[first].chain(n, steps, (unsigned)(next - steps));
+}
+
 /* The operations on one tile. The one behind it is fetched meanwhile. */
 static void fused_tile(const struct job *job, struct room *room, const struct tile *tile, const struct tile *next) {
     const int64_t row = tile->row, begin = tile->begin, n = tile->n;
@@ -237,6 +384,11 @@ static void fused_tile(const struct job *job, struct room *room, const struct ti
         struct step *step = &room->steps[i];
         const struct fused_operation *operation = step->operation;
         int64_t elements = operation->output.column ? n : 1;
+        if (step->together > 1) {
+            fused_chain(room, i, row, begin, n);
+            i += step->together - 1;
+            continue;
+        }
         ahead_fetch(room);
         if (__builtin_expect(operation->reduces, 0)) {
             if (!operation->whole) {
@@ -257,27 +409,43 @@ static void fused_tile(const struct job *job, struct room *room, const struct ti
     }
 }
 
-/* All operations on few elements. */
-static void fused_plain(const struct fused_launch *launch) {
+/* An operation that is in no chain, on n elements. */
+static void plain_operation(const struct fused_operation *operation, int64_t n) {
     uint64_t parameters[2];
-    struct cpu_row run = {.n = launch->columns, .stride = {1}};
-    for (uint32_t i = 0; i < launch->n; i++) {
-        const struct fused_operation *operation = &launch->operations[i];
-        run.data[0] = operation->output.data;
-        run.data[1] = operation->inputs[0].data;
-        run.stride[1] = operation->inputs[0].column;
-        run.data[2] = operation->inputs[1].data;
-        run.stride[2] = operation->inputs[1].column;
-        if (operation->n_inputs > 2) {
-            run.data[3] = operation->inputs[2].data;
-            run.stride[3] = operation->inputs[2].column;
+    struct cpu_row run = {.n = n, .data = {operation->output.data}, .stride = {1}};
+    for (unsigned k = 0; k < operation->n_inputs; k++) {
+        run.data[1 + k] = operation->inputs[k].data;
+        run.stride[1 + k] = operation->inputs[k].column;
+    }
+    for (unsigned p = 0; p < operation->n_floats; p++) {
+        parameters[p] = cpu_parameter(operation->floats[p], operation->inputs[0].as);
+        run.data[1 + operation->n_inputs + p] = (char *)&parameters[p];
+        run.stride[1 + operation->n_inputs + p] = 0;
+    }
+    ((cpu_row_function *)operation->kernel)(&run);
+}
+
+/* All operations on few elements. Not part of cpu_fused_run(), which has much on its stack. */
+static __attribute__((noinline)) void fused_plain(const struct cpu_kernels *kernels,
+                                                  const struct fused_launch *launch) {
+    struct cpu_chain_step steps[2 * FUSED_OPERATIONS_MAX], *next;
+    const struct fused_operation *operation = launch->operations, *end = operation + launch->n;
+    while (operation < end) {
+        cpu_chain_function *chain = chain_of(kernels, operation);
+        if (!chain) {
+            plain_operation(operation++, launch->columns);
+            continue;
         }
-        for (unsigned p = 0; p < operation->n_floats; p++) {
-            parameters[p] = cpu_parameter(operation->floats[p], operation->inputs[0].as);
-            run.data[1 + operation->n_inputs + p] = (char *)&parameters[p];
-            run.stride[1 + operation->n_inputs + p] = 0;
-        }
-        ((cpu_row_function *)operation->kernel)(&run);
+        const unsigned dtype = operation->output.dtype;
+        next = steps;
+        do {
+            next = chain_add(next, operation, operation->inputs[0].data, operation->inputs[1].data);
+            next->to = CPU_CHAIN_STORED;
+            next->out = operation->output.data;
+            next++;
+            operation++;
+        } while (operation < end && operation->note && operation->output.dtype == dtype);
+        chain(launch->columns, steps, (unsigned)(next - steps));
     }
 }
 
@@ -449,7 +617,7 @@ static void fused_parameters(struct job *job) {
 void cpu_fused_run(struct cpu *cpu, const struct fused_launch *launch, struct cpu_job **begun) {
     struct job job;
     if (launch->plain && launch->columns <= FUSED_TILE) {
-        fused_plain(launch);
+        fused_plain(cpu->kernels, launch);
         return;
     }
     job.base = (struct cpu_job){.cpu = cpu, .run = fused_part};

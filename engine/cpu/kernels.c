@@ -81,6 +81,7 @@ const struct cpu_kernels CPU_NAME(kernels) = {
     .turn = CPU_NAME(turn),
     .reflect = CPU_NAME(reflect),
     .triangle = CPU_NAME(triangle),
+    .chain = CPU_NAME(chain),
     .move = move,
     .stream = CPU_NAME(stream),
     .stream_end = CPU_NAME(stream_end),

@@ -62,4 +62,5 @@ cpu_product_function CPU_NAME(product_u32), CPU_NAME(product_u64), CPU_NAME(prod
 extern cpu_gather_function *const CPU_NAME(gather)[];
 extern cpu_turn_function *const CPU_NAME(turn)[];
 extern cpu_reflect_function *const CPU_NAME(reflect)[2];
+extern cpu_chain_function *const CPU_NAME(chain)[2];
 extern cpu_triangle_function *const CPU_NAME(triangle)[2];

@@ -171,6 +171,9 @@ struct device_vtable {
     /* What the device wants to know again when the launch, which is elementwise, a reduction or a softmax, has become an operation of a fused one. NULL: it cannot, or
      * there is no such operation. Owner thread; only with launch_fused() or `fusion`. */
     const void *(*fused_kernel)(const struct device *device, const struct launch *launch);
+    /* Says to the device, which may leave notes in its operations, what a fused launch will be. Where operands are is not known yet, but those of one
+     * address will be in one place. May be NULL. Owner thread. */
+    void (*fused_ready)(const struct device *device, struct fused_launch *launch);
     /* Into how many segments the reduction of each contiguous row to one element is cut, as a launch and in a fused launch alike. Rows that are cut
      * are in no fused launch, but one row, which is all elements, may be. NULL: none is cut. */
     unsigned (*fused_segments)(const struct device *device, const struct launch *launch);

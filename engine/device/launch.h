@@ -107,6 +107,7 @@ struct fused_operation {
     bool softmax; /* or its logarithm */
     bool reduces; /* the input's columns; else it has as many elements in a row as the output: columns, or one */
     bool whole;   /* it reduces all elements, in segments */
+    uint8_t note; /* as the device's fused_ready() left it; else 0 */
     struct fused_operand output, inputs[3];
     double floats
         [2]; /* attributes; behind what every operation has, so that a long list of them takes fewer cache lines */

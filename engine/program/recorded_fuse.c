@@ -525,6 +525,7 @@ static struct fused_operand fused_operand(const struct planned_launch *planned, 
     const struct operand *operand = launch_operand(launch, i);
     enum place place = launch_place(launch, planned->way, i);
     return (struct fused_operand){
+        .data = operand->data,
         .row = place == PLACE_FLAT     ? FUSED_FLAT
                : place == PLACE_COLUMN ? FUSED_NEXT
                                        : FUSED_SAME,
@@ -629,6 +630,9 @@ size_t planner_take_fused(struct planner *planner, const struct planned_launch *
             code = planner_patch_report(planner, at + offsetof(struct fused_launch, report), first[i].report);
         }
     }
+    const struct device *device = planner->session->order->device;
+    if (code == STATUS_OK && device->vtable->fused_ready)
+        device->vtable->fused_ready(device, fused);
     struct replay_step *step = code == STATUS_OK ? planner_step(planner, first->record, REPLAY_FUSED, at) : NULL;
     if (!step)
         return 0;
@@ -636,7 +640,7 @@ size_t planner_take_fused(struct planner *planner, const struct planned_launch *
     replay->weight += weight - step->weight;
     step->weight = weight;
     size_t bytes = (sizeof *fused + first->fused * sizeof fused->operations[0] + 15) & ~(size_t)15, singly = 0;
-    if (planner->session->order->device->vtable->fusion)
+    if (device->vtable->fusion)
         code = take_singly(planner, first, fused, at + bytes, &singly);
     return code == STATUS_OK ? bytes + singly : 0;
 }
