@@ -248,6 +248,7 @@ OP_FORMULAS_FEW_HALF(ROW_HALF)
     X(log10)                                                                                                           \
     X(tanh)                                                                                                            \
     X(sigmoid)                                                                                                         \
+    X(erf)                                                                                                             \
     X(erfc)                                                                                                            \
     X(rsqrt)                                                                                                           \
     X(silu)                                                                                                            \
