@@ -1,6 +1,7 @@
 /* As much of cublasLt as blas.c calls, slow and plain. It looks at what it is given as closely as the real one would have
  * to: sizes of attributes, shapes that fit, addresses as aligned as was promised, a workspace where it asked for one. Every
- * few products it refuses one, early or late, now and then several times on end, so that all ways around it are taken. */
+ * few products it refuses one, early or late, now and then several times on end, so that all ways around it are taken. Products of f64
+ * are refused by their extents. */
 #include <cublasLt.h>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -43,6 +44,14 @@ static_assert(sizeof(struct preference) <= sizeof(cublasLtMatmulPreferenceOpaque
 static_assert(sizeof(struct algorithm) <= sizeof(((cublasLtMatmulAlgo_t *)nullptr)->data), "fits");
 
 static unsigned asked, multiplied;
+
+/* Counts products. One whose elements are wider than what sums are rounded to has a number of its own: another way around a refusal would add up
+ * in another order, which shows in its bits, and equal products must have equal ones. */
+static unsigned number_of(const struct layout *a, const struct layout *b, unsigned *count) {
+    bool wide = a->type == CUDA_R_64F || a->type == CUDA_C_64F;
+    ++*count;
+    return wide ? (unsigned)(a->rows * 31 + a->columns * 7 + b->rows * 3 + b->columns) : *count;
+}
 
 /* One of seven, and every fifty times five of them. */
 static bool refused_early(unsigned n) {
@@ -202,7 +211,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
     expect(!(description->epilogue & CUBLASLT_EPILOGUE_BIAS) || description->bias, "no address of a bias");
     *found = 0;
     bool ends = description->epilogue != CUBLASLT_EPILOGUE_DEFAULT;
-    if (refused_early(++asked) ||
+    if (refused_early(number_of(a, b, &asked)) ||
         (ends &&
          (description->scale == CUDA_R_64F || description->scale == CUDA_C_32F || description->scale == CUDA_C_64F)) ||
         (is_fp8(a->type) && !fp8_takes(a, b, (const struct layout *)opaque_d, preference))) {
@@ -408,7 +417,7 @@ extern "C" cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t 
     expect(is_number(alpha, row->scale, 1) && is_number(beta, row->scale, 0), "a scale that is not one");
     expect(workspace_bytes >= algorithm.workspace, "too little workspace");
     expect((uintptr_t)description->bias % algorithm.bias == 0, "a bias that is less aligned than it was promised");
-    if (refused_late(++multiplied)) {
+    if (refused_late(number_of(la, lb, &multiplied))) {
         return CUBLAS_STATUS_NOT_SUPPORTED;
     }
     expect(!algorithm.workspace || (workspace && (uintptr_t)workspace % 256 == 0), "a workspace that is not aligned");
