@@ -298,7 +298,7 @@ struct cpu_kernels {
     cpu_turn_function *const *turn;         /* the same, 1 to 8 */
     cpu_triangle_function *const *triangle; /* f32, f64 */
     cpu_reflect_function *const *reflect;   /* f32, f64 */
-    cpu_chain_function *const *chain;       /* f32, f64; engine/cpu/chain.h */
+    cpu_chain_function *const *chain;       /* f32, f64; NULL: rows are as quick. engine/cpu/chain.h */
     void (*move)(void *to, const void *from,
                  size_t bytes); /* cpu_move() with this level's vectors: half the time for rows of some KiB */
     /* Copies past the caches to an address aligned to 64; bytes are a multiple of 64. */

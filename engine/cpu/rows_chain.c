@@ -1,8 +1,20 @@
 /* Chains of elementwise operations: several vectors go through all steps before the next ones do. */
 #include "engine/cpu/lanes.h"
 
-#if defined(__AVX512F__)
+#if defined(__AVX2__) /* without, loops over rows are as quick */
 #include <immintrin.h>
+
+/* In what follows W is how the instructions of a width begin, _mm512_, _mm256_ or _mm_, and P how they end, ps or pd. */
+#define T_ps float
+#define T_pd double
+#define V__mm512_ps __m512
+#define V__mm512_pd __m512d
+#define V__mm256_ps __m256
+#define V__mm256_pd __m256d
+#define V__mm_ps __m128
+#define V__mm_pd __m128d
+#define VECTOR(W, P) V_##W##P
+#define LANES(W, P) ((int64_t)(sizeof(VECTOR(W, P)) / sizeof(T_##P)))
 
 #define EACH_1(X, ...) X(0, __VA_ARGS__)
 #define EACH_8(X, ...)                                                                                                 \
@@ -10,141 +22,168 @@
     X(1, __VA_ARGS__)                                                                                                  \
     X(2, __VA_ARGS__) X(3, __VA_ARGS__) X(4, __VA_ARGS__) X(5, __VA_ARGS__) X(6, __VA_ARGS__) X(7, __VA_ARGS__)
 
-#define ADD(P, a, b) _mm512_add_##P(a, b)
-#define SUBTRACT(P, a, b) _mm512_sub_##P(a, b)
-#define MULTIPLY(P, a, b) _mm512_mul_##P(a, b)
-#define DIVIDE(P, a, b) _mm512_div_##P(a, b)
+/* ---- operations ---- */
+
+#define ADD(W, P, a, b) W##add_##P(a, b)
+#define SUBTRACT(W, P, a, b) W##sub_##P(a, b)
+#define MULTIPLY(W, P, a, b) W##mul_##P(a, b)
+#define DIVIDE(W, P, a, b) W##div_##P(a, b)
 /* The first operand if it is NaN; where both are equal, or the second is NaN, the second one. */
-#define MAXIMUM(P, a, b) _mm512_mask_mov_##P(_mm512_max_##P(a, b), _mm512_cmp_##P##_mask(a, a, _CMP_UNORD_Q), a)
-#define MINIMUM(P, a, b) _mm512_mask_mov_##P(_mm512_min_##P(a, b), _mm512_cmp_##P##_mask(a, a, _CMP_UNORD_Q), a)
-#define NEGATIVE(P, a) NEGATIVE_##P(a)
-#define NEGATIVE_ps(a) _mm512_castsi512_ps(_mm512_xor_si512(_mm512_castps_si512(a), _mm512_set1_epi32(INT32_MIN)))
-#define NEGATIVE_pd(a) _mm512_castsi512_pd(_mm512_xor_si512(_mm512_castpd_si512(a), _mm512_set1_epi64(INT64_MIN)))
-#define ABS(P, a) _mm512_abs_##P(a)
-#define SQRT(P, a) _mm512_sqrt_##P(a)
-#define RELU(P, a) _mm512_maskz_mov_##P(_mm512_cmp_##P##_mask(a, _mm512_setzero_##P(), _CMP_NLE_UQ), a)
-#define RECIPROCAL(P, a) _mm512_div_##P(_mm512_set1_##P(1), a)
+#define MAXIMUM(W, P, a, b) IF_NAN_##W(P, a, W##max_##P(a, b))
+#define MINIMUM(W, P, a, b) IF_NAN_##W(P, a, W##min_##P(a, b))
+#define IF_NAN__mm512_(P, a, other) _mm512_mask_mov_##P(other, _mm512_cmp_##P##_mask(a, a, _CMP_UNORD_Q), a)
+#define IF_NAN__mm256_(P, a, other) _mm256_blendv_##P(other, a, _mm256_cmp_##P(a, a, _CMP_UNORD_Q))
+#define IF_NAN__mm_(P, a, other) _mm_blendv_##P(other, a, _mm_cmpunord_##P(a, a))
+#define NEGATIVE(W, P, a) W##xor_##P(a, W##set1_##P((T_##P) - 0.0))
+#define ABS(W, P, a) W##andnot_##P(W##set1_##P((T_##P) - 0.0), a)
+#define SQRT(W, P, a) W##sqrt_##P(a)
+#define RELU(W, P, a) RELU_##W(P, a)
+#define RELU__mm512_(P, a) _mm512_maskz_mov_##P(_mm512_cmp_##P##_mask(a, _mm512_setzero_##P(), _CMP_NLE_UQ), a)
+#define RELU__mm256_(P, a) _mm256_andnot_##P(_mm256_cmp_##P(a, _mm256_setzero_##P(), _CMP_LE_OQ), a)
+#define RELU__mm_(P, a) _mm_andnot_##P(_mm_cmple_##P(a, _mm_setzero_##P()), a)
+#define RECIPROCAL(W, P, a) W##div_##P(W##set1_##P(1), a)
 
-#define T_ps float
-#define T_pd double
-#define V_ps __m512
-#define V_pd __m512d
-#define WITH(P) ((const T_##P *)step->with)
-#define OUT(P) ((T_##P *)step->out)
-#define ALL_LOAD(k, P, L) _mm512_loadu_##P(WITH(P) + i + (k)*L)
-#define ALL_STORE(k, P, L) _mm512_storeu_##P(OUT(P) + i + (k)*L, a##k);
-#define ALL_STREAM(k, P, L) _mm512_stream_##P(OUT(P) + i + (k)*L, a##k);
-#define ALL_FETCH(k, P, L) _mm_prefetch((const char *)(WITH(P) + i + (k)*L), _MM_HINT_T1);
-#define SOME_LOAD(k, P, L) _mm512_maskz_loadu_##P(lanes##k, WITH(P) + i + (k)*L)
-#define SOME_STORE(k, P, L) _mm512_mask_storeu_##P(OUT(P) + i + (k)*L, lanes##k, a##k);
+/* ---- memory: whole vectors (ALL); with AVX-512 those lanes that are elements (SOME), else one lane (LAST) ---- */
 
-/* Those of vector k that are elements. */
-#define LANES(k, L, mask)                                                                                              \
-    const mask lanes##k = (mask)(left >= ((k) + 1) * L ? ~0u : left > (k)*L ? (1u << (left - (k)*L)) - 1 : 0u);
-#define DECLARED(k, V, P) V a##k = _mm512_setzero_##P();
-#define LOADED(k, P, L, KIND) a##k = KIND##_LOAD(k, P, L);
-#define LOADED_ONE(k, P) a##k = _mm512_set1_##P(*WITH(P));
-#define WITH_ELEMENTS(k, P, L, KIND, NAME)                                                                             \
-    {                                                                                                                  \
-        const V_##P x = KIND##_LOAD(k, P, L);                                                                          \
-        a##k = NAME(P, a##k, x);                                                                                       \
+#define WITH(k, W, P) ((const T_##P *)step->with + i + (k)*LANES(W, P))
+#define OUT(k, W, P) ((T_##P *)step->out + i + (k)*LANES(W, P))
+#define ALL_LOAD(k, W, P) W##loadu_##P(WITH(k, W, P))
+#define ALL_STORE(k, W, P) W##storeu_##P(OUT(k, W, P), a##k)
+#define ALL_STREAM(k, W, P) W##stream_##P(OUT(k, W, P), a##k)
+#define SOME_LOAD(k, W, P) _mm512_maskz_loadu_##P(lanes##k, WITH(k, W, P))
+#define SOME_STORE(k, W, P) _mm512_mask_storeu_##P(OUT(k, W, P), lanes##k, a##k)
+#define SOME_STREAM SOME_STORE
+#define LAST_LOAD(k, W, P) LAST_LOAD_##P(WITH(k, W, P))
+#define LAST_LOAD_ps _mm_load_ss
+#define LAST_LOAD_pd _mm_load_sd
+#define LAST_STORE(k, W, P) LAST_STORE_##P(OUT(k, W, P), a##k)
+#define LAST_STORE_ps _mm_store_ss
+#define LAST_STORE_pd _mm_store_sd
+#define LAST_STREAM LAST_STORE
+
+/* ---- steps, of vector number k, whose result so far is a##k ---- */
+
+#define DECLARED(k, W, P) VECTOR(W, P) a##k = W##setzero_##P();
+#define FETCHED(k, W, P)                                                                                               \
+    if ((k) * sizeof a##k % 64 == 0) {                                                                                 \
+        _mm_prefetch((const char *)WITH(k, W, P), _MM_HINT_T1);                                                        \
     }
-#define WITH_ONE(k, P, NAME) a##k = NAME(P, a##k, one);
-#define OF_ELEMENTS(k, P, L, KIND, NAME)                                                                               \
+#define LOADED(k, W, P, KIND) a##k = KIND##_LOAD(k, W, P);
+#define LOADED_ONE(k, W, P) a##k = one;
+#define WITH_ELEMENTS(k, W, P, KIND, NAME)                                                                             \
     {                                                                                                                  \
-        const V_##P x = KIND##_LOAD(k, P, L);                                                                          \
-        a##k = NAME(P, x, a##k);                                                                                       \
+        const VECTOR(W, P) x = KIND##_LOAD(k, W, P);                                                                   \
+        a##k = NAME(W, P, a##k, x);                                                                                    \
     }
-#define OF_ONE(k, P, NAME) a##k = NAME(P, one, a##k);
-#define WITH_SELF(k, P, NAME) a##k = NAME(P, a##k, a##k);
-#define OF_IT(k, P, NAME) a##k = NAME(P, a##k);
-#define STORED(k, P, L, KIND) KIND##_STORE(k, P, L)
+#define OF_ELEMENTS(k, W, P, KIND, NAME)                                                                               \
+    {                                                                                                                  \
+        const VECTOR(W, P) x = KIND##_LOAD(k, W, P);                                                                   \
+        a##k = NAME(W, P, x, a##k);                                                                                    \
+    }
+#define WITH_ONE(k, W, P, NAME) a##k = NAME(W, P, a##k, one);
+#define OF_ONE(k, W, P, NAME) a##k = NAME(W, P, one, a##k);
+#define WITH_SELF(k, W, P, NAME) a##k = NAME(W, P, a##k, a##k);
+#define OF_IT(k, W, P, NAME) a##k = NAME(W, P, a##k);
+#define STORED(k, W, P, KIND) KIND##_STORE(k, W, P);
+#define STREAMED(k, W, P, KIND) KIND##_STREAM(k, W, P);
 
-#define BINARY_CASES(EACH, P, L, KIND, NAME)                                                                           \
-    case CPU_CHAIN_WHAT(CPU_CHAIN_##NAME, CPU_CHAIN_ELEMENTS):                                                         \
-        EACH(WITH_ELEMENTS, P, L, KIND, NAME)                                                                          \
+#define CASE_OF_ONE(NAME, FORM, EACH, STEP, W, P, ...)                                                                 \
+    case CPU_CHAIN_WHAT(CPU_CHAIN_##NAME, CPU_CHAIN_##FORM): {                                                         \
+        const VECTOR(W, P) one = W##set1_##P(*(const T_##P *)step->with);                                              \
+        EACH(STEP, W, P, ##__VA_ARGS__)                                                                                \
         break;                                                                                                         \
-    case CPU_CHAIN_WHAT(CPU_CHAIN_##NAME, CPU_CHAIN_OF_ELEMENTS):                                                      \
-        EACH(OF_ELEMENTS, P, L, KIND, NAME)                                                                            \
-        break;                                                                                                         \
-    case CPU_CHAIN_WHAT(CPU_CHAIN_##NAME, CPU_CHAIN_ONE): {                                                            \
-        const V_##P one = _mm512_set1_##P(*WITH(P));                                                                   \
-        EACH(WITH_ONE, P, NAME)                                                                                        \
-        break;                                                                                                         \
-    }                                                                                                                  \
-    case CPU_CHAIN_WHAT(CPU_CHAIN_##NAME, CPU_CHAIN_OF_ONE): {                                                         \
-        const V_##P one = _mm512_set1_##P(*WITH(P));                                                                   \
-        EACH(OF_ONE, P, NAME)                                                                                          \
-        break;                                                                                                         \
-    }                                                                                                                  \
-    case CPU_CHAIN_WHAT(CPU_CHAIN_##NAME, CPU_CHAIN_SELF):                                                             \
-        EACH(WITH_SELF, P, NAME)                                                                                       \
+    }
+#define CASE(NAME, FORM, EACH, ...)                                                                                    \
+    case CPU_CHAIN_WHAT(CPU_CHAIN_##NAME, CPU_CHAIN_##FORM):                                                           \
+        EACH(__VA_ARGS__)                                                                                              \
         break;
-#define UNARY_CASE(EACH, P, NAME)                                                                                      \
-    case CPU_CHAIN_WHAT(CPU_CHAIN_##NAME, CPU_CHAIN_SELF):                                                             \
-        EACH(OF_IT, P, NAME)                                                                                           \
-        break;
+#define CASES(NAME, EACH, W, P, KIND)                                                                                  \
+    CASE(NAME, ELEMENTS, EACH, WITH_ELEMENTS, W, P, KIND, NAME)                                                        \
+    CASE(NAME, OF_ELEMENTS, EACH, OF_ELEMENTS, W, P, KIND, NAME)                                                       \
+    CASE_OF_ONE(NAME, ONE, EACH, WITH_ONE, W, P, NAME)                                                                 \
+    CASE_OF_ONE(NAME, OF_ONE, EACH, OF_ONE, W, P, NAME)                                                                \
+    CASE(NAME, SELF, EACH, WITH_SELF, W, P, NAME)
 
-/* All steps on EACH vectors of L elements, from element i on. */
-#define BLOCK(EACH, P, L, KIND, STREAM)                                                                                \
+/* All steps on EACH vectors, from element i on. */
+#define BLOCK(EACH, W, P, KIND)                                                                                        \
     do {                                                                                                               \
-        EACH(DECLARED, V_##P, P)                                                                                       \
+        EACH(DECLARED, W, P)                                                                                           \
         for (const struct cpu_chain_step *step = steps; step < end; step++) {                                          \
             switch (step->what) {                                                                                      \
-            case CPU_CHAIN_WHAT(CPU_CHAIN_LOAD, CPU_CHAIN_ELEMENTS):                                                   \
-                EACH(LOADED, P, L, KIND)                                                                               \
-                break;                                                                                                 \
-            case CPU_CHAIN_WHAT(CPU_CHAIN_FETCH, CPU_CHAIN_ELEMENTS):                                                  \
-                EACH(ALL_FETCH, P, L)                                                                                  \
-                break;                                                                                                 \
-            case CPU_CHAIN_WHAT(CPU_CHAIN_LOAD, CPU_CHAIN_ONE):                                                        \
-                EACH(LOADED_ONE, P)                                                                                    \
-                break;                                                                                                 \
-                BINARY_CASES(EACH, P, L, KIND, ADD)                                                                    \
-                BINARY_CASES(EACH, P, L, KIND, SUBTRACT)                                                               \
-                BINARY_CASES(EACH, P, L, KIND, MULTIPLY)                                                               \
-                BINARY_CASES(EACH, P, L, KIND, DIVIDE)                                                                 \
-                BINARY_CASES(EACH, P, L, KIND, MAXIMUM)                                                                \
-                BINARY_CASES(EACH, P, L, KIND, MINIMUM)                                                                \
-                UNARY_CASE(EACH, P, NEGATIVE)                                                                          \
-                UNARY_CASE(EACH, P, ABS)                                                                               \
-                UNARY_CASE(EACH, P, SQRT)                                                                              \
-                UNARY_CASE(EACH, P, RELU)                                                                              \
-                UNARY_CASE(EACH, P, RECIPROCAL)                                                                        \
+                CASE(FETCH, ELEMENTS, EACH, FETCHED, W, P)                                                             \
+                CASE(LOAD, ELEMENTS, EACH, LOADED, W, P, KIND)                                                         \
+                CASE_OF_ONE(LOAD, ONE, EACH, LOADED_ONE, W, P)                                                         \
+                CASES(ADD, EACH, W, P, KIND)                                                                           \
+                CASES(SUBTRACT, EACH, W, P, KIND)                                                                      \
+                CASES(MULTIPLY, EACH, W, P, KIND)                                                                      \
+                CASES(DIVIDE, EACH, W, P, KIND)                                                                        \
+                CASES(MAXIMUM, EACH, W, P, KIND)                                                                       \
+                CASES(MINIMUM, EACH, W, P, KIND)                                                                       \
+                CASE(NEGATIVE, SELF, EACH, OF_IT, W, P, NEGATIVE)                                                      \
+                CASE(ABS, SELF, EACH, OF_IT, W, P, ABS)                                                                \
+                CASE(SQRT, SELF, EACH, OF_IT, W, P, SQRT)                                                              \
+                CASE(RELU, SELF, EACH, OF_IT, W, P, RELU)                                                              \
+                CASE(RECIPROCAL, SELF, EACH, OF_IT, W, P, RECIPROCAL)                                                  \
             default:                                                                                                   \
                 __builtin_unreachable();                                                                               \
             }                                                                                                          \
             if (step->to == CPU_CHAIN_STORED) {                                                                        \
-                EACH(STORED, P, L, KIND)                                                                               \
+                EACH(STORED, W, P, KIND)                                                                               \
             } else if (step->to == CPU_CHAIN_STREAMED) {                                                               \
-                EACH(STREAM, P, L)                                                                                     \
+                EACH(STREAMED, W, P, KIND)                                                                             \
             }                                                                                                          \
         }                                                                                                              \
     } while (0)
 
-#define CHAIN(name, P, L, mask)                                                                                        \
+/* ---- what is left behind blocks of eight vectors ---- */
+
+#if defined(__AVX512F__)
+#define WIDE _mm512_
+/* Lanes of vector k, of `lanes`, that are among `left` elements. */
+static inline uint32_t lanes_left(int64_t left, int k, int64_t lanes) {
+    int64_t n = left - k * lanes;
+    return n >= lanes ? UINT32_MAX : n > 0 ? ((uint32_t)1 << n) - 1 : 0;
+}
+#define MASK__ps __mmask16
+#define MASK__pd __mmask8
+#define MASKED(k, P) const MASK__##P lanes##k = (MASK__##P)lanes_left(left, k, LANES(_mm512_, P));
+#define REST(W, P)                                                                                                     \
+    const int64_t left = n - i;                                                                                        \
+    if (left > 2 * LANES(W, P)) {                                                                                      \
+        EACH_8(MASKED, P)                                                                                              \
+        BLOCK(EACH_8, W, P, SOME);                                                                                     \
+        return;                                                                                                        \
+    }                                                                                                                  \
+    for (; n - i >= LANES(W, P); i += LANES(W, P)) {                                                                   \
+        BLOCK(EACH_1, W, P, ALL);                                                                                      \
+    }                                                                                                                  \
+    if (i < n) {                                                                                                       \
+        const MASK__##P lanes0 = (MASK__##P)lanes_left(n - i, 0, LANES(W, P));                                         \
+        BLOCK(EACH_1, W, P, SOME);                                                                                     \
+    }
+#else
+#define WIDE _mm256_
+#define REST(W, P)                                                                                                     \
+    for (; n - i >= LANES(W, P); i += LANES(W, P)) {                                                                   \
+        BLOCK(EACH_1, W, P, ALL);                                                                                      \
+    }                                                                                                                  \
+    for (; i < n; i++) {                                                                                               \
+        BLOCK(EACH_1, _mm_, P, LAST);                                                                                  \
+    }
+#endif
+
+#define CHAIN(name, W, P)                                                                                              \
     static void name(int64_t n, const struct cpu_chain_step *steps, unsigned count) {                                  \
         const struct cpu_chain_step *end = steps + count;                                                              \
         int64_t i = 0;                                                                                                 \
-        for (; n - i >= 8 * L; i += 8 * L) {                                                                           \
-            BLOCK(EACH_8, P, L, ALL, ALL_STREAM);                                                                      \
+        for (; n - i >= 8 * LANES(W, P); i += 8 * LANES(W, P)) {                                                       \
+            BLOCK(EACH_8, W, P, ALL);                                                                                  \
         }                                                                                                              \
-        const int64_t left = n - i;                                                                                    \
-        if (left > 2 * L) {                                                                                            \
-            EACH_8(LANES, L, mask)                                                                                     \
-            BLOCK(EACH_8, P, L, SOME, SOME_STORE);                                                                     \
-            return;                                                                                                    \
-        }                                                                                                              \
-        for (; n - i >= L; i += L) {                                                                                   \
-            BLOCK(EACH_1, P, L, ALL, ALL_STREAM);                                                                      \
-        }                                                                                                              \
-        if (i < n) {                                                                                                   \
-            const mask lanes0 = (mask)((1u << (n - i)) - 1);                                                           \
-            BLOCK(EACH_1, P, L, SOME, SOME_STORE);                                                                     \
-        }                                                                                                              \
+        REST(W, P)                                                                                                     \
     }
-CHAIN(chain_f32, ps, 16, __mmask16)
-CHAIN(chain_f64, pd, 8, __mmask8)
+#define CHAIN_OF(name, W, P) CHAIN(name, W, P)
+CHAIN_OF(chain_f32, WIDE, ps)
+CHAIN_OF(chain_f64, WIDE, pd)
 
 cpu_chain_function *const CPU_NAME(chain)[2] = {chain_f32, chain_f64};
 #else
