@@ -14,6 +14,7 @@ enum {
     WHOLE_MOST = 4096,     /* numbers of a line in a block */
     FEW_LINES = 4,         /* fewer are taken as matrices, */
     MATRIX_LEAST = 256,    /* from so many numbers on */
+    LINE_BYTES = 1 << 15,  /* of a line that is transformed by itself */
     GROUP = 1 << 20,       /* numbers of the lines that are on their way together */
     PIECE = 1 << 15,       /* numbers of blocks between two looks whether to stop */
     CHIRP_BATCH = 1 << 10, /* numbers of the chirp that are computed between two looks */
@@ -42,11 +43,12 @@ struct plan {
     int64_t numbers;                 /* of the transforms: n, its half, or the room for a convolution */
     bool chirped;                    /* n has a large prime factor */
     bool paired;                     /* n real numbers are taken as n/2 complex ones */
-    bool cut;                        /* lines are matrices */
+    bool lined;                      /* each line is transformed by itself, as cpu_fft_line says */
+    bool cut;                        /* lines are matrices that go through the workspace */
     struct fft_length columns, rows; /* the lengths of transforms of columns and rows; of whole lines `columns` */
     int64_t group, place_bytes;      /* of the real or imaginary parts in one place of a block */
-    int64_t column_roots_at, row_roots_at, pair_roots_at, places_at, high_at, low_at, chirp_at, filter_at, middle_at,
-        spread_at, blocks_at;
+    int64_t column_roots_at, row_roots_at, column_groups_at, row_groups_at, pair_roots_at, places_at, turns_at, high_at,
+        low_at, chirp_at, filter_at, middle_at, spread_at, blocks_at;
     int64_t bytes;
 };
 
@@ -104,24 +106,40 @@ static void length_widen(struct fft_length *length) {
     length->radices = radices + n_odd;
 }
 
+/* Whether so many numbers, which lie together and are all there, are a matrix as cpu_fft_line needs it. */
+static bool fits_line(const struct plan *plan, int64_t numbers) {
+    const struct fft_request *request = &plan->request;
+    const int64_t whole = request->in == FFT_HERMITIAN ? request->n / 2 + 1 : request->n;
+    return request->inner == 1 && request->n_in == whole && numbers % (CPU_FFT_LANES * CPU_FFT_LANES) == 0 &&
+           numbers * plan->size <= LINE_BYTES;
+}
+
 static void plan_lengths(struct plan *plan, bool eights) {
     const struct fft_request *request = &plan->request;
     struct fft_length all;
     plan->chirped = !fft_factor(request->n, &all);
     plan->numbers = plan->chirped ? fft_room(2 * request->n - 1) : request->n;
     plan->paired = request->halved && !plan->chirped && request->n % 2 == 0 && request->n >= 4 &&
-                   fits_whole(request->n / 2, plan->lines);
+                   (fits_whole(request->n / 2, plan->lines) || fits_line(plan, request->n / 2));
     if (plan->paired) {
         plan->numbers /= 2;
     }
-    plan->cut = !fits_whole(plan->numbers, plan->lines);
-    int64_t rows = plan->cut ? middle_divisor(plan->numbers) : plan->numbers;
+    plan->lined = !plan->chirped && fits_line(plan, plan->numbers) && (plan->paired || !request->halved);
+    plan->cut = !plan->lined && !fits_whole(plan->numbers, plan->lines);
+    int64_t rows = plan->cut     ? middle_divisor(plan->numbers)
+                   : plan->lined ? CPU_FFT_LANES * middle_divisor(plan->numbers / CPU_FFT_LANES / CPU_FFT_LANES)
+                                 : plan->numbers;
     fft_factor(rows, &plan->columns);
     fft_factor(plan->numbers / rows, &plan->rows);
     if (eights) {
         length_widen(&plan->columns);
         length_widen(&plan->rows);
     }
+}
+
+/* Of the last pass. */
+static int64_t groups_of(const struct fft_length *length) {
+    return length->radices ? length->n / length->radix[length->radices - 1] : 0;
 }
 
 static const struct cpu_fft *functions_of(const struct plan *plan, const struct cpu *cpu) {
@@ -139,6 +157,8 @@ static void plan_make(struct plan *plan, const struct launch *launch, const stru
     plan->group = plan->group < 1 ? 1 : plan->group < plan->lines ? plan->group : plan->lines;
     plan->column_roots_at = place(plan, plan->columns.n * plan->size);
     plan->row_roots_at = place(plan, plan->rows.n * plan->size);
+    plan->column_groups_at = place(plan, groups_of(&plan->columns) * (int64_t)sizeof(int32_t));
+    plan->row_groups_at = place(plan, groups_of(&plan->rows) * (int64_t)sizeof(int32_t));
     plan->pair_roots_at = place(plan, plan->paired ? (plan->numbers + 1) * plan->size : 0);
     plan->places_at = place(plan, plan->paired ? plan->numbers * (int64_t)sizeof(int32_t) : 0);
     plan->high_at = place(plan, plan->cut ? plan->columns.n * 16 : 0);
@@ -147,7 +167,11 @@ static void plan_make(struct plan *plan, const struct launch *launch, const stru
     plan->filter_at = place(plan, plan->chirped ? plan->numbers * plan->size : 0);
     plan->middle_at = place(plan, plan->cut ? plan->group * plan->numbers * plan->size : 0);
     plan->spread_at = place(plan, plan->chirped ? plan->group * plan->numbers * plan->size : 0);
+    plan->turns_at = place(plan, plan->lined ? plan->numbers * plan->size : 0);
     plan->place_bytes = CPU_FFT_LANES * (longest + 1) * plan->size / 2;
+    if (plan->lined) {
+        plan->place_bytes = cpu_fft_line_work(plan->numbers, longest) * plan->size / 8; /* of four places */
+    }
     plan->place_bytes = (plan->place_bytes + PLACE_ALIGNMENT - 1) / PLACE_ALIGNMENT * PLACE_ALIGNMENT + PLACE_OFFSET;
     plan->blocks_at = place(plan, 4 * plan->place_bytes * cpu->team.threads);
 }
@@ -211,6 +235,20 @@ static void places_fill(const struct fft_length *length, int32_t *places) {
     }
 }
 
+/* The number of each group's first result in the last pass. */
+static void groups_fill(const struct fft_length *length, int32_t *groups) {
+    const int64_t n = groups_of(length);
+    for (int64_t k = 0; k < n; k++) {
+        int64_t rest = k, at = 0, weight = n;
+        for (int i = length->radices - 2; i >= 0; i--) {
+            weight /= length->radix[i];
+            at += rest % length->radix[i] * weight;
+            rest /= length->radix[i];
+        }
+        groups[k] = (int32_t)at;
+    }
+}
+
 static void doubles_fill(char *table, int64_t count, int64_t n) {
     double *roots = (double *)(void *)table;
     for (int64_t k = 0; k < count; k++) {
@@ -218,15 +256,45 @@ static void doubles_fill(char *table, int64_t count, int64_t n) {
     }
 }
 
+/* Of a line by itself: from the roots for the whole line, which for the time being are where the blocks will be. */
+static void turns_fill(const struct job *job) {
+    const struct plan *plan = &job->plan;
+    const int64_t n = plan->numbers, height = plan->columns.n, parts = 2 * CPU_FFT_LANES;
+    char *roots = job->workspace + plan->blocks_at, *turns = job->workspace + plan->turns_at;
+    table_turn(plan, roots, n, n);
+    for (int64_t k = 0; k < height; k++) {
+        for (int64_t c = 0; c < plan->rows.n; c++) {
+            const int64_t at = (c / CPU_FFT_LANES * height + k) * parts + c % CPU_FFT_LANES;
+            if (plan->request.wide) {
+                const double *root = (const double *)(const void *)roots +
+                                     2 * k * c; /* both are below their extents, so it is below n */
+                ((double *)(void *)turns)[at] = root[0];
+                ((double *)(void *)turns)[at + CPU_FFT_LANES] = root[1];
+            } else {
+                const float *root = (const float *)(const void *)roots + 2 * k * c;
+                ((float *)(void *)turns)[at] = root[0];
+                ((float *)(void *)turns)[at + CPU_FFT_LANES] = root[1];
+            }
+        }
+    }
+}
+
 static void job_tables(const struct job *job) {
     const struct plan *plan = &job->plan;
     table_turn(plan, job->workspace + plan->column_roots_at, plan->columns.n, plan->columns.n);
+    groups_fill(&plan->columns, (int32_t *)(void *)(job->workspace + plan->column_groups_at));
     if (plan->paired) {
         table_turn(plan, job->workspace + plan->pair_roots_at, plan->numbers + 1, plan->request.n);
         places_fill(&plan->columns, (int32_t *)(void *)(job->workspace + plan->places_at));
     }
-    if (plan->cut) {
+    if (plan->cut || plan->lined) {
         table_turn(plan, job->workspace + plan->row_roots_at, plan->rows.n, plan->rows.n);
+        groups_fill(&plan->rows, (int32_t *)(void *)(job->workspace + plan->row_groups_at));
+    }
+    if (plan->lined) {
+        turns_fill(job);
+    }
+    if (plan->cut) {
         doubles_fill(job->workspace + plan->high_at, plan->columns.n, plan->columns.n);
         doubles_fill(job->workspace + plan->low_at, plan->rows.n, plan->numbers);
     }
@@ -307,6 +375,52 @@ static bool pairs_lie_together(const struct cpu_fft_lines *lines) {
     return lines->stride == 1 && !lines->beside && lines->limit % 2 == 0;
 }
 
+/* Whether the first or the last pass can go to these lines itself: complex numbers beside each other, in full lanes, none of them left out. */
+static bool lines_are_end(const struct cpu_fft_lines *lines, const struct fft_length *length, int64_t size,
+                          struct cpu_fft_end *end) {
+    const int64_t last = lines->first[lines->lanes - 1] + (length->n - 1) * lines->step;
+    if (!lines->beside || lines->lanes < CPU_FFT_LANES || length->radices < 2 || last >= lines->limit) {
+        return false;
+    }
+    *end = (struct cpu_fft_end){.pairs = true,
+                                .re = lines->base[0] + lines->first[0] * lines->stride * size,
+                                .apart = 2 * lines->step * lines->stride,
+                                .re_factor = 1,
+                                .im_factor = 1};
+    return true;
+}
+
+static bool lanes_read_there(const struct job *job, enum purpose purpose, const struct lanes *lanes,
+                             const struct fft_length *length, struct cpu_fft_end *from) {
+    const struct fft_request *request = &job->plan.request;
+    struct cpu_fft_lines lines;
+    if (purpose != FOR_RESULT || lanes->way == WAY_ROWS || request->in != FFT_COMPLEX) {
+        return false;
+    }
+    lines_of_tensor(job, lanes, false, &lines);
+    if (!lines_are_end(&lines, length, job->plan.size, from)) {
+        return false;
+    }
+    from->im_factor = request->swap ? -1 : 1;
+    return true;
+}
+
+static bool lanes_written_there(const struct job *job, enum purpose purpose, const struct lanes *lanes,
+                                const struct fft_length *length, struct cpu_fft_end *to) {
+    const struct fft_request *request = &job->plan.request;
+    struct cpu_fft_lines lines;
+    if (purpose != FOR_RESULT || lanes->way == WAY_COLUMNS || request->out != FFT_COMPLEX || job->plan.paired) {
+        return false;
+    }
+    lines_of_tensor(job, lanes, true, &lines);
+    if (!lines_are_end(&lines, length, job->plan.size, to)) {
+        return false;
+    }
+    to->re_factor = request->scale;
+    to->im_factor = request->swap ? -request->scale : request->scale;
+    return true;
+}
+
 /* Numbers into place 0 of the block. */
 static void lanes_load(const struct job *job, enum purpose purpose, const struct lanes *lanes, int64_t n,
                        const struct cpu_fft_block *block) {
@@ -318,27 +432,27 @@ static void lanes_load(const struct job *job, enum purpose purpose, const struct
                      : purpose == FOR_FILTER ? plan->filter_at
                                              : plan->spread_at;
         lines_inside(plan, lanes, false, job->workspace + at, &lines);
-        job->functions->load(&lines, FFT_COMPLEX, false, n, block->re[0], block->im[0]);
+        job->functions->load(&lines, FFT_COMPLEX, 1, n, block->re[0], block->im[0]);
         return;
     }
     lines_of_tensor(job, lanes, false, &lines);
     if (plan->paired && request->in == FFT_REAL && pairs_lie_together(&lines)) {
         lines.limit /= 2;
-        job->functions->load(&lines, FFT_COMPLEX, false, n, block->re[0], block->im[0]);
+        job->functions->load(&lines, FFT_COMPLEX, 1, n, block->re[0], block->im[0]);
     } else if (plan->paired && request->in == FFT_REAL) {
         /* Even elements are real parts, odd ones imaginary parts; the other place is free. */
         lines.step = 2;
-        job->functions->load(&lines, FFT_REAL, false, n, block->re[0], block->re[1]);
+        job->functions->load(&lines, FFT_REAL, 1, n, block->re[0], block->re[1]);
         for (int64_t v = 0; v < lanes->n; v++) {
             lines.first[v] = 1;
         }
-        job->functions->load(&lines, FFT_REAL, false, n, block->im[0], block->re[1]);
+        job->functions->load(&lines, FFT_REAL, 1, n, block->im[0], block->re[1]);
     } else if (plan->paired) {
-        job->functions->load(&lines, FFT_HERMITIAN, false, n + 1, block->re[1], block->im[1]);
+        job->functions->load(&lines, FFT_HERMITIAN, 1, n + 1, block->re[1], block->im[1]);
         job->functions->fold(n, lanes->n, job->workspace + plan->pair_roots_at, block->re[1], block->im[1],
                              block->re[0], block->im[0]);
     } else {
-        job->functions->load(&lines, request->in, request->swap, n, block->re[0], block->im[0]);
+        job->functions->load(&lines, request->in, request->swap ? -1 : 1, n, block->re[0], block->im[0]);
         if (purpose == FOR_FILTERED) {
             lines.limit = lines.n; /* of a Hermitian line more than is in memory */
             job->functions->multiply(&lines, job->workspace + plan->chirp_at, n, block->re[0], block->im[0]);
@@ -358,26 +472,26 @@ static void half_store(const struct job *job, const struct cpu_fft_lines *lines,
         const int64_t bytes = count * lines->lanes * plan->size / 2;
         job->functions->unfold(n, begin, begin + count, lines->lanes, (const int32_t *)(const void *)places, roots,
                                block->re[0], block->im[0], re, im);
-        job->functions->store(lines, FFT_COMPLEX, false, begin, count, scale, re, im);
-        job->functions->store(lines, FFT_COMPLEX, false, n + 1 - begin - count, count, scale, re + bytes, im + bytes);
+        job->functions->store(lines, FFT_COMPLEX, begin, count, scale, scale, re, im);
+        job->functions->store(lines, FFT_COMPLEX, n + 1 - begin - count, count, scale, scale, re + bytes, im + bytes);
     }
 }
 
 /* Numbers that are pairs of real ones. */
 static void pairs_store(const struct job *job, struct cpu_fft_lines *lines, int64_t n,
                         const struct cpu_fft_block *block, bool at) {
-    const struct plan *plan = &job->plan;
+    const double scale = job->plan.request.scale;
     if (pairs_lie_together(lines)) {
         lines->limit /= 2;
-        job->functions->store(lines, FFT_COMPLEX, true, 0, n, plan->request.scale, block->re[at], block->im[at]);
+        job->functions->store(lines, FFT_COMPLEX, 0, n, scale, scale, block->im[at], block->re[at]);
         return;
     }
     lines->step = 2; /* parts are swapped */
-    job->functions->store(lines, FFT_REAL, false, 0, n, plan->request.scale, block->im[at], block->re[at]);
+    job->functions->store(lines, FFT_REAL, 0, n, scale, 0, block->im[at], block->re[at]);
     for (int64_t v = 0; v < lines->lanes; v++) {
         lines->first[v] = 1;
     }
-    job->functions->store(lines, FFT_REAL, false, 0, n, plan->request.scale, block->re[at], block->im[at]);
+    job->functions->store(lines, FFT_REAL, 0, n, scale, 0, block->re[at], block->im[at]);
 }
 
 static void lanes_store(const struct job *job, enum purpose purpose, const struct lanes *lanes, int64_t n,
@@ -385,25 +499,26 @@ static void lanes_store(const struct job *job, enum purpose purpose, const struc
     const struct plan *plan = &job->plan;
     const struct cpu_fft *functions = job->functions;
     struct cpu_fft_lines lines;
+    double scale = plan->request.scale;
     void *re = block->re[at], *im = block->im[at];
     if (lanes->way == WAY_COLUMNS) {
         lines_inside(plan, lanes, true, job->workspace + plan->middle_at, &lines);
         functions->twiddle((const double *)(const void *)(job->workspace + plan->high_at),
                            (const double *)(const void *)(job->workspace + plan->low_at), plan->columns.n, plan->rows.n,
                            lanes->first, lanes->n, re, im);
-        functions->store(&lines, FFT_COMPLEX, false, 0, n, 1, re, im);
+        functions->store(&lines, FFT_COMPLEX, 0, n, 1, 1, re, im);
     } else if (purpose == FOR_FILTER) {
         lines_inside(plan, lanes, true, job->workspace + plan->filter_at, &lines);
-        functions->store(&lines, FFT_COMPLEX, false, 0, n, 1, re, im);
+        functions->store(&lines, FFT_COMPLEX, 0, n, 1, 1, re, im);
     } else if (purpose == FOR_FILTERED) {
         lines_inside(plan, lanes, true, job->workspace + plan->spread_at, &lines);
         functions->multiply(&lines, job->workspace + plan->filter_at, n, re, im);
-        functions->store(&lines, FFT_COMPLEX, true, 0, n, 1, re, im);
+        functions->store(&lines, FFT_COMPLEX, 0, n, 1, 1, im, re);
     } else if (purpose == FOR_UNFILTERED) {
         lines_of_tensor(job, lanes, true, &lines);
         functions->multiply(&lines, job->workspace + plan->chirp_at, n, im, re); /* parts are swapped */
-        functions->store(&lines, plan->request.out, plan->request.swap, 0, n,
-                         plan->request.scale / (double)plan->numbers, im, re);
+        scale /= (double)plan->numbers;
+        functions->store(&lines, plan->request.out, 0, n, scale, plan->request.swap ? -scale : scale, im, re);
     } else {
         lines_of_tensor(job, lanes, true, &lines);
         if (plan->paired && plan->request.in == FFT_REAL) {
@@ -411,7 +526,7 @@ static void lanes_store(const struct job *job, enum purpose purpose, const struc
         } else if (plan->paired) {
             pairs_store(job, &lines, n, block, at);
         } else {
-            functions->store(&lines, plan->request.out, plan->request.swap, 0, n, plan->request.scale, re, im);
+            functions->store(&lines, plan->request.out, 0, n, scale, plan->request.swap ? -scale : scale, re, im);
         }
     }
 }
@@ -438,6 +553,37 @@ static int64_t round_batches(const struct job *job, const struct round *round) {
     return round->way == WAY_WHOLE ? each : each * round_lines(job, round);
 }
 
+/* CPU_FFT_LANES lines or what is left, each by itself. */
+static void lines_run(const struct job *job, int64_t first, char *memory) {
+    const struct plan *plan = &job->plan;
+    const struct fft_request *request = &plan->request;
+    const char *tables = job->workspace;
+    const int64_t begin = job->line + first, left = plan->lines - begin;
+    const struct operand *x = &job->launch->inputs[0], *y = &job->launch->output;
+    const int64_t x_bytes = x->shape[1] * (int64_t)dtype_size((enum dtype)x->dtype);
+    const int64_t y_bytes = y->shape[1] * (int64_t)dtype_size((enum dtype)y->dtype);
+    const struct cpu_fft_line line = {
+        .n = plan->numbers,
+        .columns = plan->columns,
+        .rows = plan->rows,
+        .column_roots = tables + plan->column_roots_at,
+        .row_roots = tables + plan->row_roots_at,
+        .column_places = (const int32_t *)(const void *)(tables + plan->column_groups_at),
+        .row_places = (const int32_t *)(const void *)(tables + plan->row_groups_at),
+        .turns = tables + plan->turns_at,
+        .pair_roots = plan->paired ? tables + plan->pair_roots_at : NULL,
+        .in = request->in,
+        .out = request->out,
+        .swap = request->swap,
+        .scale = request->scale,
+        .x_bytes = x_bytes,
+        .y_bytes = y_bytes,
+    };
+    for (int64_t v = begin; v < begin + left && v < begin + CPU_FFT_LANES; v++) {
+        job->functions->line(&line, (const char *)x->data + v * x_bytes, (char *)y->data + v * y_bytes, memory);
+    }
+}
+
 static void batch_run(const struct job *job, const struct round *round, int64_t batch, char *memory) {
     const struct plan *plan = &job->plan;
     if (round->way == WAY_CHIRP) {
@@ -448,18 +594,34 @@ static void batch_run(const struct job *job, const struct round *round, int64_t 
     const bool rows = round->way == WAY_ROWS;
     const struct fft_length *length = rows ? &plan->rows : &plan->columns;
     int64_t all = round_lanes(job, round), each = (all + CPU_FFT_LANES - 1) / CPU_FFT_LANES;
+    if (plan->lined) {
+        lines_run(job, batch * CPU_FFT_LANES, memory);
+        return;
+    }
     struct lanes lanes = {
         .way = round->way, .line = round->way == WAY_WHOLE ? 0 : batch / each, .first = batch % each * CPU_FFT_LANES};
     lanes.n = all - lanes.first < CPU_FFT_LANES ? all - lanes.first : CPU_FFT_LANES;
     int64_t part = plan->place_bytes;
     struct cpu_fft_block block = {.re = {memory, memory + part}, .im = {memory + 2 * part, memory + 3 * part}};
-    lanes_load(job, round->purpose, &lanes, length->n, &block);
-    bool moved = length->radices > 0 && !(plan->paired && plan->request.in == FFT_REAL);
-    if (length->radices > 0) {
-        job->functions->transform(length, job->workspace + (rows ? plan->row_roots_at : plan->column_roots_at), lanes.n,
-                                  &block, moved);
+    struct cpu_fft_end from, to;
+    const bool read = lanes_read_there(job, round->purpose, &lanes, length, &from);
+    const bool written = lanes_written_there(job, round->purpose, &lanes, length, &to);
+    if (!read) {
+        lanes_load(job, round->purpose, &lanes, length->n, &block);
     }
-    lanes_store(job, round->purpose, &lanes, length->n, &block, moved);
+    bool moved = length->radices > 0 && !(plan->paired && plan->request.in == FFT_REAL);
+    if (!written) {
+        to = (struct cpu_fft_end){.re = block.re[1], .im = block.im[1], .apart = lanes.n};
+    }
+    if (length->radices > 0) {
+        const char *groups = job->workspace + (rows ? plan->row_groups_at : plan->column_groups_at);
+        job->functions->transform(length, job->workspace + (rows ? plan->row_roots_at : plan->column_roots_at),
+                                  (const int32_t *)(const void *)groups, lanes.n, block.re[0], block.im[0],
+                                  read ? &from : NULL, moved ? &to : NULL);
+    }
+    if (!written) {
+        lanes_store(job, round->purpose, &lanes, length->n, &block, moved);
+    }
 }
 
 static bool fft_part(struct cpu_job *base, struct cpu_lane *lane) {
@@ -469,6 +631,7 @@ static bool fft_part(struct cpu_job *base, struct cpu_lane *lane) {
     int64_t begin = cpu_part_begin(batches, lane->part, base->parts);
     int64_t end = cpu_part_begin(batches, lane->part + 1, base->parts);
     int64_t cost = round->way == WAY_CHIRP  ? 8 * CHIRP_BATCH
+                   : job->plan.lined        ? job->plan.numbers * CPU_FFT_LANES
                    : round->way == WAY_ROWS ? job->plan.rows.n * CPU_FFT_LANES
                                             : job->plan.columns.n * CPU_FFT_LANES;
     char *memory = job->workspace + job->plan.blocks_at + lane->number * 4 * job->plan.place_bytes;

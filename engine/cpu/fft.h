@@ -21,17 +21,57 @@ struct cpu_fft_block {
     void *re[2], *im[2];
 };
 
+/* Where a transform's numbers come from, or its results go to: those of the lanes lie beside each other, and number k begins k · apart elements of
+ * f32 or f64 behind `re` and `im`. As pairs, which need lanes in full and a length of two factors or more, they are complex numbers from `re` on. */
+struct cpu_fft_end {
+    bool pairs;
+    void *re, *im;
+    int64_t apart;
+    double re_factor, im_factor; /* of pairs: by what parts are multiplied; those that are read have no re_factor */
+    const void *
+        turns; /* NULL, or of results that are no pairs: lane v of number k is multiplied by the number with the parts k · turns_apart + v */
+    int64_t turns_apart; /* and so many lanes behind it */
+};
+
+/* Of the numbers of `lanes` lines by a length with one factor or more. It works in re and im, where the numbers are if `from` is NULL. Without `to` the
+ * results stay there, and number k of them is where the number was whose digits by the factors are those of k in reverse. `places` has the numbers
+ * of results that are first in their group of the last pass. */
+typedef void cpu_fft_transform(const struct fft_length *length, const void *roots, const int32_t *places, int64_t lanes,
+                               void *re, void *im, const struct cpu_fft_end *from, const struct cpu_fft_end *to);
+
+/* A line by itself, as a matrix whose rows and columns both have a multiple of CPU_FFT_LANES numbers: so there are always as many columns, and then
+ * rows, to transform together, and no other line is needed. It stays in the first-level cache. */
+struct cpu_fft_line {
+    int64_t n; /* numbers: the matrix has columns.n rows, and rows.n columns */
+    struct fft_length columns, rows;
+    const void *column_roots, *row_roots;
+    const int32_t *column_places, *row_places; /* as for cpu_fft_transform */
+    const void *
+        turns; /* for each CPU_FFT_LANES columns c, for each row k: the real parts of e^(-2πi·k·c/n), then the imaginary parts */
+    const void *pair_roots; /* e^(-πi·k/n), k up to n, where pairs of real numbers are taken as complex ones */
+    enum fft_form in,
+        out; /* FFT_REAL of `pair_roots`: 2n real numbers, from or to the first n + 1 numbers of their transform */
+    bool swap;
+    double scale;
+    int64_t x_bytes, y_bytes; /* from one line to the next one */
+};
+/* From x to y; `work` has cpu_fft_line_work(line) numbers of the dtype. */
+typedef void cpu_fft_line_function(const struct cpu_fft_line *line, const void *x, void *y, void *work);
+static inline int64_t cpu_fft_line_work(int64_t n, int64_t longest) {
+    return 4 * (n + CPU_FFT_LANES) + 2 * CPU_FFT_LANES * (longest + 1);
+}
+
 /* Of f32 or f64. Tables of roots are complex numbers of the dtype, but for `twiddle`. */
 struct cpu_fft {
     bool eights; /* eights are faster than fours and twos: there are enough registers */
-    /* Of the numbers in place 0, by a length with one factor or more. The result is in place 1; unless it is `moved`, in place 0, and number k of it
-     * where the number is whose digits by these factors are those of k in reverse. */
-    void (*transform)(const struct fft_length *length, const void *roots, int64_t lanes,
-                      const struct cpu_fft_block *block, bool moved);
-    void (*load)(const struct cpu_fft_lines *lines, enum fft_form form, bool swap, int64_t n, void *re, void *im);
+    cpu_fft_transform *transform;
+    cpu_fft_line_function *line;
+    /* Imaginary parts are multiplied by a factor when they are loaded, and both parts when they are stored. */
+    void (*load)(const struct cpu_fft_lines *lines, enum fft_form form, double im_factor, int64_t n, void *re,
+                 void *im);
     /* Elements `begin` to begin + n - 1, which lie from `re` and `im` on. */
-    void (*store)(const struct cpu_fft_lines *lines, enum fft_form form, bool swap, int64_t begin, int64_t n,
-                  double scale, const void *re, const void *im);
+    void (*store)(const struct cpu_fft_lines *lines, enum fft_form form, int64_t begin, int64_t n, double re_factor,
+                  double im_factor, const void *re, const void *im);
     void (*multiply)(const struct cpu_fft_lines *lines, const void *table, int64_t n, void *re, void *im);
     void (*twiddle)(const double *high, const double *low, int64_t rows, int64_t columns, int64_t column, int64_t lanes,
                     void *re, void *im);

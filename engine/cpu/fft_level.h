@@ -1,0 +1,55 @@
+/* What the loops of Fourier transforms of one vector level have in common. */
+#pragma once
+
+#include "engine/cpu/fft.h"
+#include "engine/cpu/lanes.h"
+
+#define INLINE static inline __attribute__((always_inline))
+
+/* rows_fft_passes.c */
+cpu_fft_transform CPU_NAME(fft_transform_f32), CPU_NAME(fft_transform_f64);
+/* rows_fft_line.c */
+cpu_fft_line_function CPU_NAME(fft_line_f32), CPU_NAME(fft_line_f64);
+
+/* Numbers of the vectors that are turned over in registers. */
+#if defined(__AVX512F__)
+enum { TURN_float = 16, TURN_double = 8 };
+#else
+enum { TURN_float = 4, TURN_double = 2 };
+#endif
+
+typedef float vector_float __attribute__((vector_size(4 * TURN_float), aligned(4), may_alias));
+typedef double vector_double __attribute__((vector_size(8 * TURN_double), aligned(8), may_alias));
+
+/* Numbers of two vectors, by turns: those of their first halves, and of their second halves. */
+#if defined(__AVX512F__)
+#define FIRST_float(a, b) __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
+#define SECOND_float(a, b) __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
+#define FIRST_double(a, b) __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11)
+#define SECOND_double(a, b) __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15)
+#else
+#define FIRST_float(a, b) __builtin_shufflevector(a, b, 0, 4, 1, 5)
+#define SECOND_float(a, b) __builtin_shufflevector(a, b, 2, 6, 3, 7)
+#define FIRST_double(a, b) __builtin_shufflevector(a, b, 0, 2)
+#define SECOND_double(a, b) __builtin_shufflevector(a, b, 1, 3)
+#endif
+
+/* Vector j has what was number j of each vector. */
+#define TURN(T)                                                                                                        \
+    INLINE void turn_##T(vector_##T a[TURN_##T]) {                                                                     \
+        CPU_PRAGMA(GCC unroll 4)                                                                                       \
+        for (int width = 1; width < TURN_##T; width *= 2) {                                                            \
+            vector_##T b[TURN_##T];                                                                                    \
+            CPU_PRAGMA(GCC unroll 8)                                                                                   \
+            for (int i = 0; i < TURN_##T / 2; i++) {                                                                   \
+                b[2 * i] = FIRST_##T(a[i], a[i + TURN_##T / 2]);                                                       \
+                b[2 * i + 1] = SECOND_##T(a[i], a[i + TURN_##T / 2]);                                                  \
+            }                                                                                                          \
+            CPU_PRAGMA(GCC unroll 16)                                                                                  \
+            for (int i = 0; i < TURN_##T; i++) {                                                                       \
+                a[i] = b[i];                                                                                           \
+            }                                                                                                          \
+        }                                                                                                              \
+    }
+TURN(float)
+TURN(double)
