@@ -170,7 +170,7 @@ static void plan_make(struct plan *plan, const struct launch *launch, const stru
     plan->turns_at = place(plan, plan->lined ? plan->numbers * plan->size : 0);
     plan->place_bytes = CPU_FFT_LANES * (longest + 1) * plan->size / 2;
     if (plan->lined) {
-        plan->place_bytes = cpu_fft_line_work(plan->numbers, longest) * plan->size / 8; /* of four places */
+        plan->place_bytes = cpu_fft_line_work(plan->numbers) * plan->size / 8; /* of four places */
     }
     plan->place_bytes = (plan->place_bytes + PLACE_ALIGNMENT - 1) / PLACE_ALIGNMENT * PLACE_ALIGNMENT + PLACE_OFFSET;
     plan->blocks_at = place(plan, 4 * plan->place_bytes * cpu->team.threads);
@@ -579,9 +579,8 @@ static void lines_run(const struct job *job, int64_t first, char *memory) {
         .x_bytes = x_bytes,
         .y_bytes = y_bytes,
     };
-    for (int64_t v = begin; v < begin + left && v < begin + CPU_FFT_LANES; v++) {
-        job->functions->line(&line, (const char *)x->data + v * x_bytes, (char *)y->data + v * y_bytes, memory);
-    }
+    job->functions->lines(&line, left < CPU_FFT_LANES ? left : CPU_FFT_LANES, (const char *)x->data + begin * x_bytes,
+                          (char *)y->data + begin * y_bytes, memory);
 }
 
 static void batch_run(const struct job *job, const struct round *round, int64_t batch, char *memory) {

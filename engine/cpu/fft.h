@@ -55,17 +55,18 @@ struct cpu_fft_line {
     double scale;
     int64_t x_bytes, y_bytes; /* from one line to the next one */
 };
-/* From x to y; `work` has cpu_fft_line_work(line) numbers of the dtype. */
-typedef void cpu_fft_line_function(const struct cpu_fft_line *line, const void *x, void *y, void *work);
-static inline int64_t cpu_fft_line_work(int64_t n, int64_t longest) {
-    return 4 * (n + CPU_FFT_LANES) + 2 * CPU_FFT_LANES * (longest + 1);
+/* Of `count` lines, from x to y; `work` has so many numbers of the dtype. */
+typedef void cpu_fft_lines_function(const struct cpu_fft_line *line, int64_t count, const void *x, void *y, void *work);
+enum { FFT_LINE_PAD = 5 * CPU_FFT_LANES };
+static inline int64_t cpu_fft_line_work(int64_t n) {
+    return 6 * (n + FFT_LINE_PAD);
 }
 
 /* Of f32 or f64. Tables of roots are complex numbers of the dtype, but for `twiddle`. */
 struct cpu_fft {
     bool eights; /* eights are faster than fours and twos: there are enough registers */
     cpu_fft_transform *transform;
-    cpu_fft_line_function *line;
+    cpu_fft_lines_function *lines;
     /* Imaginary parts are multiplied by a factor when they are loaded, and both parts when they are stored. */
     void (*load)(const struct cpu_fft_lines *lines, enum fft_form form, double im_factor, int64_t n, void *re,
                  void *im);

@@ -6,10 +6,42 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-/* rows_fft_passes.c */
+/* ---- passes (rows_fft_passes.c) ---- */
+
+/* What is known of a pass when it is compiled. Real and imaginary parts are apart from each other, except in pairs. */
+enum pass_kind {
+    PASS_MIDDLE = 0,
+    PASS_FROM_PAIRS = 1, /* reads complex numbers as they are in tensors, */
+    PASS_TO_PAIRS = 2,   /* and writes such */
+    PASS_LAST = 4,       /* results are not multiplied by roots, */
+    PASS_TURNED = 8,     /* but by a table, each lane's by its own number */
+    PASS_ACROSS = 16,    /* pairs to addresses that may not be multiples of 64 */
+};
+
+/* In each of some batches, m groups of numbers that are `apart` from each other; group p begins p · next behind x. Its results are `to` from each
+ * other, and the first of them is `to_next` times the group's place behind y: p, unless there are places. A root of unity of the table:
+ * e^(-2πi·k/n) for each k, real and imaginary part; group p is multiplied by those with the exponent p · step, and `turn` elements of the
+ * table are an r-th of a turn. */
+#define PASS(T)                                                                                                        \
+    struct pass_##T {                                                                                                  \
+        int64_t batches, x_batch, y_batch, turns_batch;                                                                \
+        int64_t m, apart, next, to, to_next, step, turn, turns_to, turns_next;                                         \
+        const T *xr, *xi, *roots, *turns;                                                                              \
+        T *yr, *yi;                                                                                                    \
+        const int32_t *places;                                                                                         \
+        T sign, re_factor, im_factor; /* of pairs: imaginary parts that are read, and both parts that are written */   \
+    };                                                                                                                 \
+    typedef void pass_function_##T(int64_t radix, int64_t lanes, const struct pass_##T *pass);
+PASS(float)
+PASS(double)
+
+/* A pass of CPU_FFT_LANES lanes: of the kinds that there are, PASS_LAST goes with the others but PASS_FROM_PAIRS. */
+pass_function_float *CPU_NAME(fft_pass_f32)(enum pass_kind kind);
+pass_function_double *CPU_NAME(fft_pass_f64)(enum pass_kind kind);
+
 cpu_fft_transform CPU_NAME(fft_transform_f32), CPU_NAME(fft_transform_f64);
 /* rows_fft_line.c */
-cpu_fft_line_function CPU_NAME(fft_line_f32), CPU_NAME(fft_line_f64);
+cpu_fft_lines_function CPU_NAME(fft_lines_f32), CPU_NAME(fft_lines_f64);
 
 /* Numbers of the vectors that are turned over in registers. */
 #if defined(__AVX512F__)

@@ -369,7 +369,7 @@ UNFOLD(double)
 #endif
 #define FUNCTIONS(T, NAME)                                                                                             \
     {                                                                                                                  \
-        EIGHTS, CPU_NAME(fft_transform_##NAME), CPU_NAME(fft_line_##NAME), load_##T, store_##T, multiply_##T,          \
+        EIGHTS, CPU_NAME(fft_transform_##NAME), CPU_NAME(fft_lines_##NAME), load_##T, store_##T, multiply_##T,         \
             twiddle_##T, unfold_##T, fold_##T                                                                          \
     }
 const struct cpu_fft CPU_NAME(fft_f32) = FUNCTIONS(float, f32);

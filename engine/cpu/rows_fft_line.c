@@ -9,39 +9,93 @@ struct ahead {
     int64_t bytes[2];
 };
 static inline void ahead_fetch(struct ahead *ahead) {
-    for (int i = 0; i < 2; i++) {
-        for (int64_t k = 0; k < ahead->bytes[i]; k += 64) {
-            __builtin_prefetch(ahead->at[i] + k, 0, 2);
-        }
-        ahead->at[i] += ahead->bytes[i];
+    for (int64_t k = 0; k < ahead->bytes[0]; k += 64) {
+        __builtin_prefetch(ahead->at[0] + k);
     }
+    for (int64_t k = 0; k < ahead->bytes[1]; k += 64) {
+        __builtin_prefetch(ahead->at[1] + k, 0, 2); /* it is written late: into the second-level cache */
+    }
+    ahead->at[0] += ahead->bytes[0];
+    ahead->at[1] += ahead->bytes[1];
 }
 
+/* Numbers that are computed together, so that they stay in the first-level cache with their roots, what they come from and where they go. */
+enum { TOGETHER_BYTES = 1 << 13, STEPS_MOST = 8 };
+
 #define LINE(T, NAME)                                                                                                                               \
-    /* The columns' transforms, turned, to rows of real and imaginary parts. */                                                                     \
-    INLINE void columns_##T(const struct cpu_fft_line *line, const struct cpu_fft_end *x, struct ahead *ahead, T *re,                               \
-                            T *im, T *block) {                                                                                                      \
-        const int64_t height = line->columns.n, width = line->rows.n;                                                                               \
-        for (int64_t c = 0; c < width; c += CPU_FFT_LANES) {                                                                                        \
+    /* The transforms of all columns, or of all rows: some passes over the lanes of some batches. */                                                \
+    struct stage_##T {                                                                                                                              \
+        int64_t batches, together; /* batches in all, and in one go */                                                                              \
+        int n;                                                                                                                                      \
+        struct {                                                                                                                                    \
+            pass_function_##T *run;                                                                                                                 \
+            int64_t radix;                                                                                                                          \
+            struct pass_##T pass;                                                                                                                   \
+        } step[STEPS_MOST];                                                                                                                         \
+    };                                                                                                                                              \
+    static void stage_init_##T(struct stage_##T *stage, int64_t batches, const struct fft_length *length,                                           \
+                               const T *roots, const int32_t *places, const struct cpu_fft_end *from,                                               \
+                               int64_t from_batch, const struct cpu_fft_end *to, int64_t to_batch, T *re, T *im) {                                  \
+        const int64_t n = length->n, s = CPU_FFT_LANES, last = length->radices - 1;                                                                 \
+        const int64_t together = batches * n * s * 2 * (int64_t)sizeof(T) <= TOGETHER_BYTES ? batches : 1;                                          \
+        stage->batches = batches;                                                                                                                   \
+        stage->together = together;                                                                                                                 \
+        stage->n = length->radices;                                                                                                                 \
+        int64_t size = n;                                                                                                                           \
+        for (int i = 0; i <= last; i++) {                                                                                                           \
+            const int64_t radix = length->radix[i], m = size / radix;                                                                               \
+            struct pass_##T pass = {.batches = together * (n / size),                                                                               \
+                                    .x_batch = size * s,                                                                                            \
+                                    .y_batch = size * s,                                                                                            \
+                                    .m = m,                                                                                                         \
+                                    .apart = m * s,                                                                                                 \
+                                    .next = s,                                                                                                      \
+                                    .to = m * s,                                                                                                    \
+                                    .to_next = s,                                                                                                   \
+                                    .step = n / size,                                                                                               \
+                                    .turn = n / radix,                                                                                              \
+                                    .roots = roots,                                                                                                 \
+                                    .xr = re,                                                                                                       \
+                                    .xi = im,                                                                                                       \
+                                    .yr = re,                                                                                                       \
+                                    .yi = im};                                                                                                      \
+            enum pass_kind kind = PASS_MIDDLE;                                                                                                      \
+            if (i == 0 && from) {                                                                                                                   \
+                kind = from->pairs ? PASS_FROM_PAIRS : PASS_MIDDLE;                                                                                 \
+                pass.apart = m * from->apart, pass.next = from->apart, pass.x_batch = from_batch;                                                   \
+                pass.sign = (T)from->im_factor;                                                                                                     \
+            } else if (i == last) {                                                                                                                 \
+                kind = PASS_LAST | (to->pairs ? PASS_TO_PAIRS : 0) | (to->turns ? PASS_TURNED : 0);                                                 \
+                pass.batches = together, pass.x_batch = n * s, pass.y_batch = to_batch;                                                             \
+                pass.m = n / radix, pass.apart = s, pass.next = radix * s;                                                                          \
+                pass.places = places, pass.to = n / radix * to->apart, pass.to_next = to->apart;                                                    \
+                pass.re_factor = (T)to->re_factor, pass.im_factor = (T)to->im_factor;                                                               \
+                pass.turns_to = n / radix * to->turns_apart, pass.turns_next = to->turns_apart,                                                     \
+                pass.turns_batch = n * to->turns_apart;                                                                                             \
+            }                                                                                                                                       \
+            stage->step[i].run = CPU_NAME(fft_pass_##NAME)(kind);                                                                                   \
+            stage->step[i].radix = radix;                                                                                                           \
+            stage->step[i].pass = pass;                                                                                                             \
+            size = m;                                                                                                                               \
+        }                                                                                                                                           \
+    }                                                                                                                                               \
+    /* The batches whose numbers begin at x, and whose results at y. */                                                                             \
+    INLINE void stage_run_##T(struct stage_##T *stage, const T *xr, const T *xi, T *yr, T *yi, const T *turns,                                      \
+                              struct ahead *ahead) {                                                                                                \
+        struct pass_##T *first = &stage->step[0].pass, *last = &stage->step[stage->n - 1].pass;                                                     \
+        first->xr = xr, first->xi = xi;                                                                                                             \
+        last->yr = yr, last->yi = yi, last->turns = turns;                                                                                          \
+        for (int i = 0; i < stage->n; i++) {                                                                                                        \
             ahead_fetch(ahead);                                                                                                                     \
-            struct cpu_fft_end from = *x;                                                                                                           \
-            from.re = (T *)x->re + (x->pairs ? 2 * c : c);                                                                                          \
-            from.im = (T *)x->im + c;                                                                                                               \
-            const struct cpu_fft_end to = {.re = re + c,                                                                                            \
-                                           .im = im + c,                                                                                            \
-                                           .apart = width,                                                                                          \
-                                           .turns = (const T *)line->turns + 2 * c * height,                                                        \
-                                           .turns_apart = 2 * CPU_FFT_LANES};                                                                       \
-            CPU_NAME(fft_transform_##NAME)                                                                                                          \
-            (&line->columns, line->column_roots, line->column_places, CPU_FFT_LANES, block,                                                         \
-             block + CPU_FFT_LANES * height, &from, &to);                                                                                           \
+            stage->step[i].run(stage->step[i].radix, CPU_FFT_LANES, &stage->step[i].pass);                                                          \
         }                                                                                                                                           \
     }                                                                                                                                               \
     /* Some rows, number by number. */                                                                                                              \
-    INLINE void turn_rows_##T(const T *x, int64_t width, T *to) {                                                                                   \
+    INLINE void turn_rows_##T(const T *x, int64_t width, struct ahead *ahead, T *to) {                                                              \
         for (int64_t v = 0; v < CPU_FFT_LANES; v += TURN_##T) {                                                                                     \
             for (int64_t c = 0; c < width; c += TURN_##T) {                                                                                         \
                 vector_##T a[TURN_##T];                                                                                                             \
+                ahead_fetch(ahead);                                                                                                                 \
                 CPU_PRAGMA(GCC unroll 16)                                                                                                           \
                 for (int i = 0; i < TURN_##T; i++) {                                                                                                \
                     a[i] = *(const vector_##T *)(const void *)(x + (v + i) * width + c);                                                            \
@@ -52,21 +106,6 @@ static inline void ahead_fetch(struct ahead *ahead) {
                     *(vector_##T *)(void *)(to + (c + i) * CPU_FFT_LANES + v) = a[i];                                                               \
                 }                                                                                                                                   \
             }                                                                                                                                       \
-        }                                                                                                                                           \
-    }                                                                                                                                               \
-    INLINE void rows_##T(const struct cpu_fft_line *line, const T *re, const T *im, const struct cpu_fft_end *y,                                    \
-                         struct ahead *ahead, T *block) {                                                                                           \
-        const int64_t height = line->columns.n, width = line->rows.n;                                                                               \
-        T *block_im = block + CPU_FFT_LANES * width;                                                                                                \
-        for (int64_t k = 0; k < height; k += CPU_FFT_LANES) {                                                                                       \
-            ahead_fetch(ahead);                                                                                                                     \
-            struct cpu_fft_end to = *y;                                                                                                             \
-            to.re = (T *)y->re + (y->pairs ? 2 * k : k);                                                                                            \
-            to.im = (T *)y->im + k;                                                                                                                 \
-            turn_rows_##T(re + k * width, width, block);                                                                                            \
-            turn_rows_##T(im + k * width, width, block_im);                                                                                         \
-            CPU_NAME(fft_transform_##NAME)                                                                                                          \
-            (&line->rows, line->row_roots, line->row_places, CPU_FFT_LANES, block, block_im, NULL, &to);                                            \
         }                                                                                                                                           \
     }                                                                                                                                               \
     /* The transform of 2n real numbers from that of n pairs of them: with E = Z[k] + conj(Z[n-k]) and O = (Z[k] - conj(Z[n-k])) / i, X[k] is\
@@ -121,36 +160,58 @@ static inline void ahead_fetch(struct ahead *ahead) {
             }                                                                                                                                       \
         }                                                                                                                                           \
     }                                                                                                                                               \
-    void CPU_NAME(fft_line_##NAME)(const struct cpu_fft_line *line, const void *from, void *to, void *work) {                                       \
-        const int64_t n = line->n, height = line->columns.n, width = line->rows.n;                                                                  \
-        T *re = work, *im = re + n, *zr = im + n + CPU_FFT_LANES, *zi = zr + n, *block = zi + n + CPU_FFT_LANES;                                    \
-        const bool paired = line->pair_roots != NULL;                                                                                               \
-        const int64_t steps = (width + height) / CPU_FFT_LANES;                                                                                     \
-        struct ahead ahead = {{(const char *)from + line->x_bytes, (const char *)to + line->y_bytes},                                               \
-                              {line->x_bytes / steps, line->y_bytes / steps}};                                                                      \
-        struct cpu_fft_end x = {                                                                                                                    \
-            .pairs = true, .re = (void *)from, .apart = 2 * width, .im_factor = line->swap && !paired ? -1 : 1};                                    \
-        struct cpu_fft_end y = {.pairs = true,                                                                                                      \
-                                .re = to,                                                                                                           \
-                                .apart = 2 * height,                                                                                                \
-                                .re_factor = line->scale,                                                                                           \
-                                .im_factor = line->swap ? -line->scale : line->scale};                                                              \
-        const struct cpu_fft_end z_from = {.re = zr, .im = zi, .apart = width},                                                                     \
-                                 z_to = {.re = zr, .im = zi, .apart = height};                                                                      \
-        if (paired && line->out == FFT_REAL) {                                                                                                      \
-            fold_##T(n, line->pair_roots, from, re, im, zr, zi);                                                                                    \
-            x = z_from;                                                                                                                             \
-        } else if (line->in == FFT_REAL && !paired) {                                                                                               \
+    void CPU_NAME(fft_lines_##NAME)(const struct cpu_fft_line *line, int64_t count, const void *from, void *to,                                     \
+                                    void *work) {                                                                                                   \
+        const int64_t n = line->n, height = line->columns.n, width = line->rows.n, s = CPU_FFT_LANES,                                               \
+                      part = n + FFT_LINE_PAD;                                                                                                      \
+        T *re = work, *im = re + part, *zr = im + part, *zi = zr + part, *block = zi + part, *block_im = block + part;                              \
+        const bool paired = line->pair_roots != NULL, split = paired ? line->out == FFT_REAL : line->in == FFT_REAL;                                \
+        const struct cpu_fft_end x = {                                                                                                              \
+            .pairs = !split, .apart = split ? width : 2 * width, .im_factor = line->swap && !paired ? -1 : 1};                                      \
+        const struct cpu_fft_end middle = {.apart = width, .turns = line->turns, .turns_apart = 2 * s};                                             \
+        const bool unfolded = paired && line->in == FFT_REAL;                                                                                       \
+        const struct cpu_fft_end y = {.pairs = !unfolded,                                                                                           \
+                                      .apart = unfolded ? height : 2 * height,                                                                      \
+                                      .re_factor = line->scale,                                                                                     \
+                                      .im_factor = line->swap ? -line->scale : line->scale};                                                        \
+        const int64_t x_batch = split ? s : 2 * s, y_batch = unfolded ? s : 2 * s;                                                                  \
+        struct stage_##T columns, rows;                                                                                                             \
+        stage_init_##T(&columns, width / s, &line->columns, line->column_roots, line->column_places, &x, x_batch,                                   \
+                       &middle, s, block, block_im);                                                                                                \
+        stage_init_##T(&rows, height / s, &line->rows, line->row_roots, line->row_places, NULL, 0, &y, y_batch, block,                              \
+                       block_im);                                                                                                                   \
+        if (split) {                                                                                                                                \
             memset(zi, 0, (size_t)n * sizeof(T));                                                                                                   \
-            x = z_from;                                                                                                                             \
-            x.re = (void *)from;                                                                                                                    \
         }                                                                                                                                           \
-        columns_##T(line, &x, &ahead, re, im, block);                                                                                               \
-        if (paired && line->in == FFT_REAL) {                                                                                                       \
-            rows_##T(line, re, im, &z_to, &ahead, block);                                                                                           \
-            unfold_##T(n, line->pair_roots, zr, zi, (T)(line->scale / 2), to);                                                                      \
-        } else {                                                                                                                                    \
-            rows_##T(line, re, im, &y, &ahead, block);                                                                                              \
+        const int64_t steps = columns.batches / columns.together * columns.n + rows.batches / rows.together * rows.n +                              \
+                              2 * n / (TURN_##T * TURN_##T);                                                                                        \
+        for (; count > 0; count--) {                                                                                                                \
+            const T *ar = from, *ai = from;                                                                                                         \
+            T *br = unfolded ? zr : to, *bi = unfolded ? zi : to;                                                                                   \
+            const char *next = (const char *)from + line->x_bytes;                                                                                  \
+            char *next_to = (char *)to + line->y_bytes;                                                                                             \
+            struct ahead ahead = {{next, next_to}, {line->x_bytes / steps, line->y_bytes / steps}};                                                 \
+            if (split && paired) {                                                                                                                  \
+                fold_##T(n, line->pair_roots, from, re, im, zr, zi);                                                                                \
+                ar = zr;                                                                                                                            \
+            }                                                                                                                                       \
+            ai = split ? zi : ai;                                                                                                                   \
+            for (int64_t b = 0; b < columns.batches; b += columns.together) {                                                                       \
+                const int64_t x_at = b * x_batch;                                                                                                   \
+                stage_run_##T(&columns, ar + x_at, ai + x_at, re + b * s, im + b * s,                                                               \
+                              (const T *)line->turns + 2 * b * s * height, &ahead);                                                                 \
+            }                                                                                                                                       \
+            for (int64_t b = 0; b < rows.batches; b += rows.together) {                                                                             \
+                for (int64_t k = 0; k < rows.together; k++) {                                                                                       \
+                    turn_rows_##T(re + (b + k) * s * width, width, &ahead, block + k * s * width);                                                  \
+                    turn_rows_##T(im + (b + k) * s * width, width, &ahead, block_im + k * s * width);                                               \
+                }                                                                                                                                   \
+                stage_run_##T(&rows, block, block_im, br + b * y_batch, bi + b * y_batch, NULL, &ahead);                                            \
+            }                                                                                                                                       \
+            if (unfolded) {                                                                                                                         \
+                unfold_##T(n, line->pair_roots, zr, zi, (T)(line->scale / 2), to);                                                                  \
+            }                                                                                                                                       \
+            from = next, to = next_to;                                                                                                              \
         }                                                                                                                                           \
     }
 LINE(float, f32)

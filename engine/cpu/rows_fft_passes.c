@@ -4,6 +4,12 @@
  * multiplied by roots of unity and written where it was, which leaves r transforms of m numbers, one behind another. The last pass has nothing to
  * multiply by, and writes each group to where it belongs. The first pass can read the numbers where they are in memory, and the last
  * one write the results where they go: then nothing else moves them, which would take as long as a pass. */
+#include <stdint.h>
+
+#if defined(__AVX512F__)
+#include <immintrin.h>
+#endif
+
 #include "engine/cpu/fft_level.h"
 
 /* a · b + c, in one rounding if the level has such an instruction. */
@@ -15,42 +21,60 @@
 #endif
 #define FMA(T, a, b, c) FMA_##T(a, b, c)
 
-/* What is known of a pass when it is compiled. Real and imaginary parts are apart from each other, except in pairs. */
-enum pass_kind {
-    PASS_MIDDLE = 0,
-    PASS_FROM_PAIRS = 1, /* reads complex numbers as they are in tensors, */
-    PASS_TO_PAIRS = 2,   /* and writes such */
-    PASS_LAST = 4,       /* results are not multiplied by roots, */
-    PASS_TURNED = 8,     /* but by a table, each lane's by its own number */
-};
+/* A vector that crosses a cache line's end takes several times as long to store. So where vectors are as long as lines, and pairs are to be written
+ * across such ends, they are written line by line from a buffer. */
+#if defined(__AVX512F__)
+/* Vectors of 64 bytes to any address that is a multiple of 4. */
+INLINE void across_lines(char *to, const char *from, int vectors) {
+    const uint32_t offset = (uint32_t)((uintptr_t)to % 64 / 4);
+    const __mmask16 own = (__mmask16)(0xffffU << offset);
+    const __m512i numbers = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+    /* Of the line's words, those from `offset` on are the vector's first ones, those before them the last ones of the vector before. */
+    const __m512i index = _mm512_sub_epi32(numbers, _mm512_set1_epi32((int)offset));
+    __m512i before = _mm512_load_si512(from);
+    to -= 4 * offset;
+    _mm512_mask_storeu_epi32(to, own, _mm512_permutexvar_epi32(index, before));
+    CPU_PRAGMA(GCC unroll 3)
+    for (int i = 1; i < vectors; i++) {
+        const __m512i next = _mm512_load_si512(from + 64 * i);
+        _mm512_storeu_si512(to + 64 * i, _mm512_permutex2var_epi32(next, index, before));
+        before = next;
+    }
+    _mm512_mask_storeu_epi32(to + 64 * vectors, (__mmask16)~own, _mm512_permutexvar_epi32(index, before));
+}
+#else
+INLINE void across_lines(char *to, const char *from, int vectors) {
+    (void)to, (void)from, (void)vectors;
+}
+#endif
 
-/* m groups of numbers that are `apart` from each other; group p begins p · next behind x. Its results are `to` from each other, and the first of
- * them is `to_next` times the group's place behind y: p, unless there are places. A root of unity of the table: e^(-2πi·k/n) for each k,
- * real and imaginary part; group p is multiplied by those with the exponent p · step, and `turn` elements of the table are an r-th of a turn. */
-#define PASS(T)                                                                                                        \
-    struct pass_##T {                                                                                                  \
-        int64_t m, apart, next, to, to_next, step, turn, turns_to, turns_next;                                         \
-        const T *xr, *xi, *roots, *turns;                                                                              \
-        T *yr, *yi;                                                                                                    \
-        const int32_t *places;                                                                                         \
-        T sign, re_factor, im_factor; /* of pairs: imaginary parts that are read, and both parts that are written */   \
-    };
-PASS(float)
-PASS(double)
-
-#define PASS_HEAD(T)                                                                                                   \
-    const int64_t apart = pass->apart, to = pass->to, step = pass->step, turns_to = pass->turns_to;                    \
+#define PASS_BEGIN(T, r)                                                                                               \
+    const bool buffered = kind & PASS_ACROSS && (r) > 0;                                                               \
+    _Alignas(64) T buffer[2 * CPU_FFT_LANES * ((r) > 0 ? (r) : 1)];                                                    \
+    const int64_t apart = pass->apart, to = buffered ? 2 * n : pass->to, step = pass->step, turns_to = pass->turns_to; \
     const T sign = pass->sign, re_factor = pass->re_factor, im_factor = pass->im_factor, *const w = pass->roots;       \
     (void)sign, (void)re_factor, (void)im_factor, (void)turns_to;                                                      \
-    for (int64_t p = 0; p < pass->m; p++) {                                                                            \
-        const int64_t place = kind & PASS_LAST && pass->places ? pass->places[p] : p;                                  \
-        const T *const xr = pass->xr + p * pass->next, *const xi =                                                     \
-                                                           kind & PASS_FROM_PAIRS ? xr : pass->xi + p * pass->next;    \
-        const T *const turns = kind & PASS_TURNED ? pass->turns + place * pass->turns_next : NULL;                     \
-        T *const yr = pass->yr + place * pass->to_next, *const yi = kind & PASS_TO_PAIRS                               \
-                                                                        ? yr                                           \
-                                                                        : pass->yi + place * pass->to_next;            \
-        (void)turns;
+    for (int64_t batch = 0; batch < pass->batches; batch++) {                                                          \
+        const int64_t x_at = batch * pass->x_batch;                                                                    \
+        const T *const first_turns = kind & PASS_TURNED ? pass->turns + batch * pass->turns_batch : NULL;              \
+        for (int64_t p = 0; p < pass->m; p++) {                                                                        \
+            const int64_t place = kind & PASS_LAST && pass->places ? pass->places[p] : p;                              \
+            const int64_t y_at = batch * pass->y_batch + place * pass->to_next;                                        \
+            const T *const xr = pass->xr + x_at + p * pass->next, *const xi = kind & PASS_FROM_PAIRS                   \
+                                                                                  ? xr                                 \
+                                                                                  : pass->xi + x_at + p * pass->next;  \
+            const T *const turns = kind & PASS_TURNED ? first_turns + place * pass->turns_next : NULL;                 \
+            T *const yr = buffered ? buffer : pass->yr + y_at, *const yi =                                             \
+                                                                   kind & PASS_TO_PAIRS ? yr : pass->yi + y_at;        \
+            (void)turns;
+#define PASS_END(T, r)                                                                                                 \
+    for (int64_t j = 0; buffered && j < (r); j++) {                                                                    \
+        across_lines((char *)(pass->yr + y_at + j * pass->to), (const char *)(buffer + j * to),                        \
+                     (int)(2 * CPU_FFT_LANES * sizeof(T) / 64));                                                       \
+    }                                                                                                                  \
+    }                                                                                                                  \
+    }
+
 #define ELEMENT(T, k)                                                                                                  \
     const T r##k = kind & PASS_FROM_PAIRS ? xr[2 * q + (k)*apart] : xr[q + (k)*apart];                                 \
     const T i##k = kind & PASS_FROM_PAIRS ? xr[2 * q + 1 + (k)*apart] * sign : xi[q + (k)*apart]
@@ -76,7 +100,7 @@ PASS(double)
 
 #define PASSES(T)                                                                                                      \
     INLINE void pass_2_##T(const enum pass_kind kind, int64_t n, const struct pass_##T *pass) {                        \
-        PASS_HEAD(T)                                                                                                   \
+        PASS_BEGIN(T, 2)                                                                                               \
         CPU_LOOP                                                                                                       \
         for (int64_t q = 0; q < n; q++) {                                                                              \
             ELEMENT(T, 0);                                                                                             \
@@ -84,11 +108,11 @@ PASS(double)
             RESULT(T, 0, r0 + r1, i0 + i1)                                                                             \
             RESULT(T, 1, r0 - r1, i0 - i1)                                                                             \
         }                                                                                                              \
-    }                                                                                                                  \
+        PASS_END(T, 2)                                                                                                 \
     }                                                                                                                  \
     INLINE void pass_3_##T(const enum pass_kind kind, int64_t n, const struct pass_##T *pass) {                        \
         const T sine = (T)0.86602540378443864676;                                                                      \
-        PASS_HEAD(T)                                                                                                   \
+        PASS_BEGIN(T, 3)                                                                                               \
         CPU_LOOP                                                                                                       \
         for (int64_t q = 0; q < n; q++) {                                                                              \
             ELEMENT(T, 0);                                                                                             \
@@ -100,10 +124,10 @@ PASS(double)
             RESULT(T, 1, hr + di, hi - dr)                                                                             \
             RESULT(T, 2, hr - di, hi + dr)                                                                             \
         }                                                                                                              \
-    }                                                                                                                  \
+        PASS_END(T, 3)                                                                                                 \
     }                                                                                                                  \
     INLINE void pass_4_##T(const enum pass_kind kind, int64_t n, const struct pass_##T *pass) {                        \
-        PASS_HEAD(T)                                                                                                   \
+        PASS_BEGIN(T, 4)                                                                                               \
         CPU_LOOP                                                                                                       \
         for (int64_t q = 0; q < n; q++) {                                                                              \
             ELEMENT(T, 0);                                                                                             \
@@ -117,12 +141,12 @@ PASS(double)
             RESULT(T, 2, ar2 - br, ai2 - bi)                                                                           \
             RESULT(T, 3, cr - di, ci + dr)                                                                             \
         }                                                                                                              \
-    }                                                                                                                  \
+        PASS_END(T, 4)                                                                                                 \
     }                                                                                                                  \
     INLINE void pass_5_##T(const enum pass_kind kind, int64_t n, const struct pass_##T *pass) {                        \
         const T c1 = (T)0.30901699437494742410, c2 = (T)-0.80901699437494742410;                                       \
         const T s1 = (T)0.95105651629515357212, s2 = (T)0.58778525229247312917;                                        \
-        PASS_HEAD(T)                                                                                                   \
+        PASS_BEGIN(T, 5)                                                                                               \
         CPU_LOOP                                                                                                       \
         for (int64_t q = 0; q < n; q++) {                                                                              \
             ELEMENT(T, 0);                                                                                             \
@@ -142,11 +166,11 @@ PASS(double)
             RESULT(T, 3, dr - fi, di + fr)                                                                             \
             RESULT(T, 4, cr - ei, ci + er)                                                                             \
         }                                                                                                              \
-    }                                                                                                                  \
+        PASS_END(T, 5)                                                                                                 \
     }                                                                                                                  \
     INLINE void pass_8_##T(const enum pass_kind kind, int64_t n, const struct pass_##T *pass) {                        \
         const T half = (T)0.70710678118654752440;                                                                      \
-        PASS_HEAD(T)                                                                                                   \
+        PASS_BEGIN(T, 8)                                                                                               \
         CPU_LOOP                                                                                                       \
         for (int64_t q = 0; q < n; q++) {                                                                              \
             ELEMENT(T, 0);                                                                                             \
@@ -176,12 +200,12 @@ PASS(double)
             RESULT(T, 6, cr2 - ci3, ci2 + cr3)                                                                         \
             RESULT(T, 7, dr2 - di3, di2 + dr3)                                                                         \
         }                                                                                                              \
-    }                                                                                                                  \
+        PASS_END(T, 8)                                                                                                 \
     }                                                                                                                  \
     /* Any other factor. */                                                                                            \
     INLINE void pass_any_##T(int64_t r, const enum pass_kind kind, int64_t n, const struct pass_##T *pass) {           \
         T re[FFT_RADIX_MOST * CPU_FFT_LANES], im[FFT_RADIX_MOST * CPU_FFT_LANES];                                      \
-        PASS_HEAD(T)                                                                                                   \
+        PASS_BEGIN(T, 0)                                                                                               \
         for (int64_t j = 0; j < r; j++) {                                                                              \
             T *ur = re + j * n, *ui = im + j * n;                                                                      \
             CPU_LOOP                                                                                                   \
@@ -207,7 +231,7 @@ PASS(double)
                 RESULT(T, j, ur[q], ui[q])                                                                             \
             }                                                                                                          \
         }                                                                                                              \
-    }                                                                                                                  \
+        PASS_END(T, 0)                                                                                                 \
     }
 PASSES(float)
 PASSES(double)
@@ -239,17 +263,50 @@ PASSES(double)
 PASS_FUNCTION(float, middle, PASS_MIDDLE, CPU_FFT_LANES)
 PASS_FUNCTION(float, first_pairs, PASS_FROM_PAIRS, CPU_FFT_LANES)
 PASS_FUNCTION(float, last, PASS_LAST, CPU_FFT_LANES)
-PASS_FUNCTION(float, last_pairs, PASS_LAST | PASS_TO_PAIRS, CPU_FFT_LANES)
+PASS_FUNCTION(float, last_whole, PASS_LAST | PASS_TO_PAIRS, CPU_FFT_LANES)
+PASS_FUNCTION(float, last_across, PASS_LAST | PASS_TO_PAIRS | PASS_ACROSS, CPU_FFT_LANES)
 PASS_FUNCTION(float, last_turned, PASS_LAST | PASS_TURNED, CPU_FFT_LANES)
 PASS_FUNCTION(float, any_middle, PASS_MIDDLE, n)
 PASS_FUNCTION(float, any_last, PASS_LAST, n)
 PASS_FUNCTION(double, middle, PASS_MIDDLE, CPU_FFT_LANES)
 PASS_FUNCTION(double, first_pairs, PASS_FROM_PAIRS, CPU_FFT_LANES)
 PASS_FUNCTION(double, last, PASS_LAST, CPU_FFT_LANES)
-PASS_FUNCTION(double, last_pairs, PASS_LAST | PASS_TO_PAIRS, CPU_FFT_LANES)
+PASS_FUNCTION(double, last_whole, PASS_LAST | PASS_TO_PAIRS, CPU_FFT_LANES)
+PASS_FUNCTION(double, last_across, PASS_LAST | PASS_TO_PAIRS | PASS_ACROSS, CPU_FFT_LANES)
 PASS_FUNCTION(double, last_turned, PASS_LAST | PASS_TURNED, CPU_FFT_LANES)
 PASS_FUNCTION(double, any_middle, PASS_MIDDLE, n)
 PASS_FUNCTION(double, any_last, PASS_LAST, n)
+
+#if defined(__AVX512F__)
+enum { PAIRS_ALIGNMENT = 64 };
+#else
+enum { PAIRS_ALIGNMENT = 1 };
+#endif
+#define LAST_PAIRS(T)                                                                                                  \
+    static void last_pairs_##T(int64_t radix, int64_t n, const struct pass_##T *pass) {                                \
+        const uint64_t at = (uintptr_t)pass->yr | (uint64_t)(pass->y_batch | pass->to | pass->to_next) * sizeof(T);    \
+        (at % PAIRS_ALIGNMENT == 0 ? last_whole_##T : last_across_##T)(radix, n, pass);                                \
+    }
+LAST_PAIRS(float)
+LAST_PAIRS(double)
+
+#define PASS_OF(T, NAME)                                                                                               \
+    pass_function_##T *CPU_NAME(fft_pass_##NAME)(enum pass_kind kind) {                                                \
+        switch ((int)kind) {                                                                                           \
+        case PASS_MIDDLE:                                                                                              \
+            return middle_##T;                                                                                         \
+        case PASS_FROM_PAIRS:                                                                                          \
+            return first_pairs_##T;                                                                                    \
+        case PASS_LAST:                                                                                                \
+            return last_##T;                                                                                           \
+        case PASS_LAST | PASS_TO_PAIRS:                                                                                \
+            return last_pairs_##T;                                                                                     \
+        default:                                                                                                       \
+            return last_turned_##T;                                                                                    \
+        }                                                                                                              \
+    }
+PASS_OF(float, f32)
+PASS_OF(double, f64)
 
 /* What stays in the first-level cache beside roots and results. */
 enum { PASSES_BYTES = 1 << 14 };
@@ -264,7 +321,8 @@ enum { PASSES_BYTES = 1 << 14 };
     INLINE void pass_within_##T(const struct fft_length *length, const T *roots, int i, int64_t size, int64_t n,       \
                                 T *xr, T *xi) {                                                                        \
         const int64_t radix = length->radix[i], m = size / radix;                                                      \
-        const struct pass_##T pass = {.m = m,                                                                          \
+        const struct pass_##T pass = {.batches = 1,                                                                    \
+                                      .m = m,                                                                          \
                                       .apart = m * n,                                                                  \
                                       .next = n,                                                                       \
                                       .to = m * n,                                                                     \
@@ -281,7 +339,8 @@ enum { PASSES_BYTES = 1 << 14 };
     INLINE void pass_first_##T(const struct fft_length *length, const T *roots, const struct cpu_fft_end *from,        \
                                int64_t n, T *re, T *im) {                                                              \
         const int64_t radix = length->radix[0], m = length->n / radix;                                                 \
-        const struct pass_##T pass = {.m = m,                                                                          \
+        const struct pass_##T pass = {.batches = 1,                                                                    \
+                                      .m = m,                                                                          \
                                       .apart = m * from->apart,                                                        \
                                       .next = from->apart,                                                             \
                                       .to = m * n,                                                                     \
@@ -305,7 +364,8 @@ enum { PASSES_BYTES = 1 << 14 };
                               const struct cpu_fft_end *from, const struct cpu_fft_end *to, int64_t left, int64_t at,  \
                               int64_t n, T *re, T *im) {                                                               \
         const int64_t radix = length->radix[length->radices - 1], apart = length->n / radix;                           \
-        struct pass_##T pass = {.m = left / radix,                                                                     \
+        struct pass_##T pass = {.batches = 1,                                                                          \
+                                .m = left / radix,                                                                     \
                                 .apart = n,                                                                            \
                                 .next = radix * n,                                                                     \
                                 .to = n,                                                                               \
