@@ -1,20 +1,20 @@
 /* Fourier transforms along an axis.
  *
- * Some lines are transformed together in a block in the cache (rows_fft.c). A long line, or one of few, is taken as a matrix, row by row: its
+ * A line whose length suits it is transformed by itself in the first-level cache (rows_fft_line.c). Of others, some lines are transformed together in a
+ * block in the cache (rows_fft.c, rows_fft_passes.c). A long line, or one of few, is taken as a matrix, row by row: its
  * columns are transformed and multiplied by roots of unity, then its rows, and the results are those of the line, column by column.
  * So any length has blocks that are shared out among threads, and between which the job can be left. Lengths with a large prime factor are
  * convolutions (engine/device/fft.h): two transforms of another length. A block's steps follow from the shapes alone, and so do the results. */
-#include "engine/cpu/fft.h"
-
 #include <string.h>
 
 #include "engine/cpu/cpu.h"
+#include "engine/cpu/fft_plan.h"
 
 enum {
     WHOLE_MOST = 4096,     /* numbers of a line in a block */
     FEW_LINES = 4,         /* fewer are taken as matrices, */
     MATRIX_LEAST = 256,    /* from so many numbers on */
-    LINE_BYTES = 1 << 15,  /* of a line that is transformed by itself */
+    LINE_BYTES = 1 << 16,  /* of a line that is transformed by itself */
     GROUP = 1 << 20,       /* numbers of the lines that are on their way together */
     PIECE = 1 << 15,       /* numbers of blocks between two looks whether to stop */
     CHIRP_BATCH = 1 << 10, /* numbers of the chirp that are computed between two looks */
@@ -35,28 +35,11 @@ struct round {
     enum purpose purpose;
 };
 
-/* Lengths, and places in the workspace. */
-struct plan {
-    struct fft_request request;
-    int64_t size;                    /* bytes of a complex number */
-    int64_t lines;                   /* of the tensor */
-    int64_t numbers;                 /* of the transforms: n, its half, or the room for a convolution */
-    bool chirped;                    /* n has a large prime factor */
-    bool paired;                     /* n real numbers are taken as n/2 complex ones */
-    bool lined;                      /* each line is transformed by itself, as cpu_fft_line says */
-    bool cut;                        /* lines are matrices that go through the workspace */
-    struct fft_length columns, rows; /* the lengths of transforms of columns and rows; of whole lines `columns` */
-    int64_t group, place_bytes;      /* of the real or imaginary parts in one place of a block */
-    int64_t column_roots_at, row_roots_at, column_groups_at, row_groups_at, pair_roots_at, places_at, turns_at, high_at,
-        low_at, chirp_at, filter_at, middle_at, spread_at, blocks_at;
-    int64_t bytes;
-};
-
 struct job {
     struct cpu_job base;
     const struct launch *launch;
     const struct cpu_fft *functions;
-    struct plan plan;
+    struct fft_plan plan;
     char *workspace;
     struct round rounds[ROUNDS_MOST];
     int n_rounds, prepared; /* the first rounds are run once, the others for each group of lines */
@@ -66,7 +49,7 @@ struct job {
 
 /* ---- the plan ---- */
 
-static int64_t place(struct plan *plan, int64_t bytes) {
+static int64_t place(struct fft_plan *plan, int64_t bytes) {
     int64_t at = plan->bytes;
     plan->bytes += (bytes + 63) / 64 * 64;
     return at;
@@ -106,15 +89,15 @@ static void length_widen(struct fft_length *length) {
     length->radices = radices + n_odd;
 }
 
-/* Whether so many numbers, which lie together and are all there, are a matrix as cpu_fft_line needs it. */
-static bool fits_line(const struct plan *plan, int64_t numbers) {
+/* Whether lines of so many numbers, which lie together and are all there, can be transformed by themselves. */
+static bool fits_line(const struct fft_plan *plan, int64_t numbers) {
     const struct fft_request *request = &plan->request;
     const int64_t whole = request->in == FFT_HERMITIAN ? request->n / 2 + 1 : request->n;
     return request->inner == 1 && request->n_in == whole && numbers % (CPU_FFT_LANES * CPU_FFT_LANES) == 0 &&
            numbers * plan->size <= LINE_BYTES;
 }
 
-static void plan_lengths(struct plan *plan, bool eights) {
+static void plan_lengths(struct fft_plan *plan, bool eights) {
     const struct fft_request *request = &plan->request;
     struct fft_length all;
     plan->chirped = !fft_factor(request->n, &all);
@@ -137,28 +120,23 @@ static void plan_lengths(struct plan *plan, bool eights) {
     }
 }
 
-/* Of the last pass. */
-static int64_t groups_of(const struct fft_length *length) {
-    return length->radices ? length->n / length->radix[length->radices - 1] : 0;
-}
-
-static const struct cpu_fft *functions_of(const struct plan *plan, const struct cpu *cpu) {
+static const struct cpu_fft *functions_of(const struct fft_plan *plan, const struct cpu *cpu) {
     return plan->request.wide ? cpu->kernels->fft_f64 : cpu->kernels->fft_f32;
 }
 
-static void plan_make(struct plan *plan, const struct launch *launch, const struct cpu *cpu) {
-    *plan = (struct plan){.request = fft_request_make(launch)};
+static void plan_make(struct fft_plan *plan, const struct launch *launch, const struct cpu *cpu) {
+    *plan = (struct fft_plan){.request = fft_request_make(launch)};
     const struct fft_request *request = &plan->request;
     plan->size = request->wide ? 16 : 8;
     plan->lines = request->outer * request->inner;
     plan_lengths(plan, functions_of(plan, cpu)->eights);
     int64_t longest = plan->columns.n > plan->rows.n ? plan->columns.n : plan->rows.n;
-    plan->group = GROUP / plan->numbers;
+    plan->group = plan->lined ? plan->lines : GROUP / plan->numbers; /* such lines take no room in the workspace */
     plan->group = plan->group < 1 ? 1 : plan->group < plan->lines ? plan->group : plan->lines;
     plan->column_roots_at = place(plan, plan->columns.n * plan->size);
     plan->row_roots_at = place(plan, plan->rows.n * plan->size);
-    plan->column_groups_at = place(plan, groups_of(&plan->columns) * (int64_t)sizeof(int32_t));
-    plan->row_groups_at = place(plan, groups_of(&plan->rows) * (int64_t)sizeof(int32_t));
+    plan->column_groups_at = place(plan, fft_groups(&plan->columns) * (int64_t)sizeof(int32_t));
+    plan->row_groups_at = place(plan, fft_groups(&plan->rows) * (int64_t)sizeof(int32_t));
     plan->pair_roots_at = place(plan, plan->paired ? (plan->numbers + 1) * plan->size : 0);
     plan->places_at = place(plan, plan->paired ? plan->numbers * (int64_t)sizeof(int32_t) : 0);
     plan->high_at = place(plan, plan->cut ? plan->columns.n * 16 : 0);
@@ -176,150 +154,6 @@ static void plan_make(struct plan *plan, const struct launch *launch, const stru
     plan->blocks_at = place(plan, 4 * plan->place_bytes * cpu->team.threads);
 }
 
-/* ---- tables ---- */
-
-static void table_set(const struct plan *plan, char *table, int64_t at, double re, double im) {
-    if (plan->request.wide) {
-        ((double *)(void *)table)[2 * at] = re;
-        ((double *)(void *)table)[2 * at + 1] = im;
-    } else {
-        ((float *)(void *)table)[2 * at] = (float)re;
-        ((float *)(void *)table)[2 * at + 1] = (float)im;
-    }
-}
-
-/* e^(-2πi·k/n) for the first numbers k. */
-static void table_fill(const struct plan *plan, char *table, int64_t count, int64_t n) {
-    for (int64_t k = 0; k < count; k++) {
-        double re, im;
-        fft_root(k, n, &re, &im);
-        table_set(plan, table, k, re, im);
-    }
-}
-
-/* The same, from the sines and cosines of an eighth of the turn where that is a whole number. */
-static void table_turn(const struct plan *plan, char *table, int64_t count, int64_t n) {
-    const int64_t quarter = n / 4;
-    if (n % 8 != 0) {
-        table_fill(plan, table, count, n);
-        return;
-    }
-    for (int64_t k = 0; k <= n / 8; k++) {
-        double re, im;
-        fft_root(k, n, &re, &im);
-        double back_re = -im, back_im = -re; /* of quarter - k */
-        for (int64_t at = k, back = quarter - k; at < count || back < count; at += quarter, back += quarter) {
-            if (at < count) {
-                table_set(plan, table, at, re, im);
-            }
-            if (back < count) {
-                table_set(plan, table, back, back_re, back_im);
-            }
-            const double next = im, next_back = back_im; /* times -i */
-            im = -re, re = next;
-            back_im = -back_re, back_re = next_back;
-        }
-    }
-}
-
-/* Where number k of a transform is that has not been moved. */
-static void places_fill(const struct fft_length *length, int32_t *places) {
-    for (int64_t k = 0; k < length->n; k++) {
-        int64_t rest = k, at = 0, weight = length->n;
-        for (int i = 0; i < length->radices; i++) {
-            weight /= length->radix[i];
-            at += rest % length->radix[i] * weight;
-            rest /= length->radix[i];
-        }
-        places[k] = (int32_t)at;
-    }
-}
-
-/* The number of each group's first result in the last pass. */
-static void groups_fill(const struct fft_length *length, int32_t *groups) {
-    const int64_t n = groups_of(length);
-    for (int64_t k = 0; k < n; k++) {
-        int64_t rest = k, at = 0, weight = n;
-        for (int i = length->radices - 2; i >= 0; i--) {
-            weight /= length->radix[i];
-            at += rest % length->radix[i] * weight;
-            rest /= length->radix[i];
-        }
-        groups[k] = (int32_t)at;
-    }
-}
-
-static void doubles_fill(char *table, int64_t count, int64_t n) {
-    double *roots = (double *)(void *)table;
-    for (int64_t k = 0; k < count; k++) {
-        fft_root(k, n, &roots[2 * k], &roots[2 * k + 1]);
-    }
-}
-
-/* Of a line by itself: from the roots for the whole line, which for the time being are where the blocks will be. */
-static void turns_fill(const struct job *job) {
-    const struct plan *plan = &job->plan;
-    const int64_t n = plan->numbers, height = plan->columns.n, parts = 2 * CPU_FFT_LANES;
-    char *roots = job->workspace + plan->blocks_at, *turns = job->workspace + plan->turns_at;
-    table_turn(plan, roots, n, n);
-    for (int64_t k = 0; k < height; k++) {
-        for (int64_t c = 0; c < plan->rows.n; c++) {
-            const int64_t at = (c / CPU_FFT_LANES * height + k) * parts + c % CPU_FFT_LANES;
-            if (plan->request.wide) {
-                const double *root = (const double *)(const void *)roots +
-                                     2 * k * c; /* both are below their extents, so it is below n */
-                ((double *)(void *)turns)[at] = root[0];
-                ((double *)(void *)turns)[at + CPU_FFT_LANES] = root[1];
-            } else {
-                const float *root = (const float *)(const void *)roots + 2 * k * c;
-                ((float *)(void *)turns)[at] = root[0];
-                ((float *)(void *)turns)[at + CPU_FFT_LANES] = root[1];
-            }
-        }
-    }
-}
-
-static void job_tables(const struct job *job) {
-    const struct plan *plan = &job->plan;
-    table_turn(plan, job->workspace + plan->column_roots_at, plan->columns.n, plan->columns.n);
-    groups_fill(&plan->columns, (int32_t *)(void *)(job->workspace + plan->column_groups_at));
-    if (plan->paired) {
-        table_turn(plan, job->workspace + plan->pair_roots_at, plan->numbers + 1, plan->request.n);
-        places_fill(&plan->columns, (int32_t *)(void *)(job->workspace + plan->places_at));
-    }
-    if (plan->cut || plan->lined) {
-        table_turn(plan, job->workspace + plan->row_roots_at, plan->rows.n, plan->rows.n);
-        groups_fill(&plan->rows, (int32_t *)(void *)(job->workspace + plan->row_groups_at));
-    }
-    if (plan->lined) {
-        turns_fill(job);
-    }
-    if (plan->cut) {
-        doubles_fill(job->workspace + plan->high_at, plan->columns.n, plan->columns.n);
-        doubles_fill(job->workspace + plan->low_at, plan->rows.n, plan->numbers);
-    }
-}
-
-/* Numbers begin … end - 1 of the chirp and of the filter, which is its conjugate on both sides of 0, with zeros between. */
-static void chirp_fill(const struct job *job, int64_t begin, int64_t end) {
-    const struct plan *plan = &job->plan;
-    char *chirp = job->workspace + plan->chirp_at, *filter = job->workspace + plan->filter_at;
-    int64_t n = plan->request.n;
-    for (int64_t k = begin; k < end; k++) {
-        if (k < n) {
-            double re, im;
-            fft_root(k * k % (2 * n), 2 * n, &re, &im);
-            table_set(plan, chirp, k, re, im);
-            table_set(plan, filter, k, re, -im);
-            if (k > 0) {
-                table_set(plan, filter, plan->numbers - k, re, -im);
-            }
-        } else if (k <= plan->numbers - n) {
-            table_set(plan, filter, k, 0, 0);
-        }
-    }
-}
-
 /* ---- where numbers come from and go to ---- */
 
 /* The numbers of lanes on their way: lane v is a whole line, a column or a row. `first` is the number of the first of them in the group, or on
@@ -330,7 +164,7 @@ struct lanes {
 };
 
 /* Lane by lane: the line, and the index of its first element there. */
-static void lines_index(const struct plan *plan, const struct lanes *lanes, bool store, struct cpu_fft_lines *out) {
+static void lines_index(const struct fft_plan *plan, const struct lanes *lanes, bool store, struct cpu_fft_lines *out) {
     out->lanes = lanes->n;
     out->step = lanes->way == WAY_COLUMNS ? plan->rows.n : lanes->way == WAY_ROWS && store ? plan->columns.n : 1;
     for (int64_t v = 0; v < lanes->n; v++) {
@@ -340,7 +174,7 @@ static void lines_index(const struct plan *plan, const struct lanes *lanes, bool
 }
 
 /* Lines in the workspace, one after another. */
-static void lines_inside(const struct plan *plan, const struct lanes *lanes, bool store, char *memory,
+static void lines_inside(const struct fft_plan *plan, const struct lanes *lanes, bool store, char *memory,
                          struct cpu_fft_lines *out) {
     lines_index(plan, lanes, store, out);
     out->stride = 1;
@@ -354,7 +188,7 @@ static void lines_inside(const struct plan *plan, const struct lanes *lanes, boo
 
 /* Lines of the tensor, which has `extent` elements of `size` bytes on each. */
 static void lines_of_tensor(const struct job *job, const struct lanes *lanes, bool store, struct cpu_fft_lines *out) {
-    const struct plan *plan = &job->plan;
+    const struct fft_plan *plan = &job->plan;
     const struct fft_request *request = &plan->request;
     const struct operand *operand = store ? &job->launch->output : &job->launch->inputs[0];
     int64_t size = (int64_t)dtype_size((enum dtype)operand->dtype), extent = operand->shape[1], inner = request->inner;
@@ -424,7 +258,7 @@ static bool lanes_written_there(const struct job *job, enum purpose purpose, con
 /* Numbers into place 0 of the block. */
 static void lanes_load(const struct job *job, enum purpose purpose, const struct lanes *lanes, int64_t n,
                        const struct cpu_fft_block *block) {
-    const struct plan *plan = &job->plan;
+    const struct fft_plan *plan = &job->plan;
     const struct fft_request *request = &plan->request;
     struct cpu_fft_lines lines;
     if (lanes->way == WAY_ROWS || purpose == FOR_FILTER || purpose == FOR_UNFILTERED) {
@@ -463,7 +297,7 @@ static void lanes_load(const struct job *job, enum purpose purpose, const struct
 /* Half of the transform of n pairs of real numbers, from both of its ends. */
 static void half_store(const struct job *job, const struct cpu_fft_lines *lines, int64_t n,
                        const struct cpu_fft_block *block) {
-    const struct plan *plan = &job->plan;
+    const struct fft_plan *plan = &job->plan;
     const double scale = plan->request.scale / 2;
     const char *places = job->workspace + plan->places_at, *roots = job->workspace + plan->pair_roots_at;
     char *re = block->re[1], *im = block->im[1];
@@ -496,7 +330,7 @@ static void pairs_store(const struct job *job, struct cpu_fft_lines *lines, int6
 
 static void lanes_store(const struct job *job, enum purpose purpose, const struct lanes *lanes, int64_t n,
                         const struct cpu_fft_block *block, bool at) {
-    const struct plan *plan = &job->plan;
+    const struct fft_plan *plan = &job->plan;
     const struct cpu_fft *functions = job->functions;
     struct cpu_fft_lines lines;
     double scale = plan->request.scale;
@@ -504,9 +338,8 @@ static void lanes_store(const struct job *job, enum purpose purpose, const struc
     if (lanes->way == WAY_COLUMNS) {
         lines_inside(plan, lanes, true, job->workspace + plan->middle_at, &lines);
         functions->twiddle((const double *)(const void *)(job->workspace + plan->high_at),
-                           (const double *)(const void *)(job->workspace + plan->low_at), plan->columns.n, plan->rows.n,
-                           lanes->first, lanes->n, re, im);
-        functions->store(&lines, FFT_COMPLEX, 0, n, 1, 1, re, im);
+                           (const double *)(const void *)(job->workspace + plan->low_at), n, plan->rows.n, lanes->first,
+                           &lines, re, im);
     } else if (purpose == FOR_FILTER) {
         lines_inside(plan, lanes, true, job->workspace + plan->filter_at, &lines);
         functions->store(&lines, FFT_COMPLEX, 0, n, 1, 1, re, im);
@@ -555,10 +388,10 @@ static int64_t round_batches(const struct job *job, const struct round *round) {
 
 /* CPU_FFT_LANES lines or what is left, each by itself. */
 static void lines_run(const struct job *job, int64_t first, char *memory) {
-    const struct plan *plan = &job->plan;
+    const struct fft_plan *plan = &job->plan;
     const struct fft_request *request = &plan->request;
     const char *tables = job->workspace;
-    const int64_t begin = job->line + first, left = plan->lines - begin;
+    const int64_t left = plan->lines - first;
     const struct operand *x = &job->launch->inputs[0], *y = &job->launch->output;
     const int64_t x_bytes = x->shape[1] * (int64_t)dtype_size((enum dtype)x->dtype);
     const int64_t y_bytes = y->shape[1] * (int64_t)dtype_size((enum dtype)y->dtype);
@@ -579,15 +412,15 @@ static void lines_run(const struct job *job, int64_t first, char *memory) {
         .x_bytes = x_bytes,
         .y_bytes = y_bytes,
     };
-    job->functions->lines(&line, left < CPU_FFT_LANES ? left : CPU_FFT_LANES, (const char *)x->data + begin * x_bytes,
-                          (char *)y->data + begin * y_bytes, memory);
+    job->functions->lines(&line, left < CPU_FFT_LANES ? left : CPU_FFT_LANES, (const char *)x->data + first * x_bytes,
+                          (char *)y->data + first * y_bytes, memory);
 }
 
 static void batch_run(const struct job *job, const struct round *round, int64_t batch, char *memory) {
-    const struct plan *plan = &job->plan;
+    const struct fft_plan *plan = &job->plan;
     if (round->way == WAY_CHIRP) {
         int64_t begin = batch * CHIRP_BATCH, end = begin + CHIRP_BATCH;
-        chirp_fill(job, begin, end < plan->numbers ? end : plan->numbers);
+        fft_chirp_fill(plan, job->workspace, begin, end < plan->numbers ? end : plan->numbers);
         return;
     }
     const bool rows = round->way == WAY_ROWS;
@@ -670,7 +503,7 @@ static void rounds_add(struct job *job, enum purpose purpose) {
 }
 
 static uint64_t fft_workspace(struct device *device, const struct launch *launch) {
-    struct plan plan;
+    struct fft_plan plan;
     plan_make(&plan, launch, (const struct cpu *)device);
     return (uint64_t)plan.bytes;
 }
@@ -681,7 +514,7 @@ static int fft_run(struct cpu *cpu, const struct launch *launch, struct cpu_job 
     (void)fault;
     plan_make(&job.plan, launch, cpu);
     job.functions = functions_of(&job.plan, cpu);
-    job_tables(&job);
+    fft_tables_fill(&job.plan, job.workspace);
     if (job.plan.chirped) {
         round_add(&job, WAY_CHIRP, FOR_FILTER);
         rounds_add(&job, FOR_FILTER);

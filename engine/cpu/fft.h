@@ -74,8 +74,9 @@ struct cpu_fft {
     void (*store)(const struct cpu_fft_lines *lines, enum fft_form form, int64_t begin, int64_t n, double re_factor,
                   double im_factor, const void *re, const void *im);
     void (*multiply)(const struct cpu_fft_lines *lines, const void *table, int64_t n, void *re, void *im);
-    void (*twiddle)(const double *high, const double *low, int64_t rows, int64_t columns, int64_t column, int64_t lanes,
-                    void *re, void *im);
+    /* To lines that lie beside each other in the workspace. */
+    void (*twiddle)(const double *high, const double *low, int64_t rows, int64_t columns, int64_t column,
+                    const struct cpu_fft_lines *lines, const void *re, const void *im);
     /* The real transform's elements `begin` to end - 1, up to h/2, and behind them as many up to number h - begin, times two; from a
      * transform that has not been moved. */
     void (*unfold)(int64_t h, int64_t begin, int64_t end, int64_t lanes, const int32_t *places, const void *roots,

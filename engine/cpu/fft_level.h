@@ -10,12 +10,13 @@
 
 /* What is known of a pass when it is compiled. Real and imaginary parts are apart from each other, except in pairs. */
 enum pass_kind {
-    PASS_MIDDLE = 0,
-    PASS_FROM_PAIRS = 1, /* reads complex numbers as they are in tensors, */
-    PASS_TO_PAIRS = 2,   /* and writes such */
-    PASS_LAST = 4,       /* results are not multiplied by roots, */
-    PASS_TURNED = 8,     /* but by a table, each lane's by its own number */
-    PASS_ACROSS = 16,    /* pairs to addresses that may not be multiples of 64 */
+    PASS_FROM_PARTS = 0,
+    PASS_THERE = 1,      /* results lie where the numbers were, and groups follow one another */
+    PASS_FROM_PAIRS = 2, /* reads complex numbers as they are in tensors, */
+    PASS_TO_PAIRS = 4,   /* and writes such, */
+    PASS_ACROSS = 8,     /* to addresses that may not be multiples of 64 */
+    PASS_LAST = 16,      /* the numbers of a group follow one another; results are not multiplied by roots, */
+    PASS_TURNED = 32,    /* but by a table, each lane's by its own number */
 };
 
 /* In each of some batches, m groups of numbers that are `apart` from each other; group p begins p · next behind x. Its results are `to` from each
@@ -35,7 +36,8 @@ enum pass_kind {
 PASS(float)
 PASS(double)
 
-/* A pass of CPU_FFT_LANES lanes: of the kinds that there are, PASS_LAST goes with the others but PASS_FROM_PAIRS. */
+/* A pass of CPU_FFT_LANES lanes: by itself PASS_FROM_PARTS, PASS_THERE or PASS_FROM_PAIRS; PASS_LAST, also with
+ * PASS_TO_PAIRS or PASS_TURNED. */
 pass_function_float *CPU_NAME(fft_pass_f32)(enum pass_kind kind);
 pass_function_double *CPU_NAME(fft_pass_f64)(enum pass_kind kind);
 

@@ -282,16 +282,15 @@ static inline void root_of(const double *high, const double *low, int64_t column
     *im = h[0] * l[1] + h[1] * l[0];
 }
 
-/* Element k of a column by e^(-2πi·k·column/(rows · columns)). */
+/* Element k of a column by e^(-2πi·k·column/(rows · columns)), to where the columns lie beside each other. */
 #define TWIDDLE(T)                                                                                                     \
-    static void twiddle_##T(const double *high, const double *low, int64_t rows, int64_t columns, int64_t column,      \
-                            int64_t s, void *real, void *imaginary) {                                                  \
+    INLINE void twiddle_lanes_##T(const double *high, const double *low, int64_t rows, int64_t columns,                \
+                                  int64_t column, int64_t s, int64_t to_step, const T *re, const T *im, T *to) {       \
         double cr[CPU_FFT_LANES], ci[CPU_FFT_LANES], sr[CPU_FFT_LANES], si[CPU_FFT_LANES];                             \
-        T *re = real, *im = imaginary;                                                                                 \
         for (int64_t v = 0; v < s; v++) {                                                                              \
             root_of(high, low, columns, column + v, &sr[v], &si[v]);                                                   \
         }                                                                                                              \
-        for (int64_t k = 0; k < rows; k++, re += s, im += s) {                                                         \
+        for (int64_t k = 0; k < rows; k++, re += s, im += s, to += to_step) {                                          \
             if (k % RESYNC == 0) {                                                                                     \
                 for (int64_t v = 0; v < s; v++) {                                                                      \
                     root_of(high, low, columns, (column + v) * k, &cr[v], &ci[v]);                                     \
@@ -300,12 +299,24 @@ static inline void root_of(const double *high, const double *low, int64_t column
             CPU_LOOP                                                                                                   \
             for (int64_t v = 0; v < s; v++) {                                                                          \
                 const T wr = (T)cr[v], wi = (T)ci[v], a = re[v], b = im[v];                                            \
+                to[2 * v] = a * wr - b * wi;                                                                           \
+                to[2 * v + 1] = a * wi + b * wr;                                                                       \
+            }                                                                                                          \
+            CPU_LOOP                                                                                                   \
+            for (int64_t v = 0; v < s; v++) {                                                                          \
                 const double next = cr[v] * sr[v] - ci[v] * si[v];                                                     \
-                re[v] = a * wr - b * wi;                                                                               \
-                im[v] = a * wi + b * wr;                                                                               \
                 ci[v] = cr[v] * si[v] + ci[v] * sr[v];                                                                 \
                 cr[v] = next;                                                                                          \
             }                                                                                                          \
+        }                                                                                                              \
+    }                                                                                                                  \
+    static void twiddle_##T(const double *high, const double *low, int64_t rows, int64_t columns, int64_t column,      \
+                            const struct cpu_fft_lines *lines, const void *re, const void *im) {                       \
+        T *to = (T *)(void *)lines->base[0] + 2 * lines->first[0];                                                     \
+        if (lines->lanes == CPU_FFT_LANES) {                                                                           \
+            twiddle_lanes_##T(high, low, rows, columns, column, CPU_FFT_LANES, 2 * lines->step, re, im, to);           \
+        } else {                                                                                                       \
+            twiddle_lanes_##T(high, low, rows, columns, column, lines->lanes, 2 * lines->step, re, im, to);            \
         }                                                                                                              \
     }
 TWIDDLE(float)

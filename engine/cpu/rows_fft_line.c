@@ -59,9 +59,9 @@ enum { TOGETHER_BYTES = 1 << 13, STEPS_MOST = 8 };
                                     .xi = im,                                                                                                       \
                                     .yr = re,                                                                                                       \
                                     .yi = im};                                                                                                      \
-            enum pass_kind kind = PASS_MIDDLE;                                                                                                      \
+            enum pass_kind kind = PASS_THERE;                                                                                                       \
             if (i == 0 && from) {                                                                                                                   \
-                kind = from->pairs ? PASS_FROM_PAIRS : PASS_MIDDLE;                                                                                 \
+                kind = from->pairs ? PASS_FROM_PAIRS : PASS_FROM_PARTS;                                                                             \
                 pass.apart = m * from->apart, pass.next = from->apart, pass.x_batch = from_batch;                                                   \
                 pass.sign = (T)from->im_factor;                                                                                                     \
             } else if (i == last) {                                                                                                                 \
@@ -138,20 +138,26 @@ enum { TOGETHER_BYTES = 1 << 13, STEPS_MOST = 8 };
     }                                                                                                                                               \
     /* And back, times two, and conjugated: with S = X[k] + conj(X[n-k]) and U = i · conj(w^k) · (X[k] - conj(X[n-k])), Z[k] is S + U and Z[n-k]\
      * conj(S - U). */ \
-    INLINE void fold_##T(int64_t n, const T *w, const T *x, T *xr, T *xi, T *zr, T *zi) {                                                           \
-        CPU_LOOP                                                                                                                                    \
-        for (int64_t k = 0; k < n; k++) {                                                                                                           \
-            xr[k] = x[2 * k];                                                                                                                       \
-            xi[k] = x[2 * k + 1];                                                                                                                   \
-        }                                                                                                                                           \
+    INLINE void fold_##T(int64_t n, const T *w, const T *x, T *zr, T *zi) {                                                                         \
+        T ar[CPU_FFT_LANES], ai[CPU_FFT_LANES], cr[CPU_FFT_LANES], ci[CPU_FFT_LANES];                                                               \
         zr[0] = x[0] + x[2 * n];                                                                                                                    \
         zi[0] = x[2 * n] - x[0];                                                                                                                    \
         for (int64_t k = 1; k <= n / 2; k += CPU_FFT_LANES) {                                                                                       \
+            const T *const at = x + 2 * k, *const back = x + 2 * (n - k - CPU_FFT_LANES + 1), *const root = w + 2 * k;                              \
             CPU_LOOP                                                                                                                                \
             for (int64_t q = 0; q < CPU_FFT_LANES; q++) {                                                                                           \
-                const T ar = xr[k + q], ai = xi[k + q], cr = xr[n - k - q], ci = xi[n - k - q];                                                     \
-                const T wr = w[2 * (k + q)], wi = -w[2 * (k + q) + 1];                                                                              \
-                const T sr = ar + cr, si = ai - ci, dr = ar - cr, di = ai + ci;                                                                     \
+                ar[q] = at[2 * q];                                                                                                                  \
+                ai[q] = at[2 * q + 1];                                                                                                              \
+            }                                                                                                                                       \
+            CPU_LOOP                                                                                                                                \
+            for (int64_t q = 0; q < CPU_FFT_LANES; q++) {                                                                                           \
+                cr[CPU_FFT_LANES - 1 - q] = back[2 * q];                                                                                            \
+                ci[CPU_FFT_LANES - 1 - q] = back[2 * q + 1];                                                                                        \
+            }                                                                                                                                       \
+            CPU_LOOP                                                                                                                                \
+            for (int64_t q = 0; q < CPU_FFT_LANES; q++) {                                                                                           \
+                const T wr = root[2 * q], wi = -root[2 * q + 1];                                                                                    \
+                const T sr = ar[q] + cr[q], si = ai[q] - ci[q], dr = ar[q] - cr[q], di = ai[q] + ci[q];                                             \
                 const T ur = -(dr * wi + di * wr), ui = dr * wr - di * wi;                                                                          \
                 zr[k + q] = sr + ur;                                                                                                                \
                 zi[k + q] = -(si + ui);                                                                                                             \
@@ -192,7 +198,7 @@ enum { TOGETHER_BYTES = 1 << 13, STEPS_MOST = 8 };
             char *next_to = (char *)to + line->y_bytes;                                                                                             \
             struct ahead ahead = {{next, next_to}, {line->x_bytes / steps, line->y_bytes / steps}};                                                 \
             if (split && paired) {                                                                                                                  \
-                fold_##T(n, line->pair_roots, from, re, im, zr, zi);                                                                                \
+                fold_##T(n, line->pair_roots, from, zr, zi);                                                                                        \
                 ar = zr;                                                                                                                            \
             }                                                                                                                                       \
             ai = split ? zi : ai;                                                                                                                   \

@@ -49,9 +49,11 @@ INLINE void across_lines(char *to, const char *from, int vectors) {
 #endif
 
 #define PASS_BEGIN(T, r)                                                                                               \
-    const bool buffered = kind & PASS_ACROSS && (r) > 0;                                                               \
+    const bool there = kind & PASS_THERE, buffered = kind & PASS_ACROSS && (r) > 0;                                    \
     _Alignas(64) T buffer[2 * CPU_FFT_LANES * ((r) > 0 ? (r) : 1)];                                                    \
-    const int64_t apart = pass->apart, to = buffered ? 2 * n : pass->to, step = pass->step, turns_to = pass->turns_to; \
+    const int64_t apart = kind & PASS_LAST ? n : pass->apart, to = buffered ? 2 * n : there ? apart : pass->to;        \
+    const int64_t next = there ? n : pass->next, to_next = there ? n : pass->to_next;                                  \
+    const int64_t step = pass->step, turns_to = pass->turns_to;                                                        \
     const T sign = pass->sign, re_factor = pass->re_factor, im_factor = pass->im_factor, *const w = pass->roots;       \
     (void)sign, (void)re_factor, (void)im_factor, (void)turns_to;                                                      \
     for (int64_t batch = 0; batch < pass->batches; batch++) {                                                          \
@@ -59,13 +61,12 @@ INLINE void across_lines(char *to, const char *from, int vectors) {
         const T *const first_turns = kind & PASS_TURNED ? pass->turns + batch * pass->turns_batch : NULL;              \
         for (int64_t p = 0; p < pass->m; p++) {                                                                        \
             const int64_t place = kind & PASS_LAST && pass->places ? pass->places[p] : p;                              \
-            const int64_t y_at = batch * pass->y_batch + place * pass->to_next;                                        \
-            const T *const xr = pass->xr + x_at + p * pass->next, *const xi = kind & PASS_FROM_PAIRS                   \
-                                                                                  ? xr                                 \
-                                                                                  : pass->xi + x_at + p * pass->next;  \
-            const T *const turns = kind & PASS_TURNED ? first_turns + place * pass->turns_next : NULL;                 \
+            const int64_t y_at = there ? x_at + p * n : batch * pass->y_batch + place * to_next;                       \
             T *const yr = buffered ? buffer : pass->yr + y_at, *const yi =                                             \
                                                                    kind & PASS_TO_PAIRS ? yr : pass->yi + y_at;        \
+            const T *const xr = there ? yr : pass->xr + x_at + p * next;                                               \
+            const T *const xi = there ? yi : kind & PASS_FROM_PAIRS ? xr : pass->xi + x_at + p * next;                 \
+            const T *const turns = kind & PASS_TURNED ? first_turns + place * pass->turns_next : NULL;                 \
             (void)turns;
 #define PASS_END(T, r)                                                                                                 \
     for (int64_t j = 0; buffered && j < (r); j++) {                                                                    \
@@ -260,21 +261,23 @@ PASSES(double)
             pass_any_##T(radix, kind, lanes, pass);                                                                    \
         }                                                                                                              \
     }
-PASS_FUNCTION(float, middle, PASS_MIDDLE, CPU_FFT_LANES)
+PASS_FUNCTION(float, middle, PASS_THERE, CPU_FFT_LANES)
+PASS_FUNCTION(float, first_parts, PASS_FROM_PARTS, CPU_FFT_LANES)
 PASS_FUNCTION(float, first_pairs, PASS_FROM_PAIRS, CPU_FFT_LANES)
 PASS_FUNCTION(float, last, PASS_LAST, CPU_FFT_LANES)
 PASS_FUNCTION(float, last_whole, PASS_LAST | PASS_TO_PAIRS, CPU_FFT_LANES)
 PASS_FUNCTION(float, last_across, PASS_LAST | PASS_TO_PAIRS | PASS_ACROSS, CPU_FFT_LANES)
 PASS_FUNCTION(float, last_turned, PASS_LAST | PASS_TURNED, CPU_FFT_LANES)
-PASS_FUNCTION(float, any_middle, PASS_MIDDLE, n)
+PASS_FUNCTION(float, any_middle, PASS_THERE, n)
 PASS_FUNCTION(float, any_last, PASS_LAST, n)
-PASS_FUNCTION(double, middle, PASS_MIDDLE, CPU_FFT_LANES)
+PASS_FUNCTION(double, middle, PASS_THERE, CPU_FFT_LANES)
+PASS_FUNCTION(double, first_parts, PASS_FROM_PARTS, CPU_FFT_LANES)
 PASS_FUNCTION(double, first_pairs, PASS_FROM_PAIRS, CPU_FFT_LANES)
 PASS_FUNCTION(double, last, PASS_LAST, CPU_FFT_LANES)
 PASS_FUNCTION(double, last_whole, PASS_LAST | PASS_TO_PAIRS, CPU_FFT_LANES)
 PASS_FUNCTION(double, last_across, PASS_LAST | PASS_TO_PAIRS | PASS_ACROSS, CPU_FFT_LANES)
 PASS_FUNCTION(double, last_turned, PASS_LAST | PASS_TURNED, CPU_FFT_LANES)
-PASS_FUNCTION(double, any_middle, PASS_MIDDLE, n)
+PASS_FUNCTION(double, any_middle, PASS_THERE, n)
 PASS_FUNCTION(double, any_last, PASS_LAST, n)
 
 #if defined(__AVX512F__)
@@ -293,8 +296,10 @@ LAST_PAIRS(double)
 #define PASS_OF(T, NAME)                                                                                               \
     pass_function_##T *CPU_NAME(fft_pass_##NAME)(enum pass_kind kind) {                                                \
         switch ((int)kind) {                                                                                           \
-        case PASS_MIDDLE:                                                                                              \
+        case PASS_THERE:                                                                                               \
             return middle_##T;                                                                                         \
+        case PASS_FROM_PARTS:                                                                                          \
+            return first_parts_##T;                                                                                    \
         case PASS_FROM_PAIRS:                                                                                          \
             return first_pairs_##T;                                                                                    \
         case PASS_LAST:                                                                                                \
@@ -309,7 +314,7 @@ PASS_OF(float, f32)
 PASS_OF(double, f64)
 
 /* What stays in the first-level cache beside roots and results. */
-enum { PASSES_BYTES = 1 << 14 };
+enum { PASSES_BYTES = 1 << 15 };
 
 /* Passes are run over all numbers until the transforms that they leave stay in the first-level cache; then each of these is finished before the
  * next one. */
@@ -317,11 +322,13 @@ enum { PASSES_BYTES = 1 << 14 };
     static void pass_middle_##T(const struct pass_##T *pass, int64_t radix, int64_t n) {                               \
         (n == CPU_FFT_LANES ? middle_##T : any_middle_##T)(radix, n, pass);                                            \
     }                                                                                                                  \
-    /* A pass over one of the transforms of `size` numbers that passes have left, the one from x on. */                \
-    INLINE void pass_within_##T(const struct fft_length *length, const T *roots, int i, int64_t size, int64_t n,       \
-                                T *xr, T *xi) {                                                                        \
+    /* A pass over some of the transforms of `size` numbers that passes have left, from x on. */                       \
+    INLINE void pass_within_##T(const struct fft_length *length, const T *roots, int i, int64_t size, int64_t count,   \
+                                int64_t n, T *xr, T *xi) {                                                             \
         const int64_t radix = length->radix[i], m = size / radix;                                                      \
-        const struct pass_##T pass = {.batches = 1,                                                                    \
+        const struct pass_##T pass = {.batches = count,                                                                \
+                                      .x_batch = size * n,                                                             \
+                                      .y_batch = size * n,                                                             \
                                       .m = m,                                                                          \
                                       .apart = m * n,                                                                  \
                                       .next = n,                                                                       \
@@ -353,16 +360,11 @@ enum { PASSES_BYTES = 1 << 14 };
                                       .yr = re,                                                                        \
                                       .yi = im,                                                                        \
                                       .sign = (T)from->im_factor};                                                     \
-        if (from->pairs) {                                                                                             \
-            first_pairs_##T(radix, n, &pass);                                                                          \
-        } else {                                                                                                       \
-            pass_middle_##T(&pass, radix, n);                                                                          \
-        }                                                                                                              \
+        first_pairs_##T(radix, n, &pass);                                                                              \
     }                                                                                                                  \
     /* The last pass over `left` numbers from number `at` on. */                                                       \
     INLINE void pass_last_##T(const struct fft_length *length, const T *roots, const int32_t *places,                  \
-                              const struct cpu_fft_end *from, const struct cpu_fft_end *to, int64_t left, int64_t at,  \
-                              int64_t n, T *re, T *im) {                                                               \
+                              const struct cpu_fft_end *to, int64_t left, int64_t at, int64_t n, T *re, T *im) {       \
         const int64_t radix = length->radix[length->radices - 1], apart = length->n / radix;                           \
         struct pass_##T pass = {.batches = 1,                                                                          \
                                 .m = left / radix,                                                                     \
@@ -376,9 +378,6 @@ enum { PASSES_BYTES = 1 << 14 };
                                 .xi = im + at * n,                                                                     \
                                 .yr = re + at * n,                                                                     \
                                 .yi = im + at * n};                                                                    \
-        if (from && length->radices == 1) {                                                                            \
-            pass.xr = from->re, pass.xi = from->im, pass.apart = from->apart;                                          \
-        }                                                                                                              \
         if (to) {                                                                                                      \
             pass.places = places + at / radix;                                                                         \
             pass.to = apart * to->apart, pass.to_next = to->apart;                                                     \
@@ -407,20 +406,16 @@ enum { PASSES_BYTES = 1 << 14 };
             left /= length->radix[i++];                                                                                \
         }                                                                                                              \
         for (; i < last && 2 * left * n * (int64_t)sizeof(T) > PASSES_BYTES; i++) {                                    \
-            for (int64_t at = 0; at < length->n; at += left) {                                                         \
-                pass_within_##T(length, roots, i, left, n, re + at * n, im + at * n);                                  \
-            }                                                                                                          \
+            pass_within_##T(length, roots, i, left, length->n / left, n, re, im);                                      \
             left /= length->radix[i];                                                                                  \
         }                                                                                                              \
         for (int64_t at = 0; at < length->n; at += left) {                                                             \
             int64_t size = left;                                                                                       \
             for (int j = i; j < last; j++) {                                                                           \
-                for (int64_t k = at; k < at + left; k += size) {                                                       \
-                    pass_within_##T(length, roots, j, size, n, re + k * n, im + k * n);                                \
-                }                                                                                                      \
+                pass_within_##T(length, roots, j, size, left / size, n, re + at * n, im + at * n);                     \
                 size /= length->radix[j];                                                                              \
             }                                                                                                          \
-            pass_last_##T(length, roots, places, from, to, left, at, n, re, im);                                       \
+            pass_last_##T(length, roots, places, to, left, at, n, re, im);                                             \
         }                                                                                                              \
     }
 TRANSFORM(float, f32)

@@ -44,12 +44,37 @@ static void fft_long(struct suite *suite, const struct op_case *row, enum dtype 
     fft_once(suite, row, &x, (struct fft_attributes){.axis = 0, .n = 600});
 }
 
+/* Lines that are transformed by themselves, as a matrix in the first-level cache, with lengths of various factors: of the extent that they need,
+ * cut, and filled up, which is done otherwise. Lines beside each other whose results begin at addresses of all kinds. */
+static void fft_shapes(struct suite *suite, const struct op_case *row, enum dtype dtype) {
+    static const int64_t lengths[] = {512, 768, 1280, 1536, 1792, 2048, 3328, 4096};
+    for (int i = 0; i < (int)(sizeof lengths / sizeof *lengths); i++) {
+        for (int64_t more = -1; more <= 1; more++) {
+            int64_t n = lengths[i], lines = more ? 2 : 18;
+            struct sample x = suite_sample(suite, dtype, 2, (int64_t[]){lines, extent_for(row, n) + more}, row->fill);
+            fft_once(suite, row, &x,
+                     (struct fft_attributes){.n = n, .axis = 1, .norm = (enum op_fft_norm)suite_below(suite, 3)});
+        }
+    }
+    static const int64_t inner[] = {16, 17, 32, 36, 40};
+    static const int64_t beside[] = {6, 12, 15, 20, 32, 77, 512};
+    for (int i = 0; i < (int)(sizeof beside / sizeof *beside); i++) {
+        for (int j = 0; j < (int)(sizeof inner / sizeof *inner); j++) {
+            int64_t n = beside[i];
+            struct sample x = suite_sample(suite, dtype, 3, (int64_t[]){2, extent_for(row, n), inner[j]}, row->fill);
+            fft_once(suite, row, &x,
+                     (struct fft_attributes){.n = n, .axis = 1, .norm = (enum op_fft_norm)suite_below(suite, 3)});
+        }
+    }
+}
+
 static void case_fft(struct suite *suite, const struct op_case *row) {
     for (enum dtype dtype = DTYPE_BOOL; dtype < DTYPE_COUNT; dtype++) {
         if (!op_case_takes(row, dtype))
             continue;
         fft_lengths(suite, row, dtype);
         fft_long(suite, row, dtype);
+        fft_shapes(suite, row, dtype);
         for (int i = 0; i < SUITE_REPEAT(60); i++) {
             int64_t shape[VALUES_RANK_MAX];
             int rank;
