@@ -15,6 +15,7 @@ enum {
     FEW_LINES = 4,         /* fewer are taken as matrices, */
     MATRIX_LEAST = 256,    /* from so many numbers on */
     LINE_BYTES = 1 << 16,  /* of a line that is transformed by itself */
+    LINES_BATCH = 1 << 14, /* numbers of such lines that are a batch */
     GROUP = 1 << 20,       /* numbers of the lines that are on their way together */
     PIECE = 1 << 15,       /* numbers of blocks between two looks whether to stop */
     CHIRP_BATCH = 1 << 10, /* numbers of the chirp that are computed between two looks */
@@ -378,20 +379,27 @@ static int64_t round_lanes(const struct job *job, const struct round *round) {
                                        : job->plan.columns.n;
 }
 
+/* Lanes of a batch: fewer lines that are transformed by themselves, if they are long, so that threads can share a few. */
+static int64_t batch_lanes(const struct fft_plan *plan) {
+    const int64_t some = LINES_BATCH / plan->numbers;
+    return !plan->lined || some > CPU_FFT_LANES ? CPU_FFT_LANES : some;
+}
+
 static int64_t round_batches(const struct job *job, const struct round *round) {
     if (round->way == WAY_CHIRP) {
         return (job->plan.numbers + CHIRP_BATCH - 1) / CHIRP_BATCH;
     }
-    int64_t each = (round_lanes(job, round) + CPU_FFT_LANES - 1) / CPU_FFT_LANES;
+    const int64_t together = batch_lanes(&job->plan);
+    int64_t each = (round_lanes(job, round) + together - 1) / together;
     return round->way == WAY_WHOLE ? each : each * round_lines(job, round);
 }
 
-/* CPU_FFT_LANES lines or what is left, each by itself. */
+/* Lines of a batch, each by itself. */
 static void lines_run(const struct job *job, int64_t first, char *memory) {
     const struct fft_plan *plan = &job->plan;
     const struct fft_request *request = &plan->request;
     const char *tables = job->workspace;
-    const int64_t left = plan->lines - first;
+    const int64_t left = plan->lines - first, most = batch_lanes(plan);
     const struct operand *x = &job->launch->inputs[0], *y = &job->launch->output;
     const int64_t x_bytes = x->shape[1] * (int64_t)dtype_size((enum dtype)x->dtype);
     const int64_t y_bytes = y->shape[1] * (int64_t)dtype_size((enum dtype)y->dtype);
@@ -412,7 +420,7 @@ static void lines_run(const struct job *job, int64_t first, char *memory) {
         .x_bytes = x_bytes,
         .y_bytes = y_bytes,
     };
-    job->functions->lines(&line, left < CPU_FFT_LANES ? left : CPU_FFT_LANES, (const char *)x->data + first * x_bytes,
+    job->functions->lines(&line, left < most ? left : most, (const char *)x->data + first * x_bytes,
                           (char *)y->data + first * y_bytes, memory);
 }
 
@@ -423,13 +431,13 @@ static void batch_run(const struct job *job, const struct round *round, int64_t 
         fft_chirp_fill(plan, job->workspace, begin, end < plan->numbers ? end : plan->numbers);
         return;
     }
+    if (plan->lined) {
+        lines_run(job, batch * batch_lanes(plan), memory);
+        return;
+    }
     const bool rows = round->way == WAY_ROWS;
     const struct fft_length *length = rows ? &plan->rows : &plan->columns;
     int64_t all = round_lanes(job, round), each = (all + CPU_FFT_LANES - 1) / CPU_FFT_LANES;
-    if (plan->lined) {
-        lines_run(job, batch * CPU_FFT_LANES, memory);
-        return;
-    }
     struct lanes lanes = {
         .way = round->way, .line = round->way == WAY_WHOLE ? 0 : batch / each, .first = batch % each * CPU_FFT_LANES};
     lanes.n = all - lanes.first < CPU_FFT_LANES ? all - lanes.first : CPU_FFT_LANES;
@@ -463,7 +471,7 @@ static bool fft_part(struct cpu_job *base, struct cpu_lane *lane) {
     int64_t begin = cpu_part_begin(batches, lane->part, base->parts);
     int64_t end = cpu_part_begin(batches, lane->part + 1, base->parts);
     int64_t cost = round->way == WAY_CHIRP  ? 8 * CHIRP_BATCH
-                   : job->plan.lined        ? job->plan.numbers * CPU_FFT_LANES
+                   : job->plan.lined        ? job->plan.numbers * batch_lanes(&job->plan)
                    : round->way == WAY_ROWS ? job->plan.rows.n * CPU_FFT_LANES
                                             : job->plan.columns.n * CPU_FFT_LANES;
     char *memory = job->workspace + job->plan.blocks_at + lane->number * 4 * job->plan.place_bytes;

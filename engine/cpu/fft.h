@@ -22,15 +22,16 @@ struct cpu_fft_block {
 };
 
 /* Where a transform's numbers come from, or its results go to: those of the lanes lie beside each other, and number k begins k · apart elements of
- * f32 or f64 behind `re` and `im`. As pairs, which need lanes in full and a length of two factors or more, they are complex numbers from `re` on. */
+ * f32 or f64 behind `re` and `im`. As pairs, which need lanes in full and a length of two factors or more, they are complex numbers from
+ * `re` on; their parts are multiplied by factors, those that are read by im_factor alone. Results that are no pairs can be turned: lane v of number
+ * k is multiplied by a complex number, whose parts are k · turns_apart + v behind `turns` and as many further as there are lanes. */
 struct cpu_fft_end {
     bool pairs;
     void *re, *im;
     int64_t apart;
-    double re_factor, im_factor; /* of pairs: by what parts are multiplied; those that are read have no re_factor */
-    const void *
-        turns; /* NULL, or of results that are no pairs: lane v of number k is multiplied by the number with the parts k · turns_apart + v */
-    int64_t turns_apart; /* and so many lanes behind it */
+    double re_factor, im_factor;
+    const void *turns; /* NULL: they are not */
+    int64_t turns_apart;
 };
 
 /* Of the numbers of `lanes` lines by a length with one factor or more. It works in re and im, where the numbers are if `from` is NULL. Without `to` the
@@ -40,17 +41,17 @@ typedef void cpu_fft_transform(const struct fft_length *length, const void *root
                                void *re, void *im, const struct cpu_fft_end *from, const struct cpu_fft_end *to);
 
 /* A line by itself, as a matrix whose rows and columns both have a multiple of CPU_FFT_LANES numbers: so there are always as many columns, and then
- * rows, to transform together, and no other line is needed. It stays in the first-level cache. */
+ * rows, to transform together, and no other line is needed. It stays in the first-level cache. `turns` has, for each CPU_FFT_LANES columns
+ * c, for each row k the real parts of e^(-2πi·k·c/n), then the imaginary parts. With `pair_roots`, e^(-πi·k/n) for k up to n, one of x and y is 2n real
+ * numbers, and the other one the first n + 1 numbers of their transform. */
 struct cpu_fft_line {
     int64_t n; /* numbers: the matrix has columns.n rows, and rows.n columns */
     struct fft_length columns, rows;
     const void *column_roots, *row_roots;
     const int32_t *column_places, *row_places; /* as for cpu_fft_transform */
-    const void *
-        turns; /* for each CPU_FFT_LANES columns c, for each row k: the real parts of e^(-2πi·k·c/n), then the imaginary parts */
-    const void *pair_roots; /* e^(-πi·k/n), k up to n, where pairs of real numbers are taken as complex ones */
-    enum fft_form in,
-        out; /* FFT_REAL of `pair_roots`: 2n real numbers, from or to the first n + 1 numbers of their transform */
+    const void *turns;
+    const void *pair_roots; /* NULL: numbers are taken as they are */
+    enum fft_form in, out;
     bool swap;
     double scale;
     int64_t x_bytes, y_bytes; /* from one line to the next one */
