@@ -1,6 +1,8 @@
 /* Elementwise rows: one function for each formula (engine/device/formula.h) and dtype, with loops for the layouts that matter. Lists that
- * are generated from the descriptions say which functions there are, and which operation each of them computes. */
+ * are generated from the descriptions say which functions there are, and which operation each of them computes. Those of complex numbers are in
+ * rows_complex.c. */
 #include "engine/cpu/rows.h"
+#include "engine/cpu/rows_complex.h"
 
 #if defined(__AVX512F__)
 #include "engine/cpu/vector_avx512_double.h"
@@ -9,7 +11,8 @@
 #define ROW_OF_1(name, T, R, formula) ROW1(name, T, R, formula(a))
 #define ROW_OF_2(name, T, R, formula) ROW2(name, T, R, formula(a, b))
 #define ROW(name, inputs, parameters, dtype, result)                                                                   \
-    ROW_OF_##inputs(row_##name##_##dtype, FORMULA_TYPE_##dtype, FORMULA_TYPE_##result, formula_##name##_##dtype)
+    COMPLEX_CHOOSE(dtype, COMPLEX_NONE, ROW_OF_##inputs)                                                               \
+    (row_##name##_##dtype, FORMULA_TYPE_##dtype, FORMULA_TYPE_##result, formula_##name##_##dtype)
 /* By inputs and parameters. */
 #define LOOP_OF_10 LOOP1
 #define LOOP_OF_11 LOOP2
@@ -18,8 +21,8 @@
 #define LOOP_OF_21 LOOP3
 #define LOOP_OF_30 LOOP3
 #define LOOP_ROW(name, inputs, parameters, dtype, result)                                                              \
-    LOOP_OF_##inputs##parameters(row_##name##_##dtype, FORMULA_TYPE_##dtype, FORMULA_TYPE_##result,                    \
-                                 formula_##name##_##dtype)
+    COMPLEX_CHOOSE(dtype, COMPLEX_NONE, LOOP_OF_##inputs##parameters)                                                  \
+    (row_##name##_##dtype, FORMULA_TYPE_##dtype, FORMULA_TYPE_##result, formula_##name##_##dtype)
 #define ROW_HALF(name, inputs, parameters, dtype, result)                                                              \
     HALF_ROW(row_##name##_##dtype, dtype, inputs, parameters, row_##name##_f32, DTYPE_IS_##result)
 enum { DTYPE_IS_f16, DTYPE_IS_bool, DTYPE_IS_bf16 = DTYPE_IS_f16 };
@@ -455,7 +458,10 @@ WHERE_ROW(where_16, struct cpu_pair)
 
 /* clang-format off */
 #define WHERE(size) [CPU_ROW_where_##size] = where_##size, [CPU_ROW_copy_##size] = CPU_NAME(copy_##size),
-#define FUNCTION(name, inputs, parameters, dtype, result) [CPU_ROW_##name##_##dtype] = row_##name##_##dtype,
+#define REAL_FUNCTION(row) [CPU_ROW_##row] = row_##row,
+#define COMPLEX_FUNCTION(row) [CPU_ROW_##row] = CPU_NAME(complex_##row),
+#define FUNCTION(name, inputs, parameters, dtype, result)                                                              \
+    COMPLEX_CHOOSE(dtype, COMPLEX_FUNCTION, REAL_FUNCTION)(name##_##dtype)
 #define AVX512_FUNCTION(name)                                                                                          \
     [CPU_ROW_##name##_f32] = avx512_##name##_f32, [CPU_ROW_##name##_f16] = avx512_##name##_f16,                        \
     [CPU_ROW_##name##_bf16] = avx512_##name##_bf16,
