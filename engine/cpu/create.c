@@ -1,4 +1,6 @@
-/* Creation: full, arange, eye. */
+/* Creation: full, arange, linspace, eye. */
+#include "engine/cpu/create.h"
+
 #include "engine/cpu/cpu.h"
 
 #include <string.h>
@@ -32,57 +34,99 @@ static struct element element_make(const struct cpu *cpu, enum dtype dtype, int6
     return element;
 }
 
+enum {
+    RUN = 1 << 16,       /* elements that are made at a time */
+    CONVERT_BLOCK = 256, /* of those that are made in another dtype and converted */
+    STREAM_BYTES = 4096, /* the buffer through which streamed output goes; it stays in the first-level cache */
+};
+
 struct job {
     struct cpu_job base;
-    const struct launch *launch;
+    /* Writes n elements, RUN at most, from number `first` on. */
+    void (*make)(const struct job *job, int64_t first, int64_t n, char *out);
+    const struct cpu_creation *creation;
     char *out;
     enum dtype dtype;
+    bool streamed; /* the output is written past the caches */
     int64_t n;
     int64_t size;
-    int64_t columns, diagonal; /* of eye */
+    union {
+        struct arange_attributes arange;
+        struct linspace_attributes linspace;
+        struct eye_attributes eye;
+    };
+    double step;     /* of linspace */
+    int64_t columns; /* of eye */
     struct element element, one;
 };
 
 static void job_init(struct job *job, struct cpu *cpu, const struct launch *launch) {
     const struct operand *out = &launch->output;
-    *job = (struct job){.base.cpu = cpu, .launch = launch, .out = out->data, .dtype = (enum dtype)out->dtype, .n = 1};
+    *job = (struct job){.base.cpu = cpu, .out = out->data, .dtype = (enum dtype)out->dtype, .n = 1};
+    job->creation = cpu_creation_find(cpu->kernels);
     job->size = (int64_t)dtype_size(job->dtype);
     for (int i = 0; i < out->rank; i++) {
         job->n *= out->shape[i];
     }
+    job->streamed = job->n * job->size >= CPU_STREAM_FROM;
+}
+
+/* Makes the elements from `begin` on in a buffer and writes them from there past the caches: else each cache line is read before it is written.
+ * Returns where fewer than a buffer are left, before `end`. */
+static int64_t job_stream(const struct job *job, int64_t begin, int64_t end) {
+    _Alignas(64) char buffer[STREAM_BYTES];
+    const struct cpu_kernels *kernels = job->base.cpu->kernels;
+    const int64_t step = STREAM_BYTES / job->size;
+    int64_t head = (int64_t)(-(uintptr_t)(job->out + begin * job->size) & 63) / job->size;
+    head = head < end - begin ? head : end - begin;
+    job->make(job, begin, head, job->out + begin * job->size);
+    for (begin += head; end - begin >= step; begin += step) {
+        job->make(job, begin, step, buffer);
+        kernels->stream(job->out + begin * job->size, buffer, STREAM_BYTES);
+    }
+    kernels->stream_end();
+    return begin;
+}
+
+static void job_make(const struct job *job, int64_t begin, int64_t end) {
+    if (job->streamed) {
+        begin = job_stream(job, begin, end);
+    }
+    for (; begin < end; begin += RUN) {
+        job->make(job, begin, end - begin < RUN ? end - begin : RUN, job->out + begin * job->size);
+    }
+}
+
+static bool make_part(struct cpu_job *base, struct cpu_lane *lane) {
+    const struct job *job = (const struct job *)base;
+    job_make(job, cpu_part_begin(job->n, lane->part, base->parts), cpu_part_begin(job->n, lane->part + 1, base->parts));
+    return true;
 }
 
 static void job_run(struct job *job, size_t element_work, bool (*run)(struct cpu_job *job, struct cpu_lane *lane),
-                    struct cpu_job **begun) {
+                    void (*make)(const struct job *job, int64_t first, int64_t n, char *out), struct cpu_job **begun) {
     double work = (double)job->n * (double)element_work;
     job->base.run = run;
+    job->make = make;
     job->base.parts = cpu_parts(job->base.cpu, work);
     cpu_job_begin(&job->base, sizeof *job, work, begun);
 }
 
-/* The element at which a part begins. */
-static int64_t part_begin(const struct job *job, const struct cpu_lane *lane) {
-    return cpu_part_begin(job->n, lane->part, job->base.parts);
-}
-
-static int64_t part_end(const struct job *job, const struct cpu_lane *lane) {
-    return cpu_part_begin(job->n, lane->part + 1, job->base.parts);
-}
-
 #define FILL(T)                                                                                                        \
     {                                                                                                                  \
-        T value, *out = (T *)(void *)job->out;                                                                         \
+        T value, *to = (T *)(void *)out;                                                                               \
         memcpy(&value, job->element.bytes, sizeof value);                                                              \
-        for (int64_t i = begin; i < end; i++) {                                                                        \
-            out[i] = value;                                                                                            \
+        for (int64_t i = 0; i < n; i++) {                                                                              \
+            to[i] = value;                                                                                             \
         }                                                                                                              \
         return;                                                                                                        \
     }
 
-static void fill(const struct job *job, int64_t begin, int64_t end) {
+static void make_full(const struct job *job, int64_t first, int64_t n, char *out) {
+    (void)first;
     switch (job->element.size) {
     case 1:
-        memset(job->out + begin, job->element.bytes[0], (size_t)(end - begin));
+        memset(out, job->element.bytes[0], (size_t)n);
         return;
     case 2:
         FILL(uint16_t)
@@ -95,12 +139,6 @@ static void fill(const struct job *job, int64_t begin, int64_t end) {
     }
 }
 
-static bool fill_part(struct cpu_job *base, struct cpu_lane *lane) {
-    const struct job *job = (const struct job *)base;
-    fill(job, part_begin(job, lane), part_end(job, lane));
-    return true;
-}
-
 static int full_run(struct cpu *cpu, const struct launch *launch, struct cpu_job **begun, struct fault *fault) {
     struct job job;
     (void)fault;
@@ -108,89 +146,92 @@ static int full_run(struct cpu *cpu, const struct launch *launch, struct cpu_job
     struct full_attributes attributes;
     full_attributes_read(&launch->attributes, &attributes);
     job.element = element_make(cpu, job.dtype, attributes.value.i, attributes.value.f);
-    job_run(&job, (size_t)job.size, fill_part, begun);
+    job_run(&job, (size_t)job.size, make_part, make_full, begun);
     return STATUS_OK;
 }
 
-enum { ARANGE_BLOCK = 256 };
-
-/* start + i·step for n elements from number `first` on, each by itself, not as a running sum. Compilers find vectors for the conversion of
- * 32 bits alone; the sum of two whole numbers is exact. */
-static void steps_fill(double start, double step, int64_t first, int64_t n, double *values) {
-    const double from = (double)first;
-    for (int32_t k = 0; k < (int32_t)n; k++) {
-        values[k] = start + (from + (double)k) * step;
+/* start + i · step for n elements from number `first` on, each by itself, not as a running sum: computed in f64, then converted as cast does. */
+static void make_steps(const struct job *job, double start, double step, int64_t first, int64_t n, char *out) {
+    if (job->dtype == DTYPE_F32) {
+        job->creation->steps_f32(start, step, first, n, (float *)(void *)out);
+        return;
+    }
+    if (job->dtype == DTYPE_F64) {
+        job->creation->steps_f64(start, step, first, n, (double *)(void *)out);
+        return;
+    }
+    double values[CONVERT_BLOCK];
+    for (int64_t i = 0; i < n; i += CONVERT_BLOCK) {
+        int64_t count = n - i < CONVERT_BLOCK ? n - i : CONVERT_BLOCK;
+        job->creation->steps_f64(start, step, first + i, count, values);
+        convert(job->base.cpu, DTYPE_F64, values, job->dtype, out + i * job->size, count);
     }
 }
 
-/* Computed block by block in i64 or f64, then converted as cast does. Element i is start + i·step, not a running sum. */
-static bool arange_part(struct cpu_job *base, struct cpu_lane *lane) {
-    const struct job *job = (const struct job *)base;
-    struct arange_attributes given;
-    arange_attributes_read(&job->launch->attributes, &given);
-    int64_t begin = part_begin(job, lane), end = part_end(job, lane);
-    const bool floating = dtype_kind(job->dtype) == DTYPE_KIND_FLOAT;
-    double values[ARANGE_BLOCK];
-    uint64_t integers[ARANGE_BLOCK];
-    for (int64_t i = begin; i < end; i += ARANGE_BLOCK) {
-        int64_t n = end - i < ARANGE_BLOCK ? end - i : ARANGE_BLOCK;
-        if (floating) {
-            steps_fill(given.start.f, given.step.f, i, n, values);
-        } else {
-            uint64_t value = (uint64_t)given.start.i + (uint64_t)i * (uint64_t)given.step.i;
-            for (int64_t k = 0; k < n; k++, value += (uint64_t)given.step.i) {
-                integers[k] = value;
-            }
+/* The same modulo 2^64. */
+static void make_integers(const struct job *job, int64_t first, int64_t n, char *out) {
+    const bool wide = job->dtype == DTYPE_I64 || job->dtype == DTYPE_U64;
+    const uint64_t step = (uint64_t)job->arange.step.i;
+    uint64_t block[CONVERT_BLOCK], value = (uint64_t)job->arange.start.i + (uint64_t)first * step;
+    for (int64_t i = 0; i < n; i += CONVERT_BLOCK) {
+        int64_t count = n - i < CONVERT_BLOCK ? n - i : CONVERT_BLOCK;
+        uint64_t *to = wide ? (uint64_t *)(void *)out + i : block;
+        for (int64_t k = 0; k < count; k++, value += step) {
+            to[k] = value;
         }
-        convert(job->base.cpu, floating ? DTYPE_F64 : DTYPE_I64, floating ? (void *)values : (void *)integers,
-                job->dtype, job->out + i * job->size, n);
+        if (!wide) {
+            convert(job->base.cpu, DTYPE_I64, block, job->dtype, out + i * job->size, count);
+        }
     }
-    return true;
+}
+
+static void make_arange(const struct job *job, int64_t first, int64_t n, char *out) {
+    if (dtype_kind(job->dtype) == DTYPE_KIND_FLOAT) {
+        make_steps(job, job->arange.start.f, job->arange.step.f, first, n, out);
+    } else {
+        make_integers(job, first, n, out);
+    }
 }
 
 static int arange_run(struct cpu *cpu, const struct launch *launch, struct cpu_job **begun, struct fault *fault) {
     struct job job;
     (void)fault;
     job_init(&job, cpu, launch);
-    job_run(&job, 16, arange_part, begun);
+    arange_attributes_read(&launch->attributes, &job.arange);
+    job_run(&job, 16, make_part, make_arange, begun);
     return STATUS_OK;
 }
 
 /* As arange, but the last element is `stop` itself. */
-static bool linspace_part(struct cpu_job *base, struct cpu_lane *lane) {
-    const struct job *job = (const struct job *)base;
-    struct linspace_attributes given;
-    linspace_attributes_read(&job->launch->attributes, &given);
-    int64_t begin = part_begin(job, lane), end = part_end(job, lane), steps = given.count - given.endpoint;
-    double values[ARANGE_BLOCK], step = steps > 0 ? (given.stop - given.start) / (double)steps : 0;
-    for (int64_t i = begin; i < end; i += ARANGE_BLOCK) {
-        int64_t n = end - i < ARANGE_BLOCK ? end - i : ARANGE_BLOCK;
-        steps_fill(given.start, step, i, n, values);
-        if (given.endpoint && steps > 0 && steps >= i && steps < i + n) {
-            values[steps - i] = given.stop;
-        }
-        convert(job->base.cpu, DTYPE_F64, values, job->dtype, job->out + i * job->size, n);
+static void make_linspace(const struct job *job, int64_t first, int64_t n, char *out) {
+    const int64_t last = job->linspace.count - 1;
+    make_steps(job, job->linspace.start, job->step, first, n, out);
+    if (job->linspace.endpoint && last > 0 && last >= first && last < first + n) {
+        convert(job->base.cpu, DTYPE_F64, &job->linspace.stop, job->dtype, out + (last - first) * job->size, 1);
     }
-    return true;
 }
 
 static int linspace_run(struct cpu *cpu, const struct launch *launch, struct cpu_job **begun, struct fault *fault) {
     struct job job;
     (void)fault;
     job_init(&job, cpu, launch);
-    job_run(&job, 16, linspace_part, begun);
+    linspace_attributes_read(&launch->attributes, &job.linspace);
+    const int64_t steps = job.linspace.count - job.linspace.endpoint;
+    job.step = steps > 0 ? (job.linspace.stop - job.linspace.start) / (double)steps : 0;
+    job_run(&job, 16, make_part, make_linspace, begun);
     return STATUS_OK;
 }
 
 /* Writes zeros, then the ones. No number here overflows, since the shape rule limits the diagonal. */
 static bool eye_part(struct cpu_job *base, struct cpu_lane *lane) {
     const struct job *job = (const struct job *)base;
-    int64_t begin = part_begin(job, lane), end = part_end(job, lane);
-    int64_t row = begin / job->columns, first = job->diagonal < 0 ? -job->diagonal : 0;
-    fill(job, begin, end);
+    const int64_t begin = cpu_part_begin(job->n, lane->part, base->parts), diagonal = job->eye.diagonal;
+    const int64_t end = cpu_part_begin(job->n, lane->part + 1, base->parts);
+    int64_t row = begin / job->columns, first = diagonal < 0 ? -diagonal : 0;
+    job_make(job, begin, end);
     int64_t last = (end - 1) / job->columns; /* `first` may be far below it */
-    for (int64_t i = row > first ? row : first; i <= last && i + job->diagonal < job->columns; i++) {
-        int64_t at = i * job->columns + i + job->diagonal;
+    for (int64_t i = row > first ? row : first; i <= last && i + diagonal < job->columns; i++) {
+        int64_t at = i * job->columns + i + diagonal;
         if (at >= begin && at < end) {
             memcpy(job->out + at * job->size, job->one.bytes, job->one.size);
         }
@@ -205,10 +246,8 @@ static int eye_run(struct cpu *cpu, const struct launch *launch, struct cpu_job 
     job.element = (struct element){.size = dtype_size(job.dtype)};
     job.one = element_make(cpu, job.dtype, dtype_is_complex(job.dtype) ? 0 : 1, 1);
     job.columns = launch->output.shape[1];
-    struct eye_attributes attributes;
-    eye_attributes_read(&launch->attributes, &attributes);
-    job.diagonal = attributes.diagonal;
-    job_run(&job, (size_t)job.size, eye_part, begun);
+    eye_attributes_read(&launch->attributes, &job.eye);
+    job_run(&job, (size_t)job.size, eye_part, make_full, begun);
     return STATUS_OK;
 }
 
