@@ -145,9 +145,7 @@ typedef formula_c128 exact_function(formula_c128 a, formula_c128 b);
 #define BLOCK_ARGUMENT(k) formula_make_c128(block->re[k][i], block->im[k][i])
 #define BLOCK_OF_1(name) complex_##name(BLOCK_ARGUMENT(1), &beyond)
 #define BLOCK_OF_2(name) complex_##name(BLOCK_ARGUMENT(1), BLOCK_ARGUMENT(2), &beyond)
-#define EXACT_OF_1(name) formula_##name##_c128(a)
-#define EXACT_OF_2(name) formula_##name##_c128(a, b)
-#define FUNCTION(name, inputs)                                                                                         \
+#define BLOCK(name, inputs)                                                                                            \
     static bool block_##name(int64_t n, struct block *block) {                                                         \
         uint64_t found = 0;                                                                                            \
         CPU_PRAGMA(omp simd reduction(| : found))                                                                      \
@@ -160,7 +158,10 @@ typedef formula_c128 exact_function(formula_c128 a, formula_c128 b);
             found |= beyond;                                                                                           \
         }                                                                                                              \
         return found;                                                                                                  \
-    }                                                                                                                  \
+    }
+#define EXACT_OF_1(name) formula_##name##_c128(a)
+#define EXACT_OF_2(name) formula_##name##_c128(a, b)
+#define EXACT(name, inputs)                                                                                            \
     static formula_c128 exact_##name(formula_c128 a, formula_c128 b) {                                                 \
         (void)b;                                                                                                       \
         return EXACT_OF_##inputs(name);                                                                                \
@@ -219,60 +220,68 @@ typedef formula_c128 exact_function(formula_c128 a, formula_c128 b);
 BLOCKS(c64, formula_c64, float)
 BLOCKS(c128, formula_c128, double)
 
-/* X(name, inputs) */
-#define FUNCTIONS(X)                                                                                                   \
-    X(exp, 1)                                                                                                          \
-    X(expm1, 1)                                                                                                        \
-    X(log, 1)                                                                                                          \
-    X(log1p, 1)                                                                                                        \
-    X(log2, 1)                                                                                                         \
-    X(log10, 1)                                                                                                        \
-    X(sinh, 1)                                                                                                         \
-    X(cosh, 1)                                                                                                         \
-    X(tanh, 1)                                                                                                         \
-    X(sin, 1)                                                                                                          \
-    X(cos, 1)                                                                                                          \
-    X(tan, 1)                                                                                                          \
-    X(asin, 1)                                                                                                         \
-    X(acos, 1)                                                                                                         \
-    X(asinh, 1)                                                                                                        \
-    X(acosh, 1)                                                                                                        \
-    X(atanh, 1)                                                                                                        \
-    X(atan, 1)
-FUNCTIONS(FUNCTION)
-#define FUNCTION_ROW(prefix, name, inputs, dtype)                                                                      \
-    static void prefix##_##name##_##dtype(const struct cpu_row *row) {                                                 \
-        in_blocks_##dtype(row, inputs, block_##name, exact_##name, 0);                                                 \
+#define FUNCTION_ROW(row, block, exact, inputs, dtype)                                                                 \
+    static void row##_##dtype(const struct cpu_row *row) {                                                             \
+        in_blocks_##dtype(row, inputs, block_##block, exact_##exact, 0);                                               \
     }
-#define FUNCTION_ROWS(name, inputs)                                                                                    \
-    FUNCTION_ROW(row, name, inputs, c64)                                                                               \
-    FUNCTION_ROW(row, name, inputs, c128)
-FUNCTIONS(FUNCTION_ROWS)
 
-FUNCTION(divide, 2)
-FUNCTION(sqrt, 1)
-FUNCTION(sign, 1)
-FUNCTION_ROW(row, divide, 2, c128)
-FUNCTION_ROW(row, sqrt, 1, c128)
-FUNCTION_ROW(row, sign, 1, c128)
+/* X(name): functions that are the same for both dtypes, and those that are others for c64. */
+#define FUNCTIONS_OF_BOTH(X)                                                                                           \
+    X(expm1)                                                                                                           \
+    X(log)                                                                                                             \
+    X(log1p)                                                                                                           \
+    X(log2)                                                                                                            \
+    X(log10)                                                                                                           \
+    X(asin)                                                                                                            \
+    X(acos)                                                                                                            \
+    X(asinh)                                                                                                           \
+    X(acosh)                                                                                                           \
+    X(atanh)                                                                                                           \
+    X(atan)
+#define FUNCTIONS_OF_EACH(X)                                                                                           \
+    X(exp)                                                                                                             \
+    X(sinh)                                                                                                            \
+    X(cosh)                                                                                                            \
+    X(tanh)                                                                                                            \
+    X(sin)                                                                                                             \
+    X(cos)                                                                                                             \
+    X(tan)
+#define FUNCTION_OF_BOTH(name)                                                                                         \
+    BLOCK(name, 1)                                                                                                     \
+    EXACT(name, 1)                                                                                                     \
+    FUNCTION_ROW(row_##name, name, name, 1, c64)                                                                       \
+    FUNCTION_ROW(row_##name, name, name, 1, c128)
+#define FUNCTION_OF_EACH(name)                                                                                         \
+    BLOCK(narrow_##name, 1)                                                                                            \
+    BLOCK(name, 1)                                                                                                     \
+    EXACT(name, 1)                                                                                                     \
+    FUNCTION_ROW(row_##name, narrow_##name, name, 1, c64)                                                              \
+    FUNCTION_ROW(row_##name, name, name, 1, c128)
+FUNCTIONS_OF_BOTH(FUNCTION_OF_BOTH)
+FUNCTIONS_OF_EACH(FUNCTION_OF_EACH)
+
+BLOCK(divide, 2)
+BLOCK(sqrt, 1)
+BLOCK(sign, 1)
+BLOCK(pow, 2)
+EXACT(divide, 2)
+EXACT(sqrt, 1)
+EXACT(sign, 1)
+EXACT(pow, 2)
+FUNCTION_ROW(row_divide, divide, divide, 2, c128)
+FUNCTION_ROW(row_sqrt, sqrt, sqrt, 1, c128)
+FUNCTION_ROW(row_sign, sign, sign, 1, c128)
+FUNCTION_ROW(general_pow, pow, pow, 2, c64)
+FUNCTION_ROW(general_pow, pow, pow, 2, c128)
 #if !defined(__AVX512F__)
-#define formula_narrow_divide_c128 formula_divide_c128
-#define formula_narrow_reciprocal_c128 formula_reciprocal_c128
-FUNCTION(narrow_divide, 2)
-FUNCTION(narrow_reciprocal, 1)
-static void row_divide_c64(const struct cpu_row *row) {
-    in_blocks_c64(row, 2, block_narrow_divide, exact_narrow_divide, 0);
-}
-static void row_reciprocal_c64(const struct cpu_row *row) {
-    in_blocks_c64(row, 1, block_narrow_reciprocal, exact_narrow_reciprocal, 0);
-}
-FUNCTION_ROW(row, sqrt, 1, c64)
-FUNCTION_ROW(row, sign, 1, c64)
+BLOCK(narrow_divide, 2)
+BLOCK(narrow_reciprocal, 1)
+EXACT(reciprocal, 1)
+FUNCTION_ROW(row_divide, narrow_divide, divide, 2, c64)
+FUNCTION_ROW(row_reciprocal, narrow_reciprocal, reciprocal, 1, c64)
+FUNCTION_ROW(row_sqrt, sqrt, sqrt, 1, c64)
+FUNCTION_ROW(row_sign, sign, sign, 1, c64)
 #endif
-
-FUNCTION(pow, 2)
-FUNCTION_ROW(general, pow, 2, c64)
-FUNCTION_ROW(general, pow, 2, c128)
 
 /* Of one small whole exponent: the formula's products, in its order. Powers of 0 are not products. */
 static bool block_whole_power(int64_t n, struct block *block) {
@@ -313,8 +322,9 @@ static bool block_whole_power(int64_t n, struct block *block) {
 #define POW_ROW(dtype, C)                                                                                              \
     static void row_pow_##dtype(const struct cpu_row *row) {                                                           \
         const C b = *(const C *)(const void *)row->data[2];                                                            \
-        if (row->stride[2] == 0 && b.im == 0 && b.re >= -64 && b.re <= 64 && b.re == (int)b.re) {                      \
-            in_blocks_##dtype(row, 2, block_whole_power, exact_pow, (int)b.re);                                        \
+        const double re = (double)b.re;                                                                                \
+        if (row->stride[2] == 0 && b.im == 0 && re >= -64 && re <= 64 && re == (int)re) {                              \
+            in_blocks_##dtype(row, 2, block_whole_power, exact_pow, (int)re);                                          \
         } else {                                                                                                       \
             general_pow_##dtype(row);                                                                                  \
         }                                                                                                              \

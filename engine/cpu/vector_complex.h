@@ -16,13 +16,17 @@ static inline bool complex_ordinary(double x, double y) {
     return (a < 0x1p500) & (b < 0x1p500) & ((a > 0x1p-400) | (b > 0x1p-400) | ((a == 0) & (b == 0)));
 }
 
-static inline void complex_sine_cosine(double x, double *sine, double *cosine) {
-    double shifted, rest, r = double_turn(x, &shifted, &rest);
-    double s = double_sin_near(r, rest), c = double_cos_near(r, rest);
-    uint64_t q = double_bits(shifted);
+/* The sine and cosine of x = q · π/2 + r, with those of r. */
+static inline void complex_quadrant(double x, uint64_t q, double s, double c, double *sine, double *cosine) {
     double first = q & 1 ? c : s, second = q & 1 ? s : c;
     *sine = x == 0 ? x : bits_double(double_bits(first) ^ (q & 2) << 62);
     *cosine = bits_double(double_bits(second) ^ ((q + 1) & 2) << 62);
+}
+
+static inline void complex_sine_cosine(double x, double *sine, double *cosine) {
+    double shifted, rest, r = double_turn(x, &shifted, &rest);
+    double s = double_sin_near(r, rest), c = double_cos_near(r, rest);
+    complex_quadrant(x, double_bits(shifted), s, c, sine, cosine);
 }
 
 static inline bool complex_exp_beyond(double x, double y) {
@@ -48,29 +52,26 @@ static inline formula_c128 complex_expm1(formula_c128 a, bool *beyond) {
     return formula_make_c128(re + (a.im == 0 ? 0.0 : -0.0), size * (2 * sine * cosine)); /* 0 of -0 + 0i */
 }
 
-/* Half of ln((x + x_low)² + y²): nothing cancels around 1, since the sum of the squares has two parts. */
+/* Half of ln((x + x_low)² + y²): nothing cancels around 1, since the sum of the squares has two parts. Of 0 it is -∞. */
 static inline double complex_log_length(double x, double x_low, double y) {
     double first = x * x, second = y * y, more = first > second ? first : second,
            less = first > second ? second : first;
     double sum = more + less, low = (more - sum) + less;
     low += double_product_rest(x, x, first) + double_product_rest(y, y, second);
-    return 0.5 * double_log_of_sum(sum, WIDE_FMA(2 * x, x_low, low), 0);
-}
-
-static inline bool complex_log_beyond(double x, double y) {
-    return (!complex_ordinary(x, y)) | ((x == 0) & (y == 0));
+    double log = 0.5 * double_log_of_sum(sum, WIDE_FMA(2 * x, x_low, low), 0);
+    return sum == 0 ? -__builtin_inf() : log;
 }
 
 static inline formula_c128 complex_log(formula_c128 a, bool *beyond) {
-    *beyond = complex_log_beyond(a.re, a.im);
+    *beyond = !complex_ordinary(a.re, a.im);
     return formula_make_c128(complex_log_length(a.re, 0, a.im), double_atan2(a.im, a.re));
 }
 
 static inline formula_c128 complex_log1p(formula_c128 a, bool *beyond) {
     double x = 1 + a.re, low = __builtin_fabs(a.re) > 1 ? 1 - (x - a.re) : a.re - (x - 1);
     double length = complex_log_length(x, low, a.im);
-    *beyond = complex_log_beyond(x, a.im);
-    return formula_make_c128((a.re == 0) & (a.im == 0) ? a.re : length, double_atan2(a.im, x));
+    *beyond = !complex_ordinary(x, a.im);
+    return formula_make_c128(a.re == 0 && a.im == 0 ? a.re : length, double_atan2(a.im, x));
 }
 
 /* Of a real number log2 and log10 themselves, which are exact of powers. */
@@ -104,24 +105,11 @@ static inline formula_c128 complex_divide(formula_c128 a, formula_c128 b, bool *
     return formula_divide_c128(a, b);
 }
 
-/* Of numbers of c64, whose products are exact in f64: so is the part that is 0 where a is a multiple of b. Squares are within its range. */
-static inline formula_c128 complex_narrow_divide(formula_c128 a, formula_c128 b, bool *beyond) {
-    double inverse = 1 / (b.re * b.re + b.im * b.im);
-    double re = (a.re * b.re + a.im * b.im) * inverse, im = (a.im * b.re - a.re * b.im) * inverse;
-    *beyond = (re - re != 0) | (im - im != 0);
-    return formula_make_c128(re, im);
-}
-static inline formula_c128 complex_narrow_reciprocal(formula_c128 a, bool *beyond) {
-    double inverse = 1 / (a.re * a.re + a.im * a.im), re = a.re * inverse, im = (0 - a.im) * inverse;
-    *beyond = (re - re != 0) | (im - im != 0);
-    return formula_make_c128(re, im);
-}
-
-/* b is not a small whole number, whose powers are products. */
+/* a is not 0, and b not a small whole number, whose powers are products. */
 static inline formula_c128 complex_pow(formula_c128 a, formula_c128 b, bool *beyond) {
     bool log_beyond, exp_beyond, whole = (b.im == 0) & (__builtin_fabs(b.re) <= 64) & (b.re == __builtin_floor(b.re));
     formula_c128 power = complex_exp(formula_multiply_c128(b, complex_log(a, &log_beyond)), &exp_beyond);
-    *beyond = log_beyond | exp_beyond | whole;
+    *beyond = log_beyond | exp_beyond | whole | ((a.re == 0) & (a.im == 0));
     return power;
 }
 
@@ -211,4 +199,82 @@ static inline formula_c128 complex_atanh(formula_c128 a, bool *beyond) {
 }
 static inline formula_c128 complex_atan(formula_c128 a, bool *beyond) {
     return formula_turned_back(complex_atanh(formula_turned(a), beyond));
+}
+
+/* ---- functions of c64 ----
+ *
+ * These take numbers of c64 as f64, in which squares of f32 neither overflow nor vanish, and give results to 2^-28 of them. */
+
+/* Products are exact: so is the part that is 0 where a is a multiple of b. */
+static inline formula_c128 complex_narrow_divide(formula_c128 a, formula_c128 b, bool *beyond) {
+    double inverse = 1 / (b.re * b.re + b.im * b.im);
+    double re = (a.re * b.re + a.im * b.im) * inverse, im = (a.im * b.re - a.re * b.im) * inverse;
+    *beyond = (re - re != 0) | (im - im != 0);
+    return formula_make_c128(re, im);
+}
+static inline formula_c128 complex_narrow_reciprocal(formula_c128 a, bool *beyond) {
+    double inverse = 1 / (a.re * a.re + a.im * a.im), re = a.re * inverse, im = (0 - a.im) * inverse;
+    *beyond = (re - re != 0) | (im - im != 0);
+    return formula_make_c128(re, im);
+}
+
+static inline void complex_narrow_sine_cosine(double x, double *sine, double *cosine) {
+    double shifted, r = wide_turn(x, &shifted), s = wide_sin_near(r), c = wide_cos_near(r);
+    complex_quadrant(x, double_bits(shifted), s, c, sine, cosine);
+}
+
+static inline formula_c128 complex_narrow_exp(formula_c128 a, bool *beyond) {
+    double shifted, e = wide_expm1_near(double_exp_reduce(a.re, &shifted)), power = wide_power(shifted), sine, cosine;
+    double size = WIDE_FMA(power, e, power);
+    complex_narrow_sine_cosine(a.im, &sine, &cosine);
+    *beyond = complex_exp_beyond(a.re, a.im);
+    return formula_make_c128(size * cosine, size * sine);
+}
+
+/* As double_exp_both(): by the Taylor series of cosh(r) and sinh(r) for |r| <= ln(2)/2. */
+static inline void complex_narrow_sinh_cosh(double x, double *sinh, double *cosh) {
+    double shifted, r = double_exp_reduce(__builtin_fabs(x), &shifted), z = r * r, n = shifted - WIDE_ROUND;
+    double even = 2.48015873015873e-05, odd = 0.0001984126984126984;
+    even = WIDE_FMA(even, z, 0.001388888888888889);
+    even = WIDE_FMA(even, z, 0.041666666666666664);
+    even = WIDE_FMA(even, z, 0.5);
+    even = WIDE_FMA(even, z, 1.0);
+    odd = WIDE_FMA(odd, z, 0.008333333333333333);
+    odd = WIDE_FMA(odd, z, 0.16666666666666666);
+    odd = WIDE_FMA(odd * z, r, r);
+    double up = wide_power(shifted - 1), down = wide_power(WIDE_ROUND - 1 - n), sum = up + down, difference = up - down;
+    *sinh = __builtin_copysign(WIDE_FMA(sum, odd, difference * even), x);
+    *cosh = WIDE_FMA(difference, odd, sum * even);
+}
+
+static inline formula_c128 complex_narrow_sinh(formula_c128 a, bool *beyond) {
+    double sinh, cosh, sine, cosine;
+    complex_narrow_sinh_cosh(a.re, &sinh, &cosh);
+    complex_narrow_sine_cosine(a.im, &sine, &cosine);
+    *beyond = complex_exp_beyond(a.re, a.im);
+    return formula_make_c128(sinh * cosine, cosh * sine);
+}
+static inline formula_c128 complex_narrow_cosh(formula_c128 a, bool *beyond) {
+    double sinh, cosh, sine, cosine;
+    complex_narrow_sinh_cosh(a.re, &sinh, &cosh);
+    complex_narrow_sine_cosine(a.im, &sine, &cosine);
+    *beyond = complex_exp_beyond(a.re, a.im);
+    return formula_make_c128(cosh * cosine, sinh * sine);
+}
+static inline formula_c128 complex_narrow_tanh(formula_c128 a, bool *beyond) {
+    double sinh, cosh, sine, cosine, one = __builtin_copysign(1.0, a.re);
+    complex_narrow_sinh_cosh(a.re, &sinh, &cosh);
+    complex_narrow_sine_cosine(a.im, &sine, &cosine);
+    double inverse = 1 / (cosine * cosine + sinh * sinh), re = sinh * cosh * inverse;
+    *beyond = complex_exp_beyond(2 * a.re, a.im);
+    return formula_make_c128(__builtin_fabs(a.re) > 22 ? one : re, sine * cosine * inverse);
+}
+static inline formula_c128 complex_narrow_sin(formula_c128 a, bool *beyond) {
+    return formula_turned_back(complex_narrow_sinh(formula_turned(a), beyond));
+}
+static inline formula_c128 complex_narrow_cos(formula_c128 a, bool *beyond) {
+    return complex_narrow_cosh(formula_turned(a), beyond);
+}
+static inline formula_c128 complex_narrow_tan(formula_c128 a, bool *beyond) {
+    return formula_turned_back(complex_narrow_tanh(formula_turned(a), beyond));
 }

@@ -61,7 +61,7 @@ static const double parts[] = {0.0,     -0.0,     1,      -1,       0.5,       -
                                0x1p500, 0x1p-401, 1e6,    999999,   -22.5,     0x1.fffffep-1};
 enum { PARTS = sizeof parts / sizeof *parts, GRID = PARTS * PARTS, MOST = 2048 };
 
-static char x[MOST * 16], y[MOST * 16], out[(MOST + 1) * 16], alone[MOST * 16];
+static _Alignas(64) char x[MOST * 16], y[MOST * 16], out[(MOST + 1) * 16], alone[MOST * 16];
 
 static formula_c128 get(int kind, const char *from, int64_t i) {
     if (kind == 1)
