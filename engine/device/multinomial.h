@@ -16,14 +16,6 @@ PHILOX_FUNCTION double multinomial_weight(double weight) {
     return weight > 0 && weight - weight == 0 ? (weight < most ? weight : most) : 0;
 }
 
-/* The numbers of the element and of the one beside it, the even one first, of a uniform f64 tensor. */
-PHILOX_FUNCTION void multinomial_units(uint64_t seed, uint64_t offset, uint64_t element, double *units) {
-    uint32_t lane[4];
-    philox_block(seed, offset + element / 2, &lane[0], &lane[1], &lane[2], &lane[3]);
-    units[0] = philox_unit_double(lane[0], lane[1]);
-    units[1] = philox_unit_double(lane[2], lane[3]);
-}
-
 /* The number of element `element`. */
 PHILOX_FUNCTION double multinomial_unit(uint64_t seed, uint64_t offset, uint64_t element) {
     uint32_t lane[4];

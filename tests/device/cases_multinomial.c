@@ -45,6 +45,17 @@ static void case_multinomial(struct suite *suite, const struct op_case *row) {
         struct sample x = suite_upload(suite, values);
         multinomial_once(suite, &x, 9999 + i, true);
     }
+    /* Some positions with nearly all weight, so that others lie close to each other; many without any between others; and none with any. */
+    for (int i = 0; i < SUITE_REPEAT(6); i++) {
+        struct values *values = values_create(DTYPE_F64, 2, (int64_t[]){3, 600 + suite_below(suite, 500)});
+        const int64_t k = values->shape[1];
+        for (int64_t at = 0; at < 2 * k; at++)
+            values->f[at] = at < k ? suite_chance(suite, 40) : (at - k) / 64 % 3 == 0;
+        for (int many = 0; many < 3; many++)
+            values->f[suite_below(suite, k)] = (long double)(1 + suite_below(suite, 1000000));
+        struct sample x = suite_upload(suite, values);
+        multinomial_once(suite, &x, 4999, true);
+    }
 }
 
 const struct op_case op_case_multinomial = {case_multinomial, OP_MULTINOMIAL, FILL_COUNT};
