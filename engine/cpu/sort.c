@@ -16,11 +16,12 @@
 enum {
     READ_PIECE = 1 << 15, /* elements between two looks whether to stop */
     SORT_PIECE = 1 << 9,
-    OFTEN = 16,         /* as many elements for each result: among them are many that are good enough */
-    BLOCK = 256,        /* elements whose keys are made at a time */
-    SELECT_MOST = 1024, /* results that are selected */
-    WIDE_LEAST = 128,   /* elements of a row with keys of 64 bits that are selected */
-    COLLECT_LEAST = 64, /* elements that are collected before they are sorted */
+    OFTEN = 16,            /* as many elements for each result: among them are many that are good enough */
+    BLOCK = 256,           /* elements whose keys are made at a time */
+    SELECT_MOST = 1 << 16, /* results that are selected: more would take too long to be put in order at once */
+    SELECT_FEW = 1024,     /* so many on the stack; more in the workspace */
+    WIDE_LEAST = 128,      /* elements of a row with keys of 64 bits that are selected */
+    COLLECT_LEAST = 64,    /* elements that are collected before they are sorted */
 };
 
 /* The key of an element. */
@@ -33,6 +34,8 @@ struct job {
     cpu_row_function *copy;      /* of elements that do not follow one another */
     const struct cpu_sort *sort; /* of keys with positions; NULL: results are not selected so */
     const struct cpu_sort *wide; /* of keys alone; the same */
+    char *workspace;             /* `room` bytes for each lane; of few results, none */
+    int64_t room;
     const char *x;
     char *values;
     int64_t *positions;
@@ -170,11 +173,27 @@ static const struct topk_functions functions[KEY_PLACES] = {
 
 /* ---- selection ---- */
 
+/* What is collected before it is sorted, at most. */
+static int64_t collected_most(int64_t k) {
+    return 2 * k < COLLECT_LEAST ? COLLECT_LEAST : 2 * k;
+}
+
+/* The places that this takes, */
+static int64_t collected_places(int64_t k) {
+    return collected_most(k) + BLOCK + CPU_SELECT_MORE;
+}
+
+/* and all that selection needs for a row, of 8 bytes each. */
+static int64_t select_places(int64_t k, bool pairs) {
+    return pairs ? 3 * collected_places(k) + (k + 1) / 2 : collected_places(k);
+}
+enum { FEW_PLACES = 3 * (2 * SELECT_FEW + BLOCK + CPU_SELECT_MORE) + SELECT_FEW / 2 };
+
 /* Keys with positions (argsort's), of which the first `kept` are in order. */
 struct collected {
     int64_t count, kept;
     uint64_t limit; /* keys of this or above are not wanted; of equal elements the earlier stays */
-    uint64_t keys[2 * SELECT_MOST + BLOCK + CPU_SELECT_MORE];
+    uint64_t *keys; /* [collected_places(k)] */
 };
 
 static void collected_sort(const struct job *job, struct collected *all) {
@@ -212,12 +231,11 @@ static void collected_write(const struct row *row, struct collected *all, bool v
 }
 
 /* Reads elements from *position on, to the end of the row or of a piece that is the last one for now. False: it is left. */
-static bool row_select(struct job *job, const struct row *row, int64_t *position) {
-    const int64_t many = 2 * job->k < COLLECT_LEAST ? COLLECT_LEAST : 2 * job->k;
-    struct collected all;
+static bool row_select(struct job *job, const struct row *row, uint64_t *room, int64_t *position) {
+    const int64_t many = collected_most(job->k);
+    struct collected all = {.keys = room};
     uint64_t keys[BLOCK];
     int64_t at = *position, since = 0, n;
-    all.count = 0;
     if (at > 0) {
         collected_resume(row, at, &all);
     } else {
@@ -248,8 +266,9 @@ static bool row_select(struct job *job, const struct row *row, int64_t *position
 struct pairs {
     int64_t count;
     uint64_t limit;
-    uint64_t keys[2 * SELECT_MOST + BLOCK + CPU_SELECT_MORE], sorted[2 * SELECT_MOST + BLOCK];
-    int64_t positions[2 * SELECT_MOST + BLOCK + CPU_SELECT_MORE];
+    uint64_t *keys, *sorted; /* [collected_places(k)] each */
+    int64_t *positions;      /* the same */
+    uint32_t *used;          /* [k] */
 };
 
 static void pairs_load(const struct row *row, int64_t position, int64_t n, void *keys) {
@@ -289,7 +308,7 @@ static void pairs_sort(const struct job *job, struct pairs *all) {
 static void pairs_write(const struct row *row, struct pairs *all) {
     const struct job *job = row->job;
     int64_t inner = job->inner, size = job->size;
-    uint16_t used[SELECT_MOST]; /* by the first place of equal keys: so many of them have been written */
+    uint32_t *used = all->used; /* by the first place of equal keys: so many of them have been written */
     pairs_sort(job, all);
     memset(used, 0, (size_t)all->count * sizeof *used);
     for (int64_t i = 0; i < all->count; i++) {
@@ -300,9 +319,12 @@ static void pairs_write(const struct row *row, struct pairs *all) {
 }
 
 /* As row_select(). A row that is left keeps the positions of the best elements in the result, as they ascend. */
-static bool row_select_wide(struct job *job, const struct row *row, int64_t *position) {
-    const int64_t many = 2 * job->k < COLLECT_LEAST ? COLLECT_LEAST : 2 * job->k;
-    struct pairs all;
+static bool row_select_wide(struct job *job, const struct row *row, uint64_t *room, int64_t *position) {
+    const int64_t many = collected_most(job->k), places = collected_places(job->k);
+    struct pairs all = {.keys = room,
+                        .sorted = room + places,
+                        .positions = (int64_t *)room + 2 * places,
+                        .used = (uint32_t *)(room + 3 * places)};
     uint64_t keys[BLOCK];
     int64_t at = *position, since = 0, n;
     all.count = at > 0 ? job->k : many < job->n ? many : job->n;
@@ -350,14 +372,20 @@ static struct row job_row(const struct job *job, int64_t number) {
                         .heap = job->positions + first};
 }
 
+/* On the stack there is room for few results. */
+static __attribute__((noinline)) bool row_select_few(struct job *job, const struct row *row, int64_t *position) {
+    _Alignas(64) uint64_t room[FEW_PLACES];
+    return (job->sort ? row_select : row_select_wide)(job, row, room, position);
+}
+
 /* One row, from *position on, which counts elements that were read and then places that were filled. False: it is left. */
-static bool row_run(struct job *job, const struct row *row, int64_t *position) {
+static bool row_run(struct job *job, const struct row *row, unsigned lane, int64_t *position) {
     if (job->sort || job->wide) {
-        if (!(job->sort ? row_select : row_select_wide)(job, row, position)) {
-            return false;
-        }
-        *position = 0;
-        return true;
+        uint64_t *room = (uint64_t *)(void *)(job->workspace + lane * job->room);
+        bool ended = job->room == 0 ? row_select_few(job, row, position)
+                                    : (job->sort ? row_select : row_select_wide)(job, row, room, position);
+        *position = ended ? 0 : *position;
+        return ended;
     }
     while (*position < job->n + job->k) {
         bool reads = *position < job->n;
@@ -381,12 +409,41 @@ static bool job_part(struct cpu_job *base, struct cpu_lane *lane) {
     int64_t position = lane->position % steps;
     for (int64_t number = begin + lane->position / steps; number < end; number++) {
         struct row row = job_row(job, number);
-        if (!row_run(job, &row, &position)) {
+        if (!row_run(job, &row, lane->number, &position)) {
             lane->position = (number - begin) * steps + position;
             return false;
         }
     }
     return true;
+}
+
+/* How rows are selected; both NULL: they are not. */
+static void select_find(const struct cpu *cpu, const struct launch *launch, struct job *job) {
+    const struct operand *x = &launch->inputs[0];
+    const int64_t n = x->shape[1], k = launch->output.shape[1];
+    const int place = key_place((enum dtype)x->dtype);
+    const bool wide = dtype_size((enum dtype)x->dtype) == sizeof(uint64_t);
+    if (cpu->kernels->argsort[place].sort && k <= SELECT_MOST && n <= UINT32_MAX) {
+        job->sort = &cpu->kernels->argsort[place];
+    } else if (cpu->kernels->sort[place].sort && wide && n >= WIDE_LEAST && k <= SELECT_MOST) {
+        job->wide = &cpu->kernels->sort[place];
+    }
+    if ((job->sort || job->wide) && k > SELECT_FEW) {
+        job->room = select_places(k, job->wide) * (int64_t)sizeof(uint64_t);
+    }
+}
+
+/* So many lanes have room. */
+static unsigned select_lanes(const struct cpu *cpu, const struct launch *launch) {
+    const double rows = (double)launch->inputs[0].shape[0] * (double)launch->inputs[0].shape[2];
+    return rows < cpu->team.threads ? (unsigned)rows : cpu->team.threads;
+}
+
+static uint64_t topk_workspace(struct device *device, const struct launch *launch) {
+    const struct cpu *cpu = (const struct cpu *)device;
+    struct job job = {.room = 0};
+    select_find(cpu, launch, &job);
+    return (uint64_t)job.room * select_lanes(cpu, launch);
 }
 
 static int topk_run(struct cpu *cpu, const struct launch *launch, struct cpu_job **begun, struct fault *fault) {
@@ -399,6 +456,7 @@ static int topk_run(struct cpu *cpu, const struct launch *launch, struct cpu_job
     struct job job = {.base = {.cpu = cpu, .run = job_part},
                       .functions = &functions[place],
                       .find = cpu->kernels->find[place],
+                      .workspace = launch->workspace,
                       .x = x->data,
                       .values = values->data,
                       .positions = launch_further(launch, 1)->data,
@@ -410,18 +468,17 @@ static int topk_run(struct cpu *cpu, const struct launch *launch, struct cpu_job
                       .infinity = key_infinity(dtype)};
     job.flip = attributes.largest ? UINT64_MAX >> (64 - 8 * job.size) : 0;
     job.copy = cpu->kernels->elementwise[CPU_ROW_copy_1 + __builtin_ctzll((uint64_t)job.size)];
-    if (cpu->kernels->argsort[place].sort && job.k <= SELECT_MOST && job.n <= UINT32_MAX) {
-        job.sort = &cpu->kernels->argsort[place];
-    } else if (cpu->kernels->sort[place].sort && job.size == sizeof(uint64_t) && job.n >= WIDE_LEAST &&
-               job.k <= SELECT_MOST) {
-        job.wide = &cpu->kernels->sort[place];
-    }
+    select_find(cpu, launch, &job);
     double rows = (double)job.outer * (double)job.inner;
     double work = rows * ((double)job.n * 8 + (double)job.k * 256);
     job.base.parts = cpu_parts(cpu, work);
     job.base.parts = rows < job.base.parts ? (unsigned)rows : job.base.parts;
+    if (job.room) {
+        job.base.lanes_most = select_lanes(cpu, launch);
+        job.base.parts = job.base.parts < job.base.lanes_most ? job.base.parts : job.base.lanes_most;
+    }
     cpu_job_begin(&job.base, sizeof job, work, begun);
     return STATUS_OK;
 }
 
-const struct cpu_kernel cpu_kernel_topk = {.driver = topk_run};
+const struct cpu_kernel cpu_kernel_topk = {{.workspace = topk_workspace}, topk_run};

@@ -143,6 +143,18 @@ Test(cpu_indices, topk_gives_elements_and_first_positions_in_every_order, .timeo
     each_device(check_topk);
 }
 
+/* More results than the stack has room for, of rows so long that they are left in the middle. */
+static void check_topk_many(struct device *device) {
+    for (int i = 0; i < DTYPES; i++) {
+        const int64_t n = 40000, inner = 1 + (int64_t)(draw() % 2);
+        expect_topk(device, dtypes[i], (enum order)(draw() % ORDERS), (const int64_t[]){3, n, inner}, 1300);
+    }
+}
+
+Test(cpu_indices, topk_gives_many_results, .timeout = 300) {
+    each_device(check_topk_many);
+}
+
 /* Rows longer than a piece, and so much work that they are left, and continued from their results. */
 Test(cpu_indices, topk_of_long_rows_is_made_in_turns, .timeout = 300) {
     static const enum order orders[] = {RANDOM, SPECIAL, RISING};
