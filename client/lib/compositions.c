@@ -206,7 +206,9 @@ int td_repeat_each(td_tensor *x, td_tensor *counts, int64_t length, int axis, td
         call_refuse(OP_TAKE, (enum status)code, "%s", fault.message);
         return td_last_error()->code;
     }
-    td_tensor *sums = td_cumulative_sum(counts, 0, 0), *whole = sums ? made_of(sums, td_cast(sums, TD_I64)) : NULL;
+    td_tensor *sums = td_cumulative_sum(counts, 0, 0), *whole = sums;
+    if (sums && sums->type.dtype != DTYPE_I64)
+        whole = made_of(sums, td_cast(sums, TD_I64));
     td_tensor *places = whole ? repeated_places(x, whole, length) : NULL;
     td_tensor *repeated = places ? taken_or_zero(x, places, at) : NULL;
     td_tensor *last = repeated ? td_slice(whole, 0, -1, TD_NONE, 1) : NULL;

@@ -10,10 +10,17 @@ enum {
     MERGED = 4,   /* sorted elements for each value, at most, where the two are merged */
 };
 
+/* The last value of the group before, if that was in order: its key, and a place that it is not behind. */
+struct before {
+    bool known;
+    uint64_t key;
+    int64_t place;
+};
+
 struct job {
     struct cpu_job base;
     cpu_search_function *search;
-    void (*group)(const struct job *job, const void *values, int64_t n, int64_t *out);
+    void (*group)(const struct job *job, const void *values, int64_t n, struct before *before, int64_t *out);
     struct cpu_search in;
     cpu_row_function *convert; /* of values; NULL: they have the dtype */
     const char *values;
@@ -23,7 +30,9 @@ struct job {
 };
 
 /* Of a group of values in order the places of the first and the last one are found first: the others are between these two. If they are
- * close to each other, the group is merged with what is sorted there.
+ * close to each other, the group is merged with what is sorted there. A group that goes on where the one before ends begins there, and most often ends
+ * close by. Of keys that follow one another, as those of arange do, it is enough to count what is sorted between each two: count gives the end of
+ * what is sorted below the last one, or -1 if that is too much.
  *
  * find: `at` elements are known to be below; the `left` elements behind them are halved. Neither this nor merge has a branch that depends on the
  * elements. */
@@ -57,28 +66,72 @@ struct job {
             out[i] = end;                                                                                              \
         }                                                                                                              \
     }                                                                                                                  \
-    static void group_##name(const struct job *job, const void *values, int64_t n, int64_t *out) {                     \
-        const T *value = values, infinity = (T)job->in.infinity;                                                       \
-        T keys[GROUP], last = 0;                                                                                       \
-        bool rises = n > FEW;                                                                                          \
+    static int64_t count_##name(const struct job *job, T first, int64_t n, int64_t begin, int64_t *out) {              \
+        const T *sorted = job->in.sorted, infinity = (T)job->in.infinity, next = !job->in.right;                       \
+        const T beyond = (T)(n - next);                                                                                \
+        const int64_t left = job->in.n - begin, most = begin + (left < MERGED * n ? left : MERGED * n);                \
+        uint16_t counts[GROUP] = {0};                                                                                  \
+        int64_t end = begin, at = begin;                                                                               \
         (void)infinity;                                                                                                \
+        for (; end < most; end++) {                                                                                    \
+            const T key = KEY(T, kind, sorted[end], infinity), place = key < first ? 0 : (T)(key - first);             \
+            if (place >= beyond) {                                                                                     \
+                break;                                                                                                 \
+            }                                                                                                          \
+            counts[key < first ? 0 : place + next]++;                                                                  \
+        }                                                                                                              \
+        if (end == most && left > MERGED * n) {                                                                        \
+            return -1;                                                                                                 \
+        }                                                                                                              \
+        for (int64_t i = 0; i < n; i++) {                                                                              \
+            at += counts[i];                                                                                           \
+            out[i] = at;                                                                                               \
+        }                                                                                                              \
+        return end;                                                                                                    \
+    }                                                                                                                  \
+    static void group_##name(const struct job *job, const void *values, int64_t n, struct before *before,              \
+                             int64_t *out) {                                                                           \
+        const T *value = values, *sorted = job->in.sorted, infinity = (T)job->in.infinity;                             \
+        T keys[GROUP], apart = 0;                                                                                      \
+        (void)infinity;                                                                                                \
+        if (n <= FEW) {                                                                                                \
+            job->search(&job->in, values, n, out);                                                                     \
+            before->known = false;                                                                                     \
+            return;                                                                                                    \
+        }                                                                                                              \
+        const T first = KEY(T, kind, value[0], infinity), last = KEY(T, kind, value[n - 1], infinity);                 \
         for (int64_t i = 0; i < n; i++) {                                                                              \
             keys[i] = KEY(T, kind, value[i], infinity);                                                                \
-            rises &= keys[i] >= last;                                                                                  \
-            last = keys[i];                                                                                            \
+            apart |= (T)(keys[i] - (T)i) ^ first;                                                                      \
+        }                                                                                                              \
+        const bool follows = apart == 0 && last >= first;                                                              \
+        bool rises = true;                                                                                             \
+        for (int64_t i = 1; i < n && rises && !follows; i++) {                                                         \
+            rises = keys[i] >= keys[i - 1];                                                                            \
         }                                                                                                              \
         if (!rises) {                                                                                                  \
             job->search(&job->in, values, n, out);                                                                     \
+            before->known = false;                                                                                     \
             return;                                                                                                    \
         }                                                                                                              \
-        const int64_t begin = find_##name(job, keys[0], 0, job->in.n);                                                 \
-        const int64_t end = find_##name(job, last, begin, job->in.n - begin);                                          \
+        const bool goes_on = before->known && first >= (T)before->key;                                                 \
+        const int64_t begin = goes_on ? before->place : find_##name(job, first, 0, job->in.n);                         \
+        int64_t left = job->in.n - begin, end = follows ? count_##name(job, first, n, begin, out) : -1;                \
+        if (end >= 0) {                                                                                                \
+            *before = (struct before){true, last, end};                                                                \
+            return;                                                                                                    \
+        }                                                                                                              \
+        if (left > MERGED * n && !BELOW(T, kind, last, begin + MERGED * n)) {                                          \
+            left = MERGED * n;                                                                                         \
+        }                                                                                                              \
+        end = find_##name(job, last, begin, left);                                                                     \
+        *before = (struct before){true, last, end};                                                                    \
         if (end - begin <= MERGED * n) {                                                                               \
             merge_##name(job, keys, n, begin, end, out);                                                               \
             return;                                                                                                    \
         }                                                                                                              \
         struct cpu_search between = job->in;                                                                           \
-        between.sorted = (const T *)job->in.sorted + begin;                                                            \
+        between.sorted = sorted + begin;                                                                               \
         between.n = end - begin;                                                                                       \
         job->search(&between, values, n, out);                                                                         \
         for (int64_t i = 0; i < n; i++) {                                                                              \
@@ -88,22 +141,25 @@ struct job {
 KEY_TYPES(SEARCH)
 #undef SEARCH
 
-static void (*const groups[KEY_PLACES])(const struct job *job, const void *values, int64_t n, int64_t *out) = {
+static void (*const groups[KEY_PLACES])(const struct job *job, const void *values, int64_t n, struct before *before,
+                                        int64_t *out) = {
 #define SEARCH(name, T, kind) group_##name,
     KEY_TYPES(SEARCH)
 #undef SEARCH
 };
 
 /* `size`: of a value. */
-static void search_groups(const struct job *job, const char *values, int64_t size, int64_t n, int64_t *out) {
+static void search_groups(const struct job *job, const char *values, int64_t size, int64_t n, struct before *before,
+                          int64_t *out) {
     for (int64_t i = 0; i < n; i += GROUP) {
-        job->group(job, values + i * size, n - i < GROUP ? n - i : GROUP, out + i);
+        job->group(job, values + i * size, n - i < GROUP ? n - i : GROUP, before, out + i);
     }
 }
 
 static void search_run(const struct job *job, int64_t begin, int64_t end) {
+    struct before before = {.known = false};
     if (!job->convert) {
-        search_groups(job, job->values + begin * job->size, job->size, end - begin, job->out + begin);
+        search_groups(job, job->values + begin * job->size, job->size, end - begin, &before, job->out + begin);
         return;
     }
     _Alignas(8) char block[BLOCK * sizeof(int64_t)];
@@ -111,7 +167,7 @@ static void search_run(const struct job *job, int64_t begin, int64_t end) {
         n = end - begin < BLOCK ? end - begin : BLOCK;
         char *from = (char *)(uintptr_t)job->values + begin * job->size;
         job->convert(&(struct cpu_row){n, {block, from}, {1, 1}});
-        search_groups(job, block, job->sorted_size, n, job->out + begin);
+        search_groups(job, block, job->sorted_size, n, &before, job->out + begin);
     }
 }
 

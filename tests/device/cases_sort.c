@@ -95,9 +95,42 @@ static void search_in_order(struct suite *suite, const struct op_case *row) {
     suite_free(suite, &sorted);
 }
 
+static void element_set(struct values *values, int64_t k, int64_t number) {
+    if (values->f)
+        values->f[k] = (long double)number;
+    else
+        values->i[k] = number;
+}
+
+/* Values that follow one another, as those of arange, among integers that are close to each other, equal, or far apart. */
+static void search_in_turn(struct suite *suite) {
+    static const enum dtype dtypes[] = {DTYPE_U8, DTYPE_I16, DTYPE_I32, DTYPE_U32, DTYPE_I64, DTYPE_F64};
+    const enum dtype dtype = dtypes[suite_below(suite, 6)], value = suite_chance(suite, 50) ? DTYPE_I16 : dtype;
+    const int64_t step = 1 + suite_below(suite, 4), most = dtype == DTYPE_U8 ? 255 : 20000;
+    struct values *sorted = values_create(dtype, 1, (int64_t[]){suite_below(suite, 3000)});
+    struct values *values =
+        values_create(value, 1, (int64_t[]){1 + suite_below(suite, dtype == DTYPE_U8 ? 200 : 2000)});
+    int64_t at = suite_below(suite, 20), first = suite_below(suite, 40);
+    for (int64_t k = 0; k < sorted->count; k++) {
+        at += suite_chance(suite, 1) ? suite_below(suite, 300) : suite_below(suite, step);
+        at = at < most ? at : most;
+        element_set(sorted, k, at);
+    }
+    for (int64_t k = 0; k < values->count; k++, first += suite_chance(suite, 1) ? 3 : 1) {
+        if (k % 64 == 0 && suite_chance(suite, 20)) /* they begin again */
+            first = suite_below(suite, 40);
+        element_set(values, k, first < most ? first : most);
+    }
+    struct sample x = suite_upload(suite, sorted), y = suite_upload(suite, values);
+    search_once(suite, &x, &y, suite_chance(suite, 50));
+    suite_free(suite, &x);
+}
+
 static void case_search(struct suite *suite, const struct op_case *row) {
-    for (int i = 0; i < SUITE_REPEAT(200); i++)
+    for (int i = 0; i < SUITE_REPEAT(200); i++) {
         search_in_order(suite, row);
+        search_in_turn(suite);
+    }
     for (int i = 0; i < SUITE_REPEAT(400); i++) {
         int64_t shape[VALUES_RANK_MAX], n = suite_chance(suite, 80) ? suite_below(suite, 40) : suite_below(suite, 3000);
         enum dtype dtype = op_case_dtype(suite, row), partner = op_case_partner(suite, row, dtype);
