@@ -22,6 +22,8 @@ enum {
     PIECE = 1 << 14,           /* values between two looks whether to stop */
     COLUMNS_LEAST = 16,        /* of a part: fewer would share cache lines */
     ROW_LEAST = 64,            /* neighbours that are worth a call */
+    LINE_MOST = 256,           /* bytes of a row that is short */
+    LINE_STEP = 16,            /* neighbours between two looks whether there are more */
     /* Bytes of an axis that is cut where there are no columns. Each part reads all indices, which takes longer than to write what is in the
      * cache. */
     CUT_LEAST = 1 << 20,
@@ -39,6 +41,16 @@ struct points {
 };
 typedef bool points_function(const struct points *points);
 
+/* The same of values that are rows: value i is `width` neighbours, values[i · stride] …, which go to out[index · step] …. */
+struct lines {
+    const int64_t *index;
+    int64_t extent, begin, end, step, n, width;
+    void *out;
+    const void *values;
+    int64_t stride;
+};
+typedef bool lines_function(const struct lines *lines);
+
 /* Where the indices of such values are. */
 struct places {
     int64_t offset, stride;
@@ -54,6 +66,8 @@ struct job {
     char *sums;  /* where values are added: `out`, or f32 in the workspace */
     char *apart; /* the sums of all parts but the first, where parts have sums of their own */
     points_function *points;
+    lines_function
+        *lines; /* of short rows, each of which has one index; NULL: they are long, or have gaps, or are converted */
     cpu_row_function *row; /* adds values to neighbours, with the level's vectors; NULL: they are few, or have gaps */
     cpu_row_function *widen, *narrow; /* of halves, to f32 and back; else NULL */
     cpu_row_function *convert;        /* of values to the output's dtype; NULL: they have it */
@@ -142,6 +156,29 @@ struct job {
             return name##_all_##T(p, 1, p->step, 1, 1);                                                                \
         }                                                                                                              \
         return name##_all_##T(p, p->index_stride, p->step, p->along, p->stride);                                       \
+    }                                                                                                                  \
+    static bool name##_lines_##T(const struct lines *l) {                                                              \
+        const struct lines lines = *l;                                                                                 \
+        bool wrong = false;                                                                                            \
+        for (int64_t i = 0; i < lines.n; i++) {                                                                        \
+            const int64_t at = lines.index[i];                                                                         \
+            int64_t j = 0;                                                                                             \
+            if (at < lines.begin || at >= lines.end) {                                                                 \
+                wrong |= (uint64_t)at >= (uint64_t)lines.extent;                                                       \
+                continue;                                                                                              \
+            }                                                                                                          \
+            T *to = (T *)lines.out + at * lines.step;                                                                  \
+            const T *from = (const T *)lines.values + i * lines.stride;                                                \
+            for (; j + LINE_STEP <= lines.width; j += LINE_STEP) {                                                     \
+                _Pragma("GCC ivdep") for (int k = 0; k < LINE_STEP; k++, to++, from++) {                               \
+                    *to = operation;                                                                                   \
+                }                                                                                                      \
+            }                                                                                                          \
+            for (; j < lines.width; j++, to++, from++) {                                                               \
+                *to = operation;                                                                                       \
+            }                                                                                                          \
+        }                                                                                                              \
+        return wrong;                                                                                                  \
     }
 #define ADD(T) POINTS(add, T, (T)(*to + *from))
 #define SET(T) POINTS(set, T, *from)
@@ -159,18 +196,30 @@ SET(uint32_t)
 SET(uint64_t)
 SET(pair)
 
-static points_function *points_find(unsigned opcode, enum dtype dtype) {
-    static points_function *const set[] = {set_uint8_t, set_uint16_t, set_uint32_t, set_uint64_t, set_pair};
-    static points_function *const add[] = {add_uint8_t, add_uint16_t, add_uint32_t, add_uint64_t};
+struct functions {
+    points_function *points;
+    lines_function *lines;
+};
+
+static struct functions functions_find(unsigned opcode, enum dtype dtype) {
+#define FUNCTIONS(name, T)                                                                                             \
+    { name##_##T, name##_lines_##T }
+    static const struct functions set[] = {FUNCTIONS(set, uint8_t), FUNCTIONS(set, uint16_t), FUNCTIONS(set, uint32_t),
+                                           FUNCTIONS(set, uint64_t), FUNCTIONS(set, pair)};
+    static const struct functions add[] = {FUNCTIONS(add, uint8_t), FUNCTIONS(add, uint16_t), FUNCTIONS(add, uint32_t),
+                                           FUNCTIONS(add, uint64_t)};
+    static const struct functions parts[] = {FUNCTIONS(add, complex64), FUNCTIONS(add, complex128)};
+    static const struct functions real[] = {FUNCTIONS(add, float), FUNCTIONS(add, double)};
+#undef FUNCTIONS
     size_t size = dtype_size(dtype);
     int place = size == 1 ? 0 : size == 2 ? 1 : size == 4 ? 2 : size == 8 ? 3 : 4;
     if (opcode == OP_SCATTER) {
         return set[place];
     }
     if (dtype_is_complex(dtype)) {
-        return dtype == DTYPE_C64 ? add_complex64 : add_complex128;
+        return parts[dtype == DTYPE_C128];
     }
-    return dtype_kind(dtype) != DTYPE_KIND_FLOAT ? add[place] : dtype == DTYPE_F64 ? add_double : add_float;
+    return dtype_kind(dtype) != DTYPE_KIND_FLOAT ? add[place] : real[dtype == DTYPE_F64];
 }
 
 /* The elements that a part writes, of one of the outer places, and where they are summed. */
@@ -334,6 +383,26 @@ static void region_across(const struct job *job, const struct region *at, int64_
     points_run(job, &points, &places);
 }
 
+/* or of places k to k + n - 1, n BLOCK at most, by one run of short rows; */
+static void region_lines(const struct job *job, const struct region *at, int64_t k, int64_t n) {
+    const int64_t *strides = job->value_strides, index_stride = job->index_strides[1];
+    int64_t block[BLOCK];
+    const struct lines lines = {.index = cpu_indices_read(&job->indices, k * index_stride, index_stride, n, block),
+                                .extent = job->n,
+                                .begin = at->row,
+                                .end = at->row_end,
+                                .step = job->inner,
+                                .n = n,
+                                .width = at->column_end - at->column,
+                                .out = at->sums + (at->outer * job->n * job->inner + at->column) * job->sum_size,
+                                .values = job->values +
+                                          (at->outer * strides[0] + k * strides[1] + at->column) * job->value_size,
+                                .stride = strides[1]};
+    if (__builtin_expect(job->lines(&lines), 0)) {
+        points_report(job, &(struct points){.index = lines.index, .index_stride = 1}, k);
+    }
+}
+
 /* and places k to k + n - 1 of the only column there is: by one run along the axis. */
 static void region_along(const struct job *job, const struct region *at, int64_t k, int64_t n) {
     const int64_t *strides = job->value_strides, *index = job->index_strides, outer = job->same ? 0 : at->outer;
@@ -394,6 +463,9 @@ static bool scatter_part(struct cpu_job *base, struct cpu_lane *lane) {
             if (job->inner == 1) {
                 step = job->k - k < PIECE ? job->k - k : PIECE;
                 region_along(job, &at, k, step);
+            } else if (job->lines) {
+                step = job->k - k < BLOCK ? job->k - k : BLOCK;
+                region_lines(job, &at, k, step);
             } else {
                 region_across(job, &at, k);
             }
@@ -467,6 +539,7 @@ static uint64_t scatter_workspace(struct device *device, const struct launch *la
 static int scatter_run(struct cpu *cpu, const struct launch *launch, struct cpu_job **begun, struct fault *fault) {
     const struct operand *x = &launch->inputs[0], *indices = &launch->inputs[1], *values = &launch->inputs[2];
     enum dtype dtype = (enum dtype)launch->output.dtype;
+    const struct functions functions = functions_find(launch->opcode, dtype);
     (void)fault;
     struct job job = {.base = {.cpu = cpu, .run = scatter_part},
                       .launch = launch,
@@ -475,7 +548,7 @@ static int scatter_run(struct cpu *cpu, const struct launch *launch, struct cpu_
                       .indices = cpu_indices_of(cpu, indices),
                       .out = launch->output.data,
                       .sums = launch->output.data,
-                      .points = points_find(launch->opcode, dtype),
+                      .points = functions.points,
                       .outer = x->shape[0],
                       .n = x->shape[1],
                       .inner = x->shape[2],
@@ -503,6 +576,10 @@ static int scatter_run(struct cpu *cpu, const struct launch *launch, struct cpu_
     job.segments = job.segments < threads ? job.segments : threads;
     if (launch->opcode == OP_SCATTER_ADD && values->strides[2] == 1 && job.inner / job.segments >= ROW_LEAST) {
         job.row = cpu_row_find(cpu->kernels, OP_ADD, (unsigned)dtype);
+    }
+    if (job.same && job.inner > 1 && values->strides[2] == 1 && !job.convert && !job.widen &&
+        job.inner / job.segments * job.size <= LINE_MOST) {
+        job.lines = functions.lines;
     }
     int64_t regions = job.outer * job.segments;
     job.cuts_axis = regions < threads && job.n > job.outer && (job.inner > 1 || job.n * job.sum_size >= CUT_LEAST);

@@ -173,12 +173,15 @@ static void case_scatter(struct suite *suite, const struct op_case *row) {
                                            rank_v, shape_v, row->fill);
         scatter_once(suite, row->opcode, &x, &indices, &values, axis);
     }
-    for (int i = 0; i < 4; i++) { /* many values for each element; columns, one axis, few columns, and long rows */
-        static const int64_t shapes[][3] = {{1, 50, 96}, {1, 700, 1}, {3, 300, 2}, {1, 50, 300}};
+    for (
+        int i = 0; i < 6;
+        i++) { /* many values for each element; columns, one axis, few columns, long rows, and short ones of all lengths */
+        static const int64_t shapes[][3] = {{1, 50, 96},  {1, 700, 1}, {3, 300, 2},
+                                            {1, 50, 300}, {1, 90, 37}, {2, 60, 16}};
         int64_t places[] = {shapes[i][0], SUITE_REPEAT(3000), shapes[i][2]};
         struct sample x = suite_sample(suite, op_case_dtype(suite, row), 3, shapes[i], row->fill);
         struct sample values = suite_sample(suite, x.values->dtype, 3, places, row->fill);
-        struct sample indices = index_sample(suite, 3, i % 3 == 0 ? (int64_t[]){1, places[1], 1} : places,
+        struct sample indices = index_sample(suite, 3, i % 3 == 0 || i > 3 ? (int64_t[]){1, places[1], 1} : places,
                                              shapes[i][1] < 127 ? shapes[i][1] : 127);
         scatter_once(suite, row->opcode, &x, &indices, &values, 1);
     }
