@@ -25,6 +25,24 @@ static inline int64_t divided_off(int64_t *number, int64_t by) {
     return whole % by;
 }
 
+/* A row times a column, of real floats which follow one another in both: in a batch of such BLAS would take most of its time for other things. Products
+ * are added up in f64. False: they are not like that. */
+static bool dot_direct(const struct matmul_job *job, const struct matrix *a, const struct matrix *b,
+                       const struct matrix *c, bool add) {
+    const bool wide = job->dtype == DTYPE_F64;
+    if (a->rows != 1 || b->columns != 1 || a->column_stride != 1 || b->row_stride != 1 ||
+        !(wide || job->dtype == DTYPE_F32)) {
+        return false;
+    }
+    double sum = job->base.cpu->kernels->attention[wide].dot(a->columns, a->data, b->data);
+    if (wide) {
+        *(double *)(void *)c->data = add ? *(double *)(void *)c->data + sum : sum;
+    } else {
+        *(float *)(void *)c->data = (float)(add ? (double)*(float *)(void *)c->data + sum : sum);
+    }
+    return true;
+}
+
 /* A piece of a run of strips, from *position on; moves that on. BLAS can read the operands. */
 static void piece_direct(const struct matmul_job *job, const struct matrix *a, const struct matrix *b,
                          const struct matrix *c, int64_t first_column, int64_t run, int64_t *position) {
@@ -39,7 +57,9 @@ static void piece_direct(const struct matmul_job *job, const struct matrix *a, c
     struct matrix left = matrix_part(a, row, rows, at, depth, job->size);
     struct matrix right = matrix_part(b, at, depth, 0, b->columns, job->size);
     struct matrix result = matrix_part(c, row, rows, 0, c->columns, job->size);
-    matrix_multiply(&job->base.cpu->blas, job->dtype, &left, &right, &result, at > 0);
+    if (!dot_direct(job, &left, &right, &result, at > 0)) {
+        matrix_multiply(&job->base.cpu->blas, job->dtype, &left, &right, &result, at > 0);
+    }
     if (step + 1 == job->steps && job->finish) {
         matmul_finish(job, &result, first_column);
     }

@@ -50,6 +50,30 @@ static void product_transposed(struct suite *suite, enum dtype dtype, int64_t m,
     }
 }
 
+/* Rows times columns, in batches: their elements follow one another, or are those of columns, and there may be many. */
+static void product_of_vectors(struct suite *suite, enum dtype dtype, int64_t batch, int64_t k) {
+    for (int which = 0; which < 4; which++) {
+        struct sample a = suite_sample(suite, dtype, 3, which & 1 ? (int64_t[]){1, k, batch} : (int64_t[]){batch, 1, k},
+                                       FILL_ORDINARY);
+        struct sample b = suite_sample(suite, dtype, 3, which & 2 ? (int64_t[]){k, 1, batch} : (int64_t[]){batch, k, 1},
+                                       FILL_ORDINARY);
+        static const int64_t order[] = {2, 0, 1};
+        struct sample across_a = a, across_b = b;
+        if (which & 1)
+            across_a = suite_attributes(suite, OP_PERMUTE_DIMS, &a, SUITE_ATTRIBUTES(permute_dims, .axes = {3, order}));
+        if (which & 2)
+            across_b = suite_attributes(suite, OP_PERMUTE_DIMS, &b, SUITE_ATTRIBUTES(permute_dims, .axes = {3, order}));
+        struct sample result = suite_binary(suite, OP_MATMUL, &across_a, &across_b);
+        case_settle(suite, &result);
+        if (which & 1)
+            suite_free(suite, &across_a);
+        if (which & 2)
+            suite_free(suite, &across_b);
+        suite_free(suite, &a);
+        suite_free(suite, &b);
+    }
+}
+
 static void case_matmul(struct suite *suite, const struct op_case *row) {
     for (enum dtype a = DTYPE_BOOL; a < DTYPE_COUNT; a++) {
         for (enum dtype b = DTYPE_BOOL; b < DTYPE_COUNT; b++) {
@@ -63,6 +87,14 @@ static void case_matmul(struct suite *suite, const struct op_case *row) {
     product_transposed(suite, DTYPE_F32, SUITE_REPEAT(150), 131, 120);
     product_transposed(suite, DTYPE_F64, SUITE_REPEAT(90), 65, 64);
     product_transposed(suite, DTYPE_F32, 2, SUITE_REPEAT(9000), 3);
+    for (int i = 0; i < SUITE_REPEAT(8); i++)
+        product_of_vectors(suite, i % 2 ? DTYPE_F64 : DTYPE_F32, 1 + suite_below(suite, 40),
+                           1 + suite_below(suite, 300));
+    struct values *ones = values_create(DTYPE_F32, 1, (int64_t[]){1600000}); /* so many that a device may cut it */
+    for (int64_t k = 0; k < ones->count; k++)
+        ones->f[k] = 1;
+    struct sample x = suite_upload(suite, ones), y = suite_unary(suite, OP_SQUARE, &x);
+    product_once(suite, &x, &y);
 }
 
 const struct op_case op_case_matmul = {case_matmul, OP_MATMUL, FILL_ORDINARY};
