@@ -61,10 +61,10 @@ static void mark_mask(const struct job *job, int64_t begin, int64_t end, bool *m
         const T *x = (const T *)(const void *)job->x;                                                                  \
         const T infinity = (T)job->infinity;                                                                           \
         (void)infinity;                                                                                                \
-        for (int64_t i = begin; i < end; i++) {                                                                        \
-            T key = KEY(T, kind, x[i], infinity);                                                                      \
-            marks[i - begin] =                                                                                         \
-                i == 0 || key != KEY(T, kind, x[i - 1], infinity) || ((kind) == KEY_FLOAT && key == (T) ~(T)0);        \
+        marks[0] = true;                                                                                               \
+        for (int64_t i = begin > 0 ? begin : 1; i < end; i++) {                                                        \
+            const T key = KEY(T, kind, x[i], infinity), before = KEY(T, kind, x[i - 1], infinity);                     \
+            marks[i - begin] = (key != before) | ((kind) == KEY_FLOAT && key == (T) ~(T)0);                            \
         }                                                                                                              \
     }
 KEY_TYPES(MARK_RUNS)
@@ -74,8 +74,9 @@ KEY_TYPES(MARK_RUNS)
 #define MARK_COMPLEX_RUNS(name, T)                                                                                     \
     static void mark_runs_##name(const struct job *job, int64_t begin, int64_t end, bool *marks) {                     \
         const T *x = (const T *)(const void *)job->x;                                                                  \
-        for (int64_t i = begin; i < end; i++) {                                                                        \
-            marks[i - begin] = i == 0 || x[2 * i] != x[2 * i - 2] || x[2 * i + 1] != x[2 * i - 1];                     \
+        marks[0] = true;                                                                                               \
+        for (int64_t i = begin > 0 ? begin : 1; i < end; i++) {                                                        \
+            marks[i - begin] = (x[2 * i] != x[2 * i - 2]) | (x[2 * i + 1] != x[2 * i - 1]);                            \
         }                                                                                                              \
     }
 MARK_COMPLEX_RUNS(c64, float)
@@ -87,6 +88,38 @@ static mark_function *const mark_runs[] = {
 #undef MARK_RUNS
 };
 
+/* Marks elements begin … end - 1, BLOCK at most. Marks behind them, up to the next multiple of 64, are false. */
+static void block_mark(const struct job *job, int64_t begin, int64_t end, bool *marks) {
+    job->mark(job, begin, end, marks);
+    for (int64_t i = end - begin; i % 64 != 0; i++) {
+        marks[i] = false;
+    }
+}
+
+/* How many of n marks are true; n is a multiple of 8 or followed by false ones. */
+static int64_t marks_count(int64_t n, const bool *marks) {
+    const uint64_t ones = UINT64_C(0x0101010101010101);
+    int64_t count = 0;
+    for (int64_t i = 0; i < n; i += 8) {
+        uint64_t eight;
+        memcpy(&eight, marks + i, sizeof eight);
+        count += (int64_t)(eight * ones >> 56);
+    }
+    return count;
+}
+
+/* 64 marks as bits. */
+static uint64_t marks_bits(const bool *marks) {
+    const uint64_t gather = UINT64_C(0x0102040810204080); /* byte k to bit 56 + k */
+    uint64_t bits = 0;
+    for (int k = 0; k < 8; k++) {
+        uint64_t eight;
+        memcpy(&eight, marks + 8 * k, sizeof eight);
+        bits |= (eight * gather >> 56) << 8 * k;
+    }
+    return bits;
+}
+
 static bool count_part(struct cpu_job *base, struct cpu_lane *lane) {
     const struct job *job = (const struct job *)base;
     int64_t begin = cpu_part_begin(job->n, lane->part, base->parts);
@@ -95,10 +128,8 @@ static bool count_part(struct cpu_job *base, struct cpu_lane *lane) {
     bool marks[BLOCK];
     for (int64_t at = begin; at < end; at += BLOCK) {
         int64_t stop = end - at < BLOCK ? end : at + BLOCK;
-        job->mark(job, at, stop, marks);
-        for (int64_t i = 0; i < stop - at; i++) {
-            count += marks[i];
-        }
+        block_mark(job, at, stop, marks);
+        count += marks_count(stop - at, marks);
         if (count > 0 && first == job->n) {
             const bool *mark = memchr(marks, true, (size_t)(stop - at));
             first = at + (mark - marks);
@@ -168,12 +199,26 @@ static void write_values(const struct job *job, const char *x, const uint16_t *c
     }
 }
 
-/* The numbers of the marked ones of n elements, listed without a branch, which no processor could predict. Returns how many there are. */
+enum { LISTED = 8 }; /* numbers that are written at a time, of which the last ones may count for nothing */
+typedef uint8_t numbers_narrow __attribute__((vector_size(LISTED)));
+typedef uint16_t numbers __attribute__((vector_size(LISTED * sizeof(uint16_t))));
+
+/* The numbers of the marked ones of n elements, listed without a branch that no processor could predict: eight at a time, by their marks as bits. Of
+ * each half of a byte the numbers of its bits are known. Returns how many there are. */
 static int64_t list_chosen(int64_t n, const bool *marks, uint16_t *chosen) {
+    static const uint32_t low[16] = {0,   0x0,   0x1,   0x100,   0x2,   0x200,   0x201,   0x20100,
+                                     0x3, 0x300, 0x301, 0x30100, 0x302, 0x30200, 0x30201, 0x3020100};
+    static const uint8_t number[16] = {0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4};
     int64_t count = 0;
-    for (int64_t i = 0; i < n; i++) {
-        chosen[count] = (uint16_t)i;
-        count += marks[i];
+    for (int64_t i = 0; i < n; i += 64) {
+        uint64_t word = marks_bits(marks + i);
+        for (int64_t at = i; word != 0; word >>= 8, at += 8) {
+            const unsigned first = word & 15, second = word >> 4 & 15;
+            const uint64_t list = low[first] | (uint64_t)(low[second] + UINT32_C(0x04040404)) << 8 * number[first];
+            const numbers eight = __builtin_convertvector((numbers_narrow)list, numbers) + (uint16_t)at;
+            memcpy(chosen + count, &eight, sizeof eight);
+            count += number[first] + number[second];
+        }
     }
     return count;
 }
@@ -181,7 +226,7 @@ static int64_t list_chosen(int64_t n, const bool *marks, uint16_t *chosen) {
 /* Elements begin … end - 1, of which `marks` are chosen; *place counts those before. The list is apart from the output, since another part writes
  * behind this part's last element. */
 static void write_block(const struct job *job, int64_t begin, int64_t end, const bool *marks, int64_t *place) {
-    uint16_t chosen[BLOCK];
+    uint16_t chosen[BLOCK + LISTED];
     int64_t count = list_chosen(end - begin, marks, chosen);
     if (job->launch->opcode == OP_NONZERO) {
         write_nonzero(job, begin, chosen, count, *place);
@@ -222,7 +267,7 @@ static void write_inverse(const struct job *job, int64_t begin, int64_t end, con
 static void write_runs(const struct job *job, int64_t begin, int64_t end, const bool *marks, int64_t *place,
                        int64_t *first) {
     int64_t *indices = output_ints(job, 1) + *place, *counts = output_ints(job, 3) + *place;
-    uint16_t chosen[BLOCK];
+    uint16_t chosen[BLOCK + LISTED];
     int64_t count = list_chosen(end - begin, marks, chosen);
     write_values(job, job->x + begin * job->size, chosen, count, *place);
     for (int64_t i = 0; i < count; i++) {
@@ -266,7 +311,7 @@ static bool write_part(struct cpu_job *base, struct cpu_lane *lane) {
     bool marks[BLOCK], runs = job->launch->opcode == OP_UNIQUE_RUNS;
     for (int64_t at = begin; at < end; at += BLOCK) {
         int64_t stop = end - at < BLOCK ? end : at + BLOCK;
-        job->mark(job, at, stop, marks);
+        block_mark(job, at, stop, marks);
         if (runs) {
             write_runs(job, at, stop, marks, &place, &first);
         } else {
