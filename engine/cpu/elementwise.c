@@ -7,6 +7,7 @@ enum {
     SMALL = 16384,       /* a contiguous launch of so many elements or fewer runs at once, on this thread */
     STREAM_BYTES = 4096, /* the buffer through which streamed output goes; it stays in the first-level cache */
     ROW_WORK = 64,       /* the cost of a row besides its elements */
+    ROW_SHORT = 128,     /* elements of a row that takes so little that it matters how the next one is found */
     /* Rows and elements of a tile, where an operand runs across: the cache lines that one row touches are still in the cache for the
      * next rows. Few elements, because lines of rows that are 2^n bytes apart compete for the same sets of the cache. */
     TILE_ROWS = 16,
@@ -174,16 +175,39 @@ static void job_call_streamed(const struct job *job, const struct walk *outer, i
     }
 }
 
+/* How far the next row along the last axis but one is, in array number k; attributes stay. */
+static inline int64_t row_step(const struct walk *outer, int k) {
+    return k < outer->arrays && outer->rank > 0 ? outer->strides[k][outer->rank - 1] : 0;
+}
+
+/* Elements begin … end - 1 of rows that follow one another along the last axis but one. Addresses are in variables: from an array in memory, where
+ * they have just been written one by one, they would be read together, and that waits for all that has been written before. */
+static void job_call_rows(const struct job *job, const struct walk *outer, int64_t rows, int64_t begin, int64_t end) {
+    const int64_t steps[WALK_ARRAYS] = {row_step(outer, 0), row_step(outer, 1), row_step(outer, 2), row_step(outer, 3)};
+    struct cpu_row run = job->run;
+    run.n = end - begin;
+    job_parameters(job, &run);
+    for (int k = 0; k < outer->arrays; k++) {
+        run.data[k] = outer->at[k] + begin * run.stride[k] * job->size[k];
+    }
+    char *out = run.data[0], *x = run.data[1], *y = run.data[2], *z = run.data[3];
+    for (int64_t i = 0; i < rows; i++) {
+        run.data[0] = out;
+        run.data[1] = x;
+        run.data[2] = y;
+        run.data[3] = z;
+        job_row(job, &run);
+        out += steps[0];
+        x += steps[1];
+        y += steps[2];
+        z += steps[3];
+    }
+}
+
 /* Rows that follow one another along the last axis but one, in tiles. */
-static void job_tile(const struct job *job, struct walk *outer, int64_t rows, int64_t begin, int64_t end) {
-    struct walk start = *outer;
+static void job_tile(const struct job *job, const struct walk *outer, int64_t rows, int64_t begin, int64_t end) {
     for (; begin < end; begin += TILE_ELEMENTS) {
-        int64_t stop = end - begin < TILE_ELEMENTS ? end : begin + TILE_ELEMENTS;
-        *outer = start;
-        for (int64_t i = 0; i < rows; i++) {
-            job_call(job, outer, begin, stop);
-            walk_advance(outer, 1);
-        }
+        job_call_rows(job, outer, rows, begin, end - begin < TILE_ELEMENTS ? end : begin + TILE_ELEMENTS);
     }
 }
 
@@ -229,22 +253,25 @@ static bool job_part(struct cpu_job *base, struct cpu_lane *lane) {
     int64_t end = cpu_part_begin(job->run.n / job->pair, run_part + 1, job->run_parts) * job->pair;
     walk_seek(&outer, job->origin, row);
     while (row < rows_end) {
-        int64_t rows = 1;
-        if (job->tiled || job->brief) {
-            int last = outer.rank - 1;
-            rows = outer.shape[last] - outer.index[last];
-            rows = rows < TILE_ROWS || job->brief ? rows : TILE_ROWS;
-            rows = rows < rows_end - row ? rows : rows_end - row;
-            if (job->brief) {
-                job_brief(job, &outer, rows);
-                walk_advance(&outer, rows);
-            } else {
-                job_tile(job, &outer, rows, begin, end);
-            }
+        const int last = outer.rank - 1;
+        const bool single = job->pair > 1 || last < 0 || (job->run.n > ROW_SHORT && !job->tiled);
+        int64_t rows = single ? 1 : outer.shape[last] - outer.index[last];
+        rows = job->tiled && rows > TILE_ROWS ? TILE_ROWS : rows;
+        rows = rows < rows_end - row ? rows : rows_end - row;
+        if (job->pair > 1) {
+            job_call_pairs(job, &outer, begin, end);
+        } else if (job->streamed) {
+            job_call_streamed(job, &outer, begin, end);
+        } else if (job->brief) {
+            job_brief(job, &outer, rows);
+        } else if (job->tiled) {
+            job_tile(job, &outer, rows, begin, end);
+        } else if (single) {
+            job_call(job, &outer, begin, end);
         } else {
-            (job->pair > 1 ? job_call_pairs : job->streamed ? job_call_streamed : job_call)(job, &outer, begin, end);
-            walk_advance(&outer, 1);
+            job_call_rows(job, &outer, rows, begin, end);
         }
+        walk_advance(&outer, rows);
         row += rows;
     }
     return true;
