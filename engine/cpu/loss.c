@@ -135,6 +135,14 @@ INLINE void block_less_wanted(struct block block, void *out, int64_t stride, dou
     }
 }
 
+/* The gradients of the parts of softmax in `out`, in their place, where all that is wanted lies one after another. */
+INLINE void block_of_parts(struct block block, void *out, double gradient, double all, bool is_f64) {
+    for (int64_t i = 0; i < block.n; i++) {
+        double less = all * cpu_floats_at(is_f64, out, i) - cpu_floats_at(is_f64, block.wanted, i);
+        cpu_floats_put(is_f64, out, i, gradient * less);
+    }
+}
+
 /* Makes the gradients of the parts of softmax, in their place. */
 INLINE void block_gradients(struct block block, void *out, double gradient, double all, bool is_f64) {
     for (int64_t i = 0; i < block.n; i++) {
@@ -232,6 +240,17 @@ static void row_gradient(const struct job *job, const struct row *row, double gr
     if (job->loss.plain) {
         row_zero(job, row);
         cpu_floats_set(floats, row->out, row->target * inner, -gradient * weight_of(job, row->target));
+        return;
+    }
+    if (inner == 1 && row_wanted(job, row) && job->softmax == job->computed) { /* exponentials are taken once */
+        const double all = row_factors(job, row, buffers);
+        const struct block block = block_read(job, row, 0, buffers);
+        job->softmax->row(classes, row->x, 1, row->out, 1);
+        if (floats->is_f64) {
+            block_of_parts(block, row->out, gradient, all, true);
+        } else {
+            block_of_parts(block, row->out, gradient, all, false);
+        }
         return;
     }
     double maximum = job->softmax->maximum(classes, row->x, inner);
