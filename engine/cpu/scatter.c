@@ -1,6 +1,7 @@
 /* scatter and scatter_add: values that go to positions of an axis.
  *
- * Each part has elements of the output for itself: some columns (places off the axis), or, where there are few columns, a range of the axis.
+ * Each part has elements of the output for itself: some columns (places off the axis), or, where there are few columns or short rows, a range of
+ * the axis.
  * It takes the values of its elements in ascending order of their places on the axis, so that the result depends neither on threads nor on
  * chance. Sums of integers are the same in any order: where there are many more values than elements, each part has some of the values and
  * sums of its own, which are added at the end. Halves are summed in f32, in the workspace. Indices and values of other dtypes are converted
@@ -22,7 +23,8 @@ enum {
     PIECE = 1 << 14,           /* values between two looks whether to stop */
     COLUMNS_LEAST = 16,        /* of a part: fewer would share cache lines */
     ROW_LEAST = 64,            /* neighbours that are worth a call */
-    LINE_MOST = 256,           /* bytes of a row that is short */
+    LINE_MOST = 2048,          /* bytes of a row that is short: the parts have rows of the output then, if there are */
+    ROWS_LEAST = 16,           /* of them for each; columns would share what a processor fetches ahead */
     LINE_STEP = 16,            /* neighbours between two looks whether there are more */
     /* Bytes of an axis that is cut where there are no columns. Each part reads all indices, which takes longer than to write what is in the
      * cache. */
@@ -159,16 +161,20 @@ struct job {
     }                                                                                                                  \
     static bool name##_lines_##T(const struct lines *l) {                                                              \
         const struct lines lines = *l;                                                                                 \
+        uint16_t chosen[BLOCK];                                                                                        \
         bool wrong = false;                                                                                            \
+        int64_t count = 0;                                                                                             \
         for (int64_t i = 0; i < lines.n; i++) {                                                                        \
             const int64_t at = lines.index[i];                                                                         \
-            int64_t j = 0;                                                                                             \
-            if (at < lines.begin || at >= lines.end) {                                                                 \
-                wrong |= (uint64_t)at >= (uint64_t)lines.extent;                                                       \
-                continue;                                                                                              \
-            }                                                                                                          \
-            T *to = (T *)lines.out + at * lines.step;                                                                  \
+            wrong |= (uint64_t)at >= (uint64_t)lines.extent;                                                           \
+            chosen[count] = (uint16_t)i;                                                                               \
+            count += (at >= lines.begin) & (at < lines.end);                                                           \
+        }                                                                                                              \
+        for (int64_t c = 0; c < count; c++) {                                                                          \
+            const int64_t i = chosen[c];                                                                               \
+            T *to = (T *)lines.out + lines.index[i] * lines.step;                                                      \
             const T *from = (const T *)lines.values + i * lines.stride;                                                \
+            int64_t j = 0;                                                                                             \
             for (; j + LINE_STEP <= lines.width; j += LINE_STEP) {                                                     \
                 _Pragma("GCC ivdep") for (int k = 0; k < LINE_STEP; k++, to++, from++) {                               \
                     *to = operation;                                                                                   \
@@ -574,12 +580,13 @@ static int scatter_run(struct cpu *cpu, const struct launch *launch, struct cpu_
     unsigned parts = cpu_parts(cpu, work), threads = cpu->team.threads;
     job.segments = (job.inner + COLUMNS_LEAST - 1) / COLUMNS_LEAST;
     job.segments = job.segments < threads ? job.segments : threads;
+    if (job.same && job.inner > 1 && values->strides[2] == 1 && !job.convert && !job.widen &&
+        job.inner * job.size <= LINE_MOST) {
+        job.lines = functions.lines;
+        job.segments = job.n >= ROWS_LEAST * threads ? 1 : job.segments;
+    }
     if (launch->opcode == OP_SCATTER_ADD && values->strides[2] == 1 && job.inner / job.segments >= ROW_LEAST) {
         job.row = cpu_row_find(cpu->kernels, OP_ADD, (unsigned)dtype);
-    }
-    if (job.same && job.inner > 1 && values->strides[2] == 1 && !job.convert && !job.widen &&
-        job.inner / job.segments * job.size <= LINE_MOST) {
-        job.lines = functions.lines;
     }
     int64_t regions = job.outer * job.segments;
     job.cuts_axis = regions < threads && job.n > job.outer && (job.inner > 1 || job.n * job.sum_size >= CUT_LEAST);
