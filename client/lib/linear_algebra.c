@@ -176,10 +176,11 @@ td_tensor *td_cross(td_tensor *x1, td_tensor *x2, int axis) {
         return NULL;
     if (extent_from_end(x1, axis) != 3 || extent_from_end(x2, axis) != 3)
         return refuse_shapes("cross", x1, x2, "the extents of the axis are not 3");
-    td_tensor *next1 = td_roll(x1, -1, axis), *next2 = td_roll(x2, -1, axis);
-    td_tensor *left = td_multiply(x1, next2), *right = td_multiply(next1, x2);
-    td_release(next1);
+    /* What is released after the operation that takes it gives that one its memory. */
+    td_tensor *next2 = td_roll(x2, -1, axis), *left = td_multiply(x1, next2);
     td_release(next2);
+    td_tensor *next1 = td_roll(x1, -1, axis), *right = td_multiply(next1, x2);
+    td_release(next1);
     td_tensor *difference = td_subtract(left, right);
     td_release(left);
     td_release(right);
