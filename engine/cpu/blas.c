@@ -40,8 +40,6 @@ static const char *lapack_load(void *library, char letter, struct lapack *lapack
         return name;                                                                                                   \
     }
     LAPACK_FUNCTIONS(LOAD)
-#define LOAD_LIKE(member, type, real_name, complex_name) LOAD(member, real_name, complex_name)
-    LAPACK_FUNCTIONS_LIKE(LOAD_LIKE)
     return NULL;
 }
 

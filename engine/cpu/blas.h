@@ -31,9 +31,6 @@ typedef void lapack_laswp(const int *n, void *a, const int *lda, const int *firs
                           const int *step);
 typedef void lapack_potrf(const char *part, const int *n, void *a, const int *lda, int *info, size_t part_length);
 typedef void lapack_geqrt3(const int *m, const int *n, void *a, const int *lda, void *t, const int *ldt, int *info);
-typedef void lapack_ormqr(const char *side, const char *transposed, const int *m, const int *n, const int *k,
-                          const void *a, const int *lda, const void *tau, void *c, const int *ldc, void *work,
-                          const int *lwork, int *info, size_t side_length, size_t transposed_length);
 typedef void lapack_gemv(const char *transposed, const int *m, const int *n, const void *alpha, const void *a,
                          const int *lda, const void *x, const int *x_step, const void *beta, void *y, const int *y_step,
                          size_t transposed_length);
@@ -57,23 +54,17 @@ typedef void lapack_labrd(const int *m, const int *n, const int *columns, void *
     X(laswp, "laswp_", "laswp_")                                                                                       \
     X(potrf, "potrf_", "potrf_")                                                                                       \
     X(geqrt3, "geqrt3_", "geqrt3_")                                                                                    \
-    X(ormqr, "ormqr_", "unmqr_")                                                                                       \
     X(gemv, "gemv_", "gemv_")                                                                                          \
     X(symv, "symv_", "hemv_")                                                                                          \
     X(scal, "scal_", "scal_")                                                                                          \
     X(larfg, "larfg_", "larfg_")                                                                                       \
     X(latrd, "latrd_", "latrd_")                                                                                       \
     X(labrd, "labrd_", "labrd_")
-/* Those whose type is another function's. */
-#define LAPACK_FUNCTIONS_LIKE(X) X(ormlq, lapack_ormqr, "ormlq_", "unmlq_")
 
 /* The functions for one dtype. */
 struct lapack {
 #define X(member, real, complex) lapack_##member *member;
     LAPACK_FUNCTIONS(X)
-#undef X
-#define X(member, type, real, complex) type *member;
-    LAPACK_FUNCTIONS_LIKE(X)
 #undef X
     const char *transposed;           /* "T", of complex numbers "C" */
     const void *one, *less, *nothing; /* 1, -1 and 0 as elements, and as their real parts */

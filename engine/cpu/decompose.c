@@ -259,24 +259,6 @@ static void phases_lu(struct job *job) {
     }
 }
 
-/* Whether its phases say which steps do not depend on each other. */
-static bool is_shareable(const struct job *job) {
-    switch (job->launch->opcode) {
-    case OP_LU:
-    case OP_DET:
-    case OP_SLOGDET:
-    case OP_INV:
-    case OP_SOLVE:
-    case OP_QR:
-    case OP_LSTSQ:
-    case OP_CHOLESKY:
-    case OP_TRIANGULAR_SOLVE:
-        return true;
-    default:
-        return false;
-    }
-}
-
 static void job_phases(struct job *job) {
     const struct launch *launch = job->launch;
     int64_t a = copy_steps(job->m, job->n), b = copy_steps(job->b_rows, job->r);
@@ -358,9 +340,9 @@ int64_t step_extent(double each, int64_t extent, int64_t most) {
 }
 
 /* So many columns for a thread that shares them with others. */
-static int64_t shared_extent(const struct job *job, int64_t columns, int64_t most) {
+static int64_t shared_extent(int64_t columns, int64_t most) {
     int64_t each = divided_up(columns, SHARED_PARTS * TILE) * TILE;
-    return is_shareable(job) ? least(most, each > SHARED_COLUMNS ? each : SHARED_COLUMNS) : most;
+    return least(most, each > SHARED_COLUMNS ? each : SHARED_COLUMNS);
 }
 
 /* Blocks, strips and steps: of some 10 ms each. A block is so wide that it alone, or with the whole matrix, takes no longer; the rest of a large
@@ -375,14 +357,14 @@ static void job_steps(struct job *job) {
     job->block = job->block > alone ? job->block : alone;
     job->blocks = job->block ? divided_up(job->k, job->block) : 0;
     job->update = step_extent(update * (double)job->block, INT_MAX / 8 * 8, INT_MAX / 8 * 8);
-    job->update = shared_extent(job, job->n, job->update);
+    job->update = shared_extent(job->n, job->update);
     double column = opcode == OP_LSTSQ || opcode == OP_SVD ? 2 * m * (double)job->block : each * n * n;
     job->strip = step_extent(column, job->r, INT_MAX / 8 * 8);
     if (opcode != OP_LSTSQ && opcode != OP_SVD &&
         column * BLOCK_LEAST > STEP_WORK) { /* cut into rows, so it may be wide */
         job->strip = least(job->r, BLOCK_MOST);
     }
-    job->strip = shared_extent(job, job->r, job->strip);
+    job->strip = shared_extent(job->r, job->strip);
     job->strips = job->strip ? divided_up(job->r, job->strip) : 0;
     double row = each * n * (double)job->strip;
     job->solved = row * n <= STEP_WORK ? job->n : step_extent(row, job->n, INT_MAX / 8 * 8);
@@ -424,7 +406,8 @@ static void job_plan(struct job *job) {
     job->threads = job->batch < job->threads ? (unsigned)job->batch : job->threads;
     job->base.parts = job->batch < parts ? (unsigned)job->batch : parts;
     job->base.lanes_most = job->threads;
-    job->shared = is_shareable(job) && job->batch < most && cube >= shared_work;
+    job->shared = job->batch < most && cube >= shared_work;
+    job->base.lane_bytes = job->shared ? 0 : sizeof(struct round);
     if (job->shared) {
         job->threads = most;
         job->base.parts = job->base.lanes_most = most;
@@ -434,9 +417,6 @@ static void job_plan(struct job *job) {
     }
     bool reflections = job->launch->opcode == OP_QR || job->launch->opcode == OP_LSTSQ || job->spectral.panel > 0;
     int64_t work_elements = reflections ? decompose_reflect_work(job) : 0;
-    if (job->spectral.panel > 0 && spectral_reflect_work(job) > work_elements) {
-        work_elements = spectral_reflect_work(job);
-    }
     if (job->launch->opcode == OP_INV) {
         work_elements = job->n; /* numbers of columns */
     }
@@ -444,9 +424,9 @@ static void job_plan(struct job *job) {
     job->t_at = job->b_at + rounded(job->b_rows * job->r * job->size);
     job->pivots_at = job->t_at + rounded(reflections ? job->blocks * job->block * job->block * job->size : 0);
     job->order_at = job->pivots_at + rounded(job->k * (int64_t)sizeof(int));
-    job->work_at = job->order_at + rounded(job->m * (int64_t)sizeof(int));
+    job->work_at = spectral_place(job, job->order_at + rounded(job->m * (int64_t)sizeof(int)));
     job->work_bytes = rounded(work_elements * job->size);
-    job->place_bytes = spectral_place(job, job->work_at + job->work_bytes);
+    job->place_bytes = job->work_at + job->work_bytes; /* behind it come those of further threads */
 }
 
 /* Of all threads: each has a place, or they share one but for `work`. */
@@ -487,19 +467,34 @@ static void steps_begin(struct job *job, int64_t begin) {
 static bool shared_part(struct cpu_job *base, struct cpu_lane *lane) {
     struct job *job = (struct job *)base;
     struct place place = place_of(job, lane->number);
-    int64_t index = job->step_begin + lane->part;
+    int64_t index = job->step_begin;
     const struct phase *phase = phase_of(job, &index);
     place.number = job->matrix;
-    if (!phase->step(&place, index)) {
+    place.part = phase->again ? lane->part : 0;
+    if (!phase->step(&place, phase->again ? index : index + lane->part)) {
         atomic_store_explicit(&job->left_out, true, memory_order_relaxed);
     }
     return true;
 }
 
+/* The parts of the step's next round. */
+static int64_t shared_parts(const struct job *job) {
+    struct place place = place_of(job, 0);
+    int64_t index = job->step_begin;
+    const struct phase *phase = phase_of(job, &index);
+    place.number = job->matrix;
+    return phase->again ? phase->again(&place, index) : 0;
+}
+
 static bool shared_again(struct cpu_job *base) {
     struct job *job = (struct job *)base;
-    int64_t next = job->step_begin + job->steps_now;
-    if (atomic_load_explicit(&job->left_out, memory_order_relaxed) || next >= job->steps) {
+    bool left_out = atomic_load_explicit(&job->left_out, memory_order_relaxed);
+    int64_t parts = left_out ? 0 : shared_parts(job), next = job->step_begin + job->steps_now;
+    if (parts > 0) {
+        base->parts = (unsigned)parts;
+        return true;
+    }
+    if (left_out || next >= job->steps) {
         atomic_store_explicit(&job->left_out, false, memory_order_relaxed);
         job->matrix++;
         next = 0;
@@ -513,15 +508,19 @@ static bool shared_again(struct cpu_job *base) {
 
 /* ---- whole matrices ---- */
 
-/* The steps of one matrix, from *position on. False: it is left. */
-static bool job_matrix(struct job *job, const struct place *place, int64_t *position) {
+/* The steps of one matrix, from *position and *round on. False: it is left. */
+static bool job_matrix(struct job *job, struct place *place, int64_t *position, struct round *round) {
     while (*position < job->steps) {
         int64_t index = *position;
         const struct phase *phase = phase_of(job, &index);
+        place->part = round->part;
         if (!phase->step(place, index)) {
             *position = job->steps;
-        } else if (!phase->again || !phase->again(place)) {
-            ++*position;
+            *round = (struct round){.parts = 1};
+        } else if (++round->part == round->parts) {
+            int64_t parts = phase->again ? phase->again(place, index) : 0;
+            *position += parts == 0;
+            *round = (struct round){.parts = parts > 0 ? parts : 1};
         }
         if (*position < job->steps && cpu_job_stops(&job->base)) {
             return false;
@@ -537,13 +536,15 @@ static bool job_part(struct cpu_job *base, struct cpu_lane *lane) {
     int64_t end = cpu_part_begin(job->batch, lane->part + 1, base->parts);
     struct place place = place_of(job, lane->number);
     int64_t position = lane->position % job->steps;
+    struct round round = {.parts = 1};
+    if (lane->left) {
+        memcpy(&round, lane->state, sizeof round);
+    }
     for (place.number = begin + lane->position / job->steps; place.number < end; place.number++) {
-        if (!job_matrix(job, &place, &position)) {
-            lane->position = (place.number - begin) * job->steps + position;
-            return false;
-        }
-        if (place.number + 1 < end && cpu_job_stops(base)) {
-            lane->position = (place.number + 1 - begin) * job->steps;
+        bool ended = job_matrix(job, &place, &position, &round);
+        if (!ended || (place.number + 1 < end && cpu_job_stops(base))) {
+            lane->position = (place.number - begin) * job->steps + (ended ? job->steps : position);
+            memcpy(lane->state, &round, sizeof round);
             return false;
         }
     }

@@ -25,6 +25,7 @@ struct job;
 struct place {
     const struct job *job;
     int64_t number; /* of the matrix in the batch */
+    int64_t part;   /* of a step in parts (struct phase) */
     char *a, *b;
     char *t;    /* of each block of a QR decomposition, [block][block]: its reflections are 1 - v · t · vᴴ */
     char *work; /* the thread's own */
@@ -36,22 +37,38 @@ struct place {
 struct phase {
     bool (*step)(const struct place *place, int64_t index);
     int64_t count;
-    int64_t together;                         /* so many steps, one behind the other, do not depend on each other */
-    bool (*again)(const struct place *place); /* not NULL: whether the same step is to run again */
+    int64_t together; /* so many steps, one behind the other, do not depend on each other */
+    /* Not NULL: a step runs in rounds, of which the first one has one part. This is called when all parts of a round have run; it returns the
+     * parts of the next round, which do not depend on each other, or 0: the step has ended. */
+    int64_t (*again)(const struct place *place, int64_t index);
+};
+
+/* How far a thread that has a matrix for itself has come in a step. */
+struct round {
+    int64_t part, parts;
+};
+
+/* The reflections of b columns of m rows, 1 - v · t · vᴴ: v lies as the columns do, below the diagonal, and t has `t_stride` elements to a
+ * column. */
+struct reflections {
+    int64_t m, b, v_stride, t_stride;
+    char *v, *t;
 };
 
 /* Of eigenvalues and singular values: where in a place what lies. */
 struct spectral_plan {
     bool vectors;
     int64_t panel, panels; /* columns of a step of the reduction */
-    bool large;            /* a panel takes many steps */
-    int64_t piece;         /* then elements of the matrix that a step multiplies by a vector, */
-    int64_t updated;       /* and those that a step brings up to date */
+    bool in_parts;         /* a panel takes many rounds */
+    int64_t
+        product; /* then elements of the matrix that a part multiplies by a vector, if these are not too many parts, */
+    int64_t products_most; /* so many, of which each has its own sum, */
+    int64_t updated;       /* and elements of the matrix that a part brings up to date */
     int64_t reflected;     /* reflections that are applied in a step, */
     int64_t made;          /* and columns to which they are */
     int64_t rows;          /* of a block of vectors */
-    int64_t square_at, state_at, scratch_at, values_at, beside_at, order_at, tau_at[2], panel_at[2], packed_at[2],
-        rotations_at[2], sweeps_at[2];
+    int64_t square_at, state_at, scratch_at, values_at, beside_at, order_at, tau_at[2], panel_at[2], across_at, sums_at,
+        joined_at, packed_at[2], rotations_at[2][2], sweeps_at[2][2];
 };
 
 struct job {
@@ -208,14 +225,14 @@ void decompose_reflections(const struct place *place, int64_t block);
 /* Applies a block's reflections, or their inverse, to columns of c from the block's first row on. */
 void decompose_reflect(const struct place *place, bool transposed, int64_t block, char *c, int64_t c_rows,
                        int64_t columns);
+/* The same for reflections anywhere, of which there are no more than a block has columns. */
+void decompose_reflect_by(const struct place *place, const struct reflections *r, bool transposed, char *c,
+                          int64_t c_rows, int64_t columns);
+/* Makes t of reflections 1 - tau · v · vᴴ, of which there are no more than a block has columns. */
+void decompose_join(const struct place *place, const struct reflections *r, const char *tau);
 /* Elements of `work` that it needs. */
 static inline int64_t decompose_reflect_work(const struct job *job) {
     return job->block * (job->block + 2 * REFLECTED);
-}
-
-/* The same for what LAPACK applies to all columns of eigh and svd. */
-static inline int64_t spectral_reflect_work(const struct job *job) {
-    return BLOCK_MOST * job->n + 65 * 64; /* it keeps 65 by 64 for itself */
 }
 
 /* The phases of eigh, eigvalsh, svd and svdvals, and their part of the place, which begins at `at`; returns where it ends. */

@@ -121,12 +121,6 @@ void decompose_triangle(const struct job *job, bool right, bool upper, bool tran
 
 /* ---- reflections ---- */
 
-/* The reflections of b columns of m rows: v lies as the columns do, below the diagonal, and t has `t_stride` elements to a column. */
-struct reflections {
-    int64_t m, b, v_stride, t_stride;
-    char *v, *t;
-};
-
 static struct reflections reflections_of(const struct place *place, int64_t block) {
     const struct job *job = place->job;
     int64_t j = block * job->block;
@@ -166,8 +160,8 @@ static char *work_part(const struct place *place, int part) {
     return place->work + (part > 0 ? job->block + (part - 1) * REFLECTED : 0) * job->block * job->size;
 }
 
-static void reflect(const struct place *place, const struct reflections *r, bool transposed, char *c, int64_t c_rows,
-                    int64_t columns) {
+void decompose_reflect_by(const struct place *place, const struct reflections *r, bool transposed, char *c,
+                          int64_t c_rows, int64_t columns) {
     const struct job *job = place->job;
     int64_t b = r->b, rest = r->m - b;
     const char *below = r->v + b * job->size;
@@ -225,7 +219,7 @@ static void reflections_make(const struct place *place, const struct reflections
     right.v += half * (r->v_stride + 1) * size;
     right.t += half * (r->t_stride + 1) * size;
     reflections_make(place, &left);
-    reflect(place, &left, true, r->v + half * r->v_stride * size, r->v_stride, right.b);
+    decompose_reflect_by(place, &left, true, r->v + half * r->v_stride * size, r->v_stride, right.b);
     reflections_make(place, &right);
     reflections_join(place, &left, &right, r->t + half * r->t_stride * size);
 }
@@ -246,5 +240,34 @@ void decompose_reflections(const struct place *place, int64_t block) {
 void decompose_reflect(const struct place *place, bool transposed, int64_t block, char *c, int64_t c_rows,
                        int64_t columns) {
     const struct reflections r = reflections_of(place, block);
-    reflect(place, &r, transposed, c, c_rows, columns);
+    decompose_reflect_by(place, &r, transposed, c, c_rows, columns);
+}
+
+/* Column by column: -tau · t · (vᴴ · the column's own vector) above the diagonal, where t is that of the columns before. */
+void decompose_join(const struct place *place, const struct reflections *r, const char *tau) {
+    const struct job *job = place->job;
+    const struct lapack *lapack = job->lapack;
+    int64_t size = job->size, b = r->b, rest = r->m - b;
+    char *first = work_part(place, 0), *products = work_part(place, 1), *less = work_part(place, 2);
+    const char *below = r->v + b * size;
+    const int t_lead = (int)r->t_stride, one = 1;
+    triangle_copy(job, r, first);
+    multiply(job, lapack->one, true, b, b, b, first, b, first, b, products, b, false);
+    if (rest > 0) {
+        multiply(job, lapack->one, true, b, b, rest, below, r->v_stride, below, r->v_stride, products, b, true);
+    }
+    for (int64_t i = 0; i < b; i++) {
+        const int before = (int)i;
+        char *column = r->t + i * r->t_stride * size;
+        memset(column, 0, (size_t)(b * size));
+        memcpy(column + i * size, tau + i * size, (size_t)size);
+        number_set(job, less, -number(job, tau + i * size));
+        if (job->is_complex) {
+            number_set(job, less + job->part, -number(job, tau + i * size + job->part));
+        }
+        if (i > 0) {
+            lapack->gemv("N", &before, &before, less, r->t, &t_lead, products + i * b * size, &one, lapack->nothing,
+                         column, &one, 1);
+        }
+    }
 }

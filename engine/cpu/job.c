@@ -184,13 +184,15 @@ static bool job_turn(struct cpu_job *job, struct device_turn *turn) {
     job->begun_ns = job_clock();
     atomic_store_explicit(&job->stop, false, memory_order_relaxed);
     bool ended, again;
+    unsigned lanes = job->n_lanes;
     do {
-        team_run(&job->cpu->team, job->n_lanes, job_lane, job);
+        team_run(&job->cpu->team, lanes, job_lane, job);
         ended = job_failed(job) || job_ended(job);
         again = ended && !job_failed(job) && job->again && job->again(job);
         if (again) {
             ended = false;
             atomic_store_explicit(&job->next, 0, memory_order_relaxed);
+            lanes = job->parts < job->n_lanes ? job->parts : job->n_lanes; /* none is in the middle of a part */
         }
     } while (again && !cpu_job_stops(job));
     if (ended && !job_failed(job) && job->end) {

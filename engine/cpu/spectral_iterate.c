@@ -5,9 +5,9 @@
 #include "engine/cpu/sweep.h"
 
 enum { SWEEPS_EACH = 60 }; /* allowed for each value; 2 are usual */
-/* Rotations of a step without vectors, and multiplications of a step that applies rotations. */
+/* Rotations of a part without vectors, and multiplications of a part that applies rotations. */
 static const int64_t rotations_most = 100000;
-static const double rotate_work = 5e7;
+static const double rotate_work = 4e6;
 
 static struct diagonals active_part(const struct place *place) {
     const struct spectral_state *state = state_of(place);
@@ -53,24 +53,27 @@ static bool find_part(const struct place *place) {
 }
 
 /* Collects sweeps, some of them at most. */
-static bool collect_sweeps(const struct place *place) {
+static void collect_sweeps(const struct place *place) {
     const struct job *job = place->job;
     const struct spectral_plan *plan = &job->spectral;
     struct spectral_state *state = state_of(place);
-    for (int64_t done = 0; state->collected < SWEEPS_MOST && done < rotations_most;) {
+    struct spectral_sweeps *sweeps = &state->sets[state->collecting];
+    for (int64_t done = 0; sweeps->count < SWEEPS_MOST && done < rotations_most;) {
         if (!find_part(place)) {
             state->iterating = false;
-            return true;
+            return;
         }
         if (++state->sweeps > SWEEPS_EACH * job->n) {
             state->most = (double)NAN; /* it has no values */
-            return true;
+            return;
         }
         struct diagonals b = active_part(place);
         char *rotations[2] = {NULL, NULL};
         for (int side = 0; side < 2 && plan->vectors; side++) {
-            rotations[side] = (char *)part(place, plan->rotations_at[side]) + 2 * state->rotations * job->part;
-            struct cpu_sweep *sweep = (struct cpu_sweep *)part(place, plan->sweeps_at[side]) + state->collected;
+            rotations[side] =
+                (char *)part(place, plan->rotations_at[state->collecting][side]) + 2 * sweeps->rotations * job->part;
+            struct cpu_sweep *sweep =
+                (struct cpu_sweep *)part(place, plan->sweeps_at[state->collecting][side]) + sweeps->count;
             *sweep = (struct cpu_sweep){state->upwards ? state->high : state->low, b.n - 1, b.step, rotations[side]};
         }
         if (is_svd(job)) {
@@ -80,56 +83,76 @@ static bool collect_sweeps(const struct place *place) {
             sweep_symmetric(job->wide, &b, rotations[LEFT]);
         }
         done += b.n;
-        state->rotations += plan->vectors ? b.n - 1 : 0;
-        state->collected += plan->vectors;
+        sweeps->rotations += plan->vectors ? b.n - 1 : 0;
+        sweeps->count += plan->vectors;
     }
-    return true;
 }
 
-/* Applies what is collected to some blocks of vectors. */
-static void apply_sweeps(const struct place *place) {
+/* The blocks of vectors, and how many of them a part turns. */
+static int64_t blocks_of(const struct place *place, int64_t *each) {
+    const struct job *job = place->job;
+    const struct spectral_state *state = state_of(place);
+    int64_t blocks = divided_up(job->n, job->spectral.rows);
+    double work = (double)state->sets[!state->collecting].rotations * (double)job->spectral.rows * 4;
+    *each = work > 0 && rotate_work / work < (double)blocks ? (int64_t)(rotate_work / work) + 1 : blocks;
+    return is_svd(job) ? 2 * blocks : blocks;
+}
+
+/* Applies the set of sweeps that is complete to some blocks of vectors. */
+static void apply_sweeps(const struct place *place, int64_t some) {
     const struct job *job = place->job;
     const struct spectral_plan *plan = &job->spectral;
     const struct cpu_kernels *kernels = job->base.cpu->kernels;
     cpu_rotate_function *rotate = job->wide ? kernels->rotate_f64 : kernels->rotate_f32;
-    struct spectral_state *state = state_of(place);
-    int64_t blocks = divided_up(job->n, plan->rows), all = is_svd(job) ? 2 * blocks : blocks;
-    double each = (double)state->rotations * (double)plan->rows * 4, done = 0;
-    for (; state->applied < all && (done == 0 || done + each <= rotate_work); done += each) {
-        int side = state->applied < blocks ? LEFT : RIGHT;
-        char *block = spectral_block(place, side, state->applied++ - (side == LEFT ? 0 : blocks));
-        rotate(block, part(place, plan->sweeps_at[side]), state->collected);
-    }
-    if (state->applied == all) {
-        state->collected = state->rotations = state->applied = 0;
+    const struct spectral_state *state = state_of(place);
+    int64_t each, all = blocks_of(place, &each), blocks = divided_up(job->n, plan->rows);
+    for (int64_t block = some * each; block < least((some + 1) * each, all); block++) {
+        int side = block < blocks ? LEFT : RIGHT;
+        rotate(spectral_block(place, side, block - (side == LEFT ? 0 : blocks)),
+               part(place, plan->sweeps_at[!state->collecting][side]), state->sets[!state->collecting].count);
     }
 }
 
-bool spectral_iterate(const struct place *place, int64_t index) {
+static void iterate_begin(const struct place *place) {
     const struct job *job = place->job;
     struct spectral_state *state = state_of(place);
-    (void)index;
-    if (isnan(state->most)) {
-        return spectral_write_nan(place);
+    const double *values = part(place, job->spectral.values_at), *beside = part(place, job->spectral.beside_at);
+    for (int64_t i = 0; i < job->n; i++) {
+        state->norm = fmax(state->norm, fabs(values[i]));
+        state->norm = i + 1 < job->n ? fmax(state->norm, fabs(beside[i])) : state->norm;
     }
-    if (state->norm == 0) { /* the first time */
-        const double *values = part(place, job->spectral.values_at), *beside = part(place, job->spectral.beside_at);
-        for (int64_t i = 0; i < job->n; i++) {
-            state->norm = fmax(state->norm, fabs(values[i]));
-            state->norm = i + 1 < job->n ? fmax(state->norm, fabs(beside[i])) : state->norm;
-        }
-        state->iterating = state->norm > 0;
-        state->norm = state->iterating ? state->norm : 1;
-        return true;
-    }
-    if (state->collected == SWEEPS_MOST || (!state->iterating && state->collected > 0) || state->applied > 0) {
-        apply_sweeps(place);
-        return true;
-    }
-    return collect_sweeps(place);
+    state->iterating = state->norm > 0;
+    state->norm = state->iterating ? state->norm : 1;
 }
 
-bool spectral_iterate_again(const struct place *place) {
-    const struct spectral_state *state = state_of(place);
-    return state->iterating || state->collected > 0;
+/* Part 0 collects sweeps, while the other parts apply those that were collected in the rounds before. */
+bool spectral_iterate(const struct place *place, int64_t index) {
+    struct spectral_state *state = state_of(place);
+    (void)index;
+    if (place->part > 0) {
+        apply_sweeps(place, place->part - 1);
+    } else if (isnan(state->most)) {
+        return spectral_write_nan(place);
+    } else if (state->norm == 0) { /* the first time */
+        iterate_begin(place);
+    } else if (state->iterating) {
+        collect_sweeps(place);
+    }
+    return true;
+}
+
+int64_t spectral_iterate_again(const struct place *place, int64_t index) {
+    struct spectral_state *state = state_of(place);
+    const struct spectral_sweeps *collected = &state->sets[state->collecting];
+    (void)index;
+    state->sets[!state->collecting] = (struct spectral_sweeps){0}; /* they have been applied */
+    if (isnan(state->most)) {
+        return 1;
+    }
+    if (collected->count == 0 || (state->iterating && collected->count < SWEEPS_MOST)) {
+        return state->iterating ? 1 : 0;
+    }
+    state->collecting = !state->collecting;
+    int64_t each, all = blocks_of(place, &each);
+    return 1 + divided_up(all, each);
 }

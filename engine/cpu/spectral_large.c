@@ -1,17 +1,25 @@
-/* The reduction of a matrix so large that LAPACK's ?latrd or ?labrd would take long for one panel: the same formulas, in steps.
+/* The reduction of a large matrix by the formulas of LAPACK's ?latrd and ?labrd, in rounds of parts for several threads.
  *
  * A column of a panel, and of a general matrix a row, is brought up to date and becomes a reflection. Then the matrix behind it is
- * multiplied by the reflection's vector, some columns at a time, and the vector beside it follows from that. When all columns of the
- * panel have theirs, the rest of the matrix is brought up to date, some columns at a time. */
+ * multiplied by the reflection's vector, some columns in each part, and the vector beside it follows from that. When all columns of the
+ * panel have theirs, the rest of the matrix is brought up to date, some columns in each part. The extents alone say where parts begin, and
+ * their sums are added in their order, so results do not depend on threads. */
 #include <complex.h>
+#include <math.h>
 
 #include "engine/cpu/spectral.h"
 
 enum {
     TILE_COLUMNS = 64, /* of a symmetric matrix a tile is multiplied from both sides while it is in the cache */
     TILE_ROWS = 512,
+    PRODUCT_LEAST =
+        64 << 10, /* bytes of the matrix that a part multiplies by a vector; a part of less is not worth a thread, */
+    PRODUCT_MOST = 32 << 20, /* and one of more takes long, at memory's rate */
+    REST_PARTS = 8,          /* in which the rest is brought up to date, unless they have few columns or take long */
+    REST_COLUMNS = 64,
 };
 
+/* What a round does. VECTOR deals with the panel's next column, too. */
 enum { STAGE_COLUMN, STAGE_BY_COLUMN, STAGE_ROW, STAGE_BY_ROW, STAGE_VECTOR, STAGE_REST };
 
 /* How a product is written. */
@@ -41,6 +49,16 @@ static char *x_at(const struct panel *p, int64_t row, int64_t column) {
 
 static char *y_at(const struct panel *p, int64_t row, int64_t column) {
     return at(p->job, part(p->place, p->job->spectral.panel_at[1]), p->job->n, row, column);
+}
+
+/* Vectors of reflections from the right, which lie across in the matrix. */
+static char *u_at(const struct panel *p, int64_t row, int64_t column) {
+    return at(p->job, part(p->place, p->job->spectral.across_at), p->job->n, row, column);
+}
+
+/* The sum of a product's part. */
+static char *sum_at(const struct panel *p, int64_t which, int64_t row) {
+    return at(p->job, part(p->place, p->job->spectral.sums_at), p->job->n, row, which);
 }
 
 static char *tau_at(const struct panel *p, int side, int64_t column) {
@@ -73,6 +91,11 @@ static void subtract(const struct panel *p, int64_t m, int64_t n, const char *a,
                  lapack->one, c, &lead, 1, 1);
 }
 
+/* PANEL_MOST elements that keep something from one round to the next. */
+static char *kept(const struct panel *p) {
+    return (char *)part(p->place, p->job->spectral.scratch_at) + PANEL_MOST * p->job->size;
+}
+
 /* The conjugates of n elements of a row, n up to PANEL_MOST, one behind another. */
 static const char *row_conjugated(const struct panel *p, const char *row, int64_t n) {
     const struct job *job = p->job;
@@ -84,16 +107,10 @@ static const char *row_conjugated(const struct panel *p, const char *row, int64_
     return to;
 }
 
-static void row_conjugate(const struct panel *p, char *row, int64_t n) {
-    for (int64_t i = 0; i < n && p->job->is_complex; i++) {
-        conjugate(p->job, row + i * p->job->n * p->job->size, 1);
-    }
-}
-
 /* n elements become a reflection's vector, whose first element is 1; returns what it leaves of them. */
-static double reflection(const struct panel *p, int64_t n, char *first, char *rest, int64_t step, char *tau) {
-    const int extent = (int)n, by = (int)step;
-    p->job->lapack->larfg(&extent, first, rest, &by, tau);
+static double reflection(const struct panel *p, int64_t n, char *first, char *tau) {
+    const int extent = (int)n, by = 1;
+    p->job->lapack->larfg(&extent, first, n > 1 ? first + p->job->size : first, &by, tau);
     double left = number(p->job, first);
     one_set(p->job, first);
     return left;
@@ -104,32 +121,57 @@ static void scale(const struct panel *p, int64_t n, const char *factor, char *x)
     p->job->lapack->scal(&extent, factor, x, &one);
 }
 
-/* Where a step ends that goes through columns of so many rows, some `elements`, from column `done` on. */
-static int64_t strip_end(int64_t elements, int64_t rows, int64_t done, int64_t end) {
-    int64_t columns = elements / rows / 8 * 8;
-    return least(done + (columns > 8 ? columns : 8), end);
+/* ---- parts ---- */
+
+int64_t spectral_products(const struct job *job, int64_t elements) {
+    int64_t each = least(divided_up(elements, PRODUCTS_MOST), PRODUCT_MOST / job->size);
+    return divided_up(elements, each > job->spectral.product ? each : job->spectral.product);
 }
 
-/* A column's stages have ended: the next column, the rest of the matrix, or the next panel. */
-static void column_end(const struct panel *p, struct spectral_state *state) {
-    bool more = ++state->column < p->b;
-    state->stage = more || p->b == p->left ? STAGE_COLUMN : STAGE_REST;
-    state->column = more ? state->column : 0;
-    state->done = p->b;
-}
+#define ADD_SUM(name, T)                                                                                               \
+    static void name(int64_t n, const T *x, T *sum) {                                                                  \
+        for (int64_t i = 0; i < n; i++) {                                                                              \
+            sum[i] += x[i];                                                                                            \
+        }                                                                                                              \
+    }
+ADD_SUM(add_f32, float)
+ADD_SUM(add_f64, double)
 
-/* The column has become a reflection: the columns behind it are multiplied by its vector, if there are any. */
-static void column_reflected(const struct panel *p, struct spectral_state *state) {
-    state->done = state->column + 1;
-    state->stage = STAGE_BY_COLUMN;
-    if (state->done == p->left) {
-        column_end(p, state);
+/* sum, of n elements, and x; or it becomes x. */
+static void sum_up(const struct job *job, int64_t n, const char *x, bool set, char *sum) {
+    int64_t parts = n * (job->is_complex ? 2 : 1);
+    if (set) {
+        memcpy(sum, x, (size_t)(n * job->size));
+    } else if (job->wide) {
+        add_f64(parts, (const void *)x, (void *)sum);
+    } else {
+        add_f32(parts, (const void *)x, (void *)sum);
     }
 }
 
-bool spectral_reduce_again(const struct place *place) {
-    const struct spectral_state *state = state_of(place);
-    return state->stage != STAGE_COLUMN || state->column > 0;
+/* Columns of a part that brings the rest of the matrix up to date. */
+static int64_t rest_columns(const struct panel *p) {
+    int64_t rest = p->left - p->b, each = divided_up(rest, REST_PARTS * 8) * 8;
+    int64_t most = p->job->spectral.updated / rest / 8 * 8;
+    each = each > REST_COLUMNS ? each : REST_COLUMNS;
+    return least(each, most > 8 ? most : 8);
+}
+
+static int64_t rest_begin(const struct panel *p, int64_t which) {
+    return least(p->b + which * rest_columns(p), p->left);
+}
+
+/* The next round has so many parts. */
+static int64_t stage_set(struct spectral_state *state, int stage, int64_t parts) {
+    state->stage = stage;
+    return parts;
+}
+
+/* The panel has no further column, and maybe the matrix has no rest. */
+static int64_t panel_end(const struct panel *p, struct spectral_state *state) {
+    state->column = 0;
+    return p->b < p->left ? stage_set(state, STAGE_REST, divided_up(p->left - p->b, rest_columns(p)))
+                          : stage_set(state, STAGE_COLUMN, 0);
 }
 
 /* ---- symmetric: a less v · wᵀ + w · vᵀ, of complex numbers conjugate transposes ---- */
@@ -146,38 +188,66 @@ static void symmetric_column(const struct panel *p, int64_t i) {
         number_set(job, diagonal + job->part, 0);
     }
     if (rest > 0) {
-        beside[p->j + i] =
-            reflection(p, rest, a_at(p, i + 1, i), a_at(p, least(i + 2, p->left - 1), i), 1, tau_at(p, LEFT, i));
-        memset(x_at(p, i + 1, i), 0, (size_t)(rest * job->size));
+        beside[p->j + i] = reflection(p, rest, a_at(p, i + 1, i), tau_at(p, LEFT, i));
     }
 }
 
-/* The columns from `begin` to `end` - 1 of the lower triangle, and what lies across from them, times column i. */
-static void symmetric_strip(const struct panel *p, int64_t i, int64_t begin, int64_t end) {
-    const struct lapack *lapack = p->job->lapack;
-    const int lead = (int)p->job->n, one = 1;
+static int64_t symmetric_products(const struct panel *p, int64_t i) {
+    int64_t rest = p->left - i - 1;
+    return spectral_products(p->job, rest * rest / 2 + 1);
+}
+
+/* Parts have equal areas of the triangle behind column i. */
+static int64_t symmetric_begin(const struct panel *p, int64_t i, int64_t which) {
+    int64_t rest = p->left - i - 1, parts = symmetric_products(p, i);
+    if (which == parts) {
+        return p->left;
+    }
+    return i + 1 + (int64_t)((double)rest * (1 - sqrt(1 - (double)which / (double)parts))) / 8 * 8;
+}
+
+/* Some columns of the lower triangle, and what lies across from them, times column i. */
+static void symmetric_product(const struct panel *p, int64_t i, int64_t which) {
+    const struct job *job = p->job;
+    const int lead = (int)job->n, one = 1;
+    int64_t begin = symmetric_begin(p, i, which), end = symmetric_begin(p, i, which + 1);
+    memset(sum_at(p, which, begin), 0, (size_t)((p->left - begin) * job->size));
     for (int64_t c = begin; c < end; c += TILE_COLUMNS) {
         int64_t columns = least(TILE_COLUMNS, end - c);
         const int order = (int)columns;
-        lapack->symv("L", &order, lapack->one, a_at(p, c, c), &lead, a_at(p, c, i), &one, lapack->one, x_at(p, c, i),
-                     &one, 1);
+        job->lapack->symv("L", &order, job->lapack->one, a_at(p, c, c), &lead, a_at(p, c, i), &one, job->lapack->one,
+                          sum_at(p, which, c), &one, 1);
         for (int64_t r = c + columns; r < p->left; r += TILE_ROWS) {
             int64_t rows = least(TILE_ROWS, p->left - r);
-            times(p, false, rows, columns, a_at(p, r, c), a_at(p, c, i), 1, ADD, x_at(p, r, i), 1);
-            times(p, true, rows, columns, a_at(p, r, c), a_at(p, r, i), 1, ADD, x_at(p, c, i), 1);
+            times(p, false, rows, columns, a_at(p, r, c), a_at(p, c, i), 1, ADD, sum_at(p, which, r), 1);
+            times(p, true, rows, columns, a_at(p, r, c), a_at(p, r, i), 1, ADD, sum_at(p, which, c), 1);
         }
     }
+}
+
+/* Part 0 multiplies the panel's vectors by column i: they, too, are beside w of it. */
+static void symmetric_part(const struct panel *p, int64_t i, int64_t which) {
+    int64_t rest = p->left - i - 1;
+    const char *v = a_at(p, i + 1, i);
+    if (which > 0) {
+        symmetric_product(p, i, which - 1);
+        return;
+    }
+    times(p, true, rest, i, x_at(p, i + 1, 0), v, 1, SET, x_at(p, 0, i), 1);
+    times(p, true, rest, i, a_at(p, i + 1, 0), v, 1, SET, kept(p), 1);
 }
 
 static void symmetric_vector(const struct panel *p, int64_t i) {
     const struct job *job = p->job;
     int64_t rest = p->left - i - 1;
-    char *v = a_at(p, i + 1, i), *w = x_at(p, i + 1, i), *above = x_at(p, 0, i), *tau = tau_at(p, LEFT, i);
+    char *v = a_at(p, i + 1, i), *w = x_at(p, i + 1, i), *tau = tau_at(p, LEFT, i);
     char *factor = part(p->place, job->spectral.scratch_at);
-    times(p, true, rest, i, x_at(p, i + 1, 0), v, 1, SET, above, 1);
-    times(p, false, rest, i, a_at(p, i + 1, 0), above, 1, SUBTRACT, w, 1);
-    times(p, true, rest, i, a_at(p, i + 1, 0), v, 1, SET, above, 1);
-    times(p, false, rest, i, x_at(p, i + 1, 0), above, 1, SUBTRACT, w, 1);
+    for (int64_t which = 0, parts = symmetric_products(p, i); which < parts; which++) {
+        int64_t begin = symmetric_begin(p, i, which);
+        sum_up(job, p->left - begin, sum_at(p, which, begin), which == 0, x_at(p, begin, i));
+    }
+    times(p, false, rest, i, a_at(p, i + 1, 0), x_at(p, 0, i), 1, SUBTRACT, w, 1);
+    times(p, false, rest, i, x_at(p, i + 1, 0), kept(p), 1, SUBTRACT, w, 1);
     scale(p, rest, tau, w);
     times(p, true, rest, 1, w, v, 1, SET, factor, 1);
     double complex by = -0.5 * value(job, tau) * value(job, factor);
@@ -188,8 +258,9 @@ static void symmetric_vector(const struct panel *p, int64_t i) {
     times(p, false, rest, 1, v, factor, 1, ADD, w, 1);
 }
 
-static void symmetric_rest(const struct panel *p, int64_t begin, int64_t end) {
+static void symmetric_rest(const struct panel *p, int64_t which) {
     const struct lapack *lapack = p->job->lapack;
+    int64_t begin = rest_begin(p, which), end = rest_begin(p, which + 1);
     const int order = (int)(end - begin), depth = (int)p->b, lead = (int)p->job->n;
     lapack->syr2k("L", "N", &order, &depth, lapack->less, a_at(p, begin, 0), &lead, x_at(p, begin, 0), &lead,
                   lapack->one, a_at(p, begin, begin), &lead, 1, 1);
@@ -201,110 +272,201 @@ static void symmetric_rest(const struct panel *p, int64_t begin, int64_t end) {
 }
 
 bool spectral_reduce_symmetric_large(const struct place *place, int64_t index) {
-    const struct spectral_plan *plan = &place->job->spectral;
     const struct panel p = panel_of(place, index);
-    struct spectral_state *state = state_of(place);
-    int64_t i = state->column, end;
+    const struct spectral_state *state = state_of(place);
+    int64_t i = state->column;
     switch (state->stage) {
     case STAGE_COLUMN:
         symmetric_column(&p, i);
-        column_reflected(&p, state);
         break;
     case STAGE_BY_COLUMN:
-        end = strip_end(plan->piece, p.left - state->done, state->done, p.left);
-        symmetric_strip(&p, i, state->done, end);
-        state->done = end;
-        state->stage = end < p.left ? STAGE_BY_COLUMN : STAGE_VECTOR;
+        symmetric_part(&p, i, place->part);
         break;
     case STAGE_VECTOR:
         symmetric_vector(&p, i);
-        column_end(&p, state);
+        if (i + 1 < p.b) {
+            symmetric_column(&p, i + 1);
+        }
         break;
     default:
-        end = strip_end(plan->updated, p.left - state->done, state->done, p.left);
-        symmetric_rest(&p, state->done, end);
-        state->done = end;
-        state->stage = end < p.left ? STAGE_REST : STAGE_COLUMN;
+        symmetric_rest(&p, place->part);
     }
     return true;
 }
 
-/* ---- general: a less v · yᵀ + x · uᵀ, of complex numbers v · yᴴ ---- */
+int64_t spectral_symmetric_again(const struct place *place, int64_t index) {
+    const struct panel p = panel_of(place, index);
+    struct spectral_state *state = state_of(place);
+    switch (state->stage) {
+    case STAGE_BY_COLUMN:
+        return stage_set(state, STAGE_VECTOR, 1);
+    case STAGE_VECTOR:
+        state->column++;
+        break;
+    case STAGE_REST:
+        return stage_set(state, STAGE_COLUMN, 0);
+    default:
+        break;
+    }
+    if (state->column == p.b || state->column + 1 == p.left) {
+        return panel_end(&p, state);
+    }
+    return stage_set(state, STAGE_BY_COLUMN, 1 + symmetric_products(&p, state->column));
+}
+
+/* ---- general: a less v · yᵀ + x · uᵀ, of complex numbers conjugate transposes ---- */
 
 static void general_column(const struct panel *p, int64_t i) {
     double *values = part(p->place, p->job->spectral.values_at);
     int64_t rows = p->left - i;
     char *diagonal = a_at(p, i, i);
     times(p, false, rows, i, a_at(p, i, 0), row_conjugated(p, y_at(p, i, 0), i), 1, SUBTRACT, diagonal, 1);
-    times(p, false, rows, i, x_at(p, i, 0), a_at(p, 0, i), 1, SUBTRACT, diagonal, 1);
-    values[p->j + i] = reflection(p, rows, diagonal, a_at(p, least(i + 1, p->left - 1), i), 1, tau_at(p, LEFT, i));
+    times(p, false, rows, i, x_at(p, i, 0), row_conjugated(p, u_at(p, i, 0), i), 1, SUBTRACT, diagonal, 1);
+    values[p->j + i] = reflection(p, rows, diagonal, tau_at(p, LEFT, i));
 }
 
-/* y beside column i, of which the product with the matrix is known; then row i, which is kept as its conjugate until x is known, too. */
-static void general_row(const struct panel *p, int64_t i) {
+static int64_t general_products(const struct panel *p, int64_t i) {
+    return spectral_products(p->job, (p->left - i) * (p->left - i - 1));
+}
+
+/* Parts have equal numbers of the columns behind column i. */
+static int64_t general_begin(const struct panel *p, int64_t i, int64_t which) {
+    int64_t rest = p->left - i - 1, parts = general_products(p, i);
+    return which == parts ? p->left : i + 1 + rest * which / parts / 8 * 8;
+}
+
+static void general_product(const struct panel *p, int64_t i, bool by_row, int64_t which) {
+    int64_t begin = general_begin(p, i, which), columns = general_begin(p, i, which + 1) - begin;
+    if (by_row) {
+        times(p, false, p->left - i - 1, columns, a_at(p, i + 1, begin), u_at(p, begin, i), 1, SET,
+              sum_at(p, which, i + 1), 1);
+    } else {
+        times(p, true, p->left - i, columns, a_at(p, i, begin), a_at(p, i, i), 1, SET, y_at(p, begin, i), 1);
+    }
+}
+
+/* Part 0 multiplies the panel's vectors by column i, or by row i: they, too, are beside y or x of it. */
+static void general_part(const struct panel *p, int64_t i, bool by_row, int64_t which) {
+    int64_t rest = p->left - i - 1;
+    if (which > 0) {
+        general_product(p, i, by_row, which - 1);
+    } else if (by_row) {
+        times(p, true, rest, i + 1, y_at(p, i + 1, 0), u_at(p, i + 1, i), 1, SET, x_at(p, 0, i), 1);
+        times(p, true, rest, i, u_at(p, i + 1, 0), u_at(p, i + 1, i), 1, SET, kept(p), 1);
+    } else {
+        times(p, true, rest + 1, i, a_at(p, i, 0), a_at(p, i, i), 1, SET, y_at(p, 0, i), 1);
+        times(p, true, rest + 1, i, x_at(p, i, 0), a_at(p, i, i), 1, SET, kept(p), 1);
+    }
+}
+
+/* The conjugates of the panel's rows become the columns of u, where they lie one behind another. */
+static void rows_take(const struct panel *p) {
+    decompose_transpose(p->job, u_at(p, 0, 0), p->job->n, a_at(p, 0, 0), p->job->n, p->left, 0, p->b);
+    for (int64_t i = 0; i < p->b; i++) {
+        conjugate(p->job, u_at(p, 0, i), p->left);
+    }
+}
+
+/* The same back, behind the diagonal. */
+static void rows_give(const struct panel *p) {
     const struct job *job = p->job;
-    double *beside = part(p->place, job->spectral.beside_at);
-    int64_t rest = p->left - i - 1, lead = job->n;
-    char *v = a_at(p, i, i), *y = y_at(p, i + 1, i), *above = y_at(p, 0, i), *u = a_at(p, i, i + 1);
-    times(p, true, rest + 1, i, a_at(p, i, 0), v, 1, SET, above, 1);
-    times(p, false, rest, i, y_at(p, i + 1, 0), above, 1, SUBTRACT, y, 1);
-    times(p, true, rest + 1, i, x_at(p, i, 0), v, 1, SET, above, 1);
-    times(p, true, i, rest, a_at(p, 0, i + 1), above, 1, SUBTRACT, y, 1);
-    scale(p, rest, tau_at(p, LEFT, i), y);
-    row_conjugate(p, u, rest);
-    times(p, false, rest, i + 1, y_at(p, i + 1, 0), row_conjugated(p, a_at(p, i, 0), i + 1), 1, SUBTRACT, u, lead);
-    times(p, true, i, rest, a_at(p, 0, i + 1), row_conjugated(p, x_at(p, i, 0), i), 1, SUBTRACT, u, lead);
-    beside[p->j + i] = reflection(p, rest, u, a_at(p, i, least(i + 2, p->left - 1)), lead, tau_at(p, RIGHT, i));
-    memset(x_at(p, i + 1, i), 0, (size_t)(rest * job->size));
+    for (int64_t i = 0; i < p->b; i++) {
+        for (int64_t k = i + 1; k < p->b; k++) {
+            memcpy(a_at(p, i, k), u_at(p, k, i), (size_t)job->size);
+            conjugate(job, a_at(p, i, k), 1);
+        }
+    }
+    if (p->b < p->left) {
+        decompose_transpose(job, a_at(p, 0, p->b), job->n, u_at(p, p->b, 0), job->n, p->b, 0, p->left - p->b);
+    }
+    for (int64_t k = p->b; k < p->left; k++) {
+        conjugate(job, a_at(p, 0, k), p->b);
+    }
 }
 
+/* y beside column i, then row i. */
+static void general_row(const struct panel *p, int64_t i) {
+    double *beside = part(p->place, p->job->spectral.beside_at);
+    int64_t rest = p->left - i - 1;
+    char *y = y_at(p, i + 1, i), *u = u_at(p, i + 1, i);
+    times(p, false, rest, i, y_at(p, i + 1, 0), y_at(p, 0, i), 1, SUBTRACT, y, 1);
+    times(p, false, rest, i, u_at(p, i + 1, 0), kept(p), 1, SUBTRACT, y, 1);
+    scale(p, rest, tau_at(p, LEFT, i), y);
+    times(p, false, rest, i + 1, y_at(p, i + 1, 0), row_conjugated(p, a_at(p, i, 0), i + 1), 1, SUBTRACT, u, 1);
+    times(p, false, rest, i, u_at(p, i + 1, 0), row_conjugated(p, x_at(p, i, 0), i), 1, SUBTRACT, u, 1);
+    beside[p->j + i] = reflection(p, rest, u, tau_at(p, RIGHT, i));
+}
+
+/* x beside row i, then the next column, if the panel has one. */
 static void general_vector(const struct panel *p, int64_t i) {
-    int64_t rest = p->left - i - 1, lead = p->job->n;
-    char *u = a_at(p, i, i + 1), *x = x_at(p, i + 1, i), *above = x_at(p, 0, i);
-    times(p, true, rest, i + 1, y_at(p, i + 1, 0), u, lead, SET, above, 1);
-    times(p, false, rest, i + 1, a_at(p, i + 1, 0), above, 1, SUBTRACT, x, 1);
-    times(p, false, i, rest, a_at(p, 0, i + 1), u, lead, SET, above, 1);
-    times(p, false, rest, i, x_at(p, i + 1, 0), above, 1, SUBTRACT, x, 1);
+    int64_t rest = p->left - i - 1;
+    char *x = x_at(p, i + 1, i);
+    for (int64_t which = 0, parts = general_products(p, i); which < parts; which++) {
+        sum_up(p->job, rest, sum_at(p, which, i + 1), which == 0, x);
+    }
+    times(p, false, rest, i + 1, a_at(p, i + 1, 0), x_at(p, 0, i), 1, SUBTRACT, x, 1);
+    times(p, false, rest, i, x_at(p, i + 1, 0), kept(p), 1, SUBTRACT, x, 1);
     scale(p, rest, tau_at(p, RIGHT, i), x);
-    row_conjugate(p, u, rest);
+    if (i + 1 < p->b) {
+        general_column(p, i + 1);
+    }
+    if (i + 1 == p->b || i + 2 == p->left) { /* there is no further row */
+        rows_give(p);
+    }
+}
+
+static void general_rest(const struct panel *p, int64_t which) {
+    int64_t begin = rest_begin(p, which), columns = rest_begin(p, which + 1) - begin, rows = p->left - p->b;
+    char *c = a_at(p, p->b, begin);
+    subtract(p, rows, columns, a_at(p, p->b, 0), true, y_at(p, begin, 0), c);
+    subtract(p, rows, columns, x_at(p, p->b, 0), true, u_at(p, begin, 0), c);
 }
 
 bool spectral_reduce_general_large(const struct place *place, int64_t index) {
-    const struct spectral_plan *plan = &place->job->spectral;
     const struct panel p = panel_of(place, index);
-    struct spectral_state *state = state_of(place);
-    int64_t i = state->column, done = state->done;
+    const struct spectral_state *state = state_of(place);
+    int64_t i = state->column;
     switch (state->stage) {
     case STAGE_COLUMN:
+        rows_take(&p);
         general_column(&p, i);
-        column_reflected(&p, state);
         break;
     case STAGE_BY_COLUMN:
-        state->done = strip_end(plan->piece, p.left - i, done, p.left);
-        times(&p, true, p.left - i, state->done - done, a_at(&p, i, done), a_at(&p, i, i), 1, SET, y_at(&p, done, i),
-              1);
-        state->stage = state->done < p.left ? STAGE_BY_COLUMN : STAGE_ROW;
+    case STAGE_BY_ROW:
+        general_part(&p, i, state->stage == STAGE_BY_ROW, place->part);
         break;
     case STAGE_ROW:
         general_row(&p, i);
-        state->done = i + 1;
-        state->stage = STAGE_BY_ROW;
-        break;
-    case STAGE_BY_ROW:
-        state->done = strip_end(plan->piece, p.left - i, done, p.left);
-        times(&p, false, p.left - i - 1, state->done - done, a_at(&p, i + 1, done), a_at(&p, i, done), p.job->n, ADD,
-              x_at(&p, i + 1, i), 1);
-        state->stage = state->done < p.left ? STAGE_BY_ROW : STAGE_VECTOR;
         break;
     case STAGE_VECTOR:
         general_vector(&p, i);
-        column_end(&p, state);
         break;
     default:
-        state->done = strip_end(plan->updated, p.left - p.b, done, p.left);
-        subtract(&p, p.left - p.b, state->done - done, a_at(&p, p.b, 0), true, y_at(&p, done, 0), a_at(&p, p.b, done));
-        subtract(&p, p.left - p.b, state->done - done, x_at(&p, p.b, 0), false, a_at(&p, 0, done), a_at(&p, p.b, done));
-        state->stage = state->done < p.left ? STAGE_REST : STAGE_COLUMN;
+        general_rest(&p, place->part);
     }
     return true;
+}
+
+int64_t spectral_general_again(const struct place *place, int64_t index) {
+    const struct panel p = panel_of(place, index);
+    struct spectral_state *state = state_of(place);
+    switch (state->stage) {
+    case STAGE_BY_COLUMN:
+        return stage_set(state, STAGE_ROW, 1);
+    case STAGE_ROW:
+        return stage_set(state, STAGE_BY_ROW, 1 + general_products(&p, state->column));
+    case STAGE_BY_ROW:
+        return stage_set(state, STAGE_VECTOR, 1);
+    case STAGE_VECTOR:
+        state->column++;
+        break;
+    case STAGE_REST:
+        return stage_set(state, STAGE_COLUMN, 0);
+    default:
+        break;
+    }
+    if (state->column == p.b || state->column + 1 == p.left) {
+        return panel_end(&p, state);
+    }
+    return stage_set(state, STAGE_BY_COLUMN, 1 + general_products(&p, state->column));
 }

@@ -98,26 +98,31 @@ bool spectral_measure(const struct place *place, int64_t index) {
     return true;
 }
 
-bool spectral_measure_again(const struct place *place) {
-    return isnan(state_of(place)->most);
+int64_t spectral_measure_again(const struct place *place, int64_t index) {
+    (void)index;
+    return isnan(state_of(place)->most) ? 1 : 0;
 }
 
 bool spectral_scale(const struct place *place, int64_t index) {
     const struct job *job = place->job;
     struct spectral_state *state = state_of(place);
     int64_t begin, end;
+    int exponent = 0;
     copy_columns(job->m, job->n, index, &begin, &end);
-    if (index == 0 && state->most > 0) {
-        frexp(state->most, &state->exponent);
+    if (state->most > 0) {
+        frexp(state->most, &exponent);
     }
-    for (int64_t j = begin; j < end && state->exponent != 0; j++) {
+    if (index == 0) {
+        state->exponent = exponent;
+    }
+    for (int64_t j = begin; j < end && exponent != 0; j++) {
         int64_t from = is_svd(job) ? 0 : j;
         char *column = at(job, place->a, job->m, from, j);
         int64_t parts = (job->m - from) * (job->is_complex ? 2 : 1);
         if (job->wide) {
-            scale_f64((void *)column, parts, -state->exponent);
+            scale_f64((void *)column, parts, -exponent);
         } else {
-            scale_f32((void *)column, parts, -state->exponent);
+            scale_f32((void *)column, parts, -exponent);
         }
     }
     return true;
@@ -214,43 +219,78 @@ bool spectral_identity(const struct place *place, int64_t index) {
     return true;
 }
 
-/* Applies some reflections, the last ones first, to some columns; their vectors begin `below` rows under the diagonal, or for RIGHT behind
- * it. */
-static bool make_vectors(const struct place *place, int64_t index, int side, int64_t below) {
+/* Some reflections, whose vectors begin `below` rows under the diagonal. */
+static struct reflections reflections_of(const struct place *place, int64_t block, int64_t below) {
+    const struct job *job = place->job;
+    int64_t b = job->spectral.reflected, j = block * b, left = job->n - j - below;
+    return (struct reflections){.m = left,
+                                .b = least(b, left),
+                                .v_stride = job->n,
+                                .t_stride = b,
+                                .v = square(place, j + below, j),
+                                .t = (char *)part(place, job->spectral.joined_at) + block * b * b * job->size};
+}
+
+static bool join(const struct place *place, int64_t block, int side, int64_t below) {
+    const struct spectral_plan *plan = &place->job->spectral;
+    const struct reflections r = reflections_of(place, block, below);
+    if (r.b > 0) {
+        decompose_join(place, &r, panel_values(place, plan->tau_at[side], block * plan->reflected));
+    }
+    return true;
+}
+
+bool spectral_join_symmetric(const struct place *place, int64_t index) {
+    return join(place, index, LEFT, 1);
+}
+
+bool spectral_join_left(const struct place *place, int64_t index) {
+    return join(place, index, LEFT, 0);
+}
+
+/* The vectors of reflections from the right lie as rows, and as conjugates; below the diagonal they become columns. */
+bool spectral_join_right(const struct place *place, int64_t index) {
+    const struct job *job = place->job;
+    int64_t n = job->n, j = index * job->spectral.reflected, end = least(j + job->spectral.reflected, n);
+    for (int64_t row = j + 1; row < end; row++) {
+        for (int64_t column = j; column < row; column++) {
+            memcpy(square(place, row, column), square(place, column, row), (size_t)job->size);
+        }
+    }
+    if (end < n) {
+        decompose_transpose(job, square(place, end, j), n, square(place, j, end), n, n - end, 0, end - j);
+    }
+    for (int64_t column = j; column < end; column++) {
+        conjugate(job, square(place, 0, column) + (column + 1) * job->size, n - column - 1);
+    }
+    return join(place, index, RIGHT, 1);
+}
+
+/* Applies some reflections, the last ones first, to some columns. */
+static bool make_vectors(const struct place *place, int64_t index, int64_t below) {
     const struct job *job = place->job;
     const struct spectral_plan *plan = &job->spectral;
     int64_t blocks = divided_up(job->n, plan->reflected), strips = divided_up(job->n, plan->made);
-    int64_t j = (blocks - 1 - index / strips) * plan->reflected, begin = index % strips * plan->made;
-    int64_t first = j + below, left = job->n - first, b = least(plan->reflected, left);
-    int64_t end = least(begin + plan->made, job->n), column = begin > first ? begin : first;
-    if (b <= 0 || end <= column) {
-        return true;
-    }
-    const int m = (int)left, n = (int)(end - column), k = (int)b, lead = (int)job->n,
-              work = (int)spectral_reflect_work(job);
-    int info;
-    const char *tau = panel_values(place, plan->tau_at[side], j);
-    char *c = at(job, place->b, job->n, first, column);
-    if (side == RIGHT) {
-        job->lapack->ormlq("L", job->lapack->transposed, &m, &n, &k, square(place, j, first), &lead, tau, c, &lead,
-                           place->work, &work, &info, 1, 1);
-    } else {
-        job->lapack->ormqr("L", "N", &m, &n, &k, square(place, first, j), &lead, tau, c, &lead, place->work, &work,
-                           &info, 1, 1);
+    int64_t block = blocks - 1 - index / strips, begin = index % strips * plan->made;
+    const struct reflections r = reflections_of(place, block, below);
+    int64_t first = block * plan->reflected + below, column = begin > first ? begin : first;
+    int64_t columns = least(begin + plan->made, job->n) - column;
+    if (r.b > 0 && columns > 0) {
+        decompose_reflect_by(place, &r, false, at(job, place->b, job->n, first, column), job->n, columns);
     }
     return true;
 }
 
 bool spectral_make_symmetric(const struct place *place, int64_t index) {
-    return make_vectors(place, index, LEFT, 1);
+    return make_vectors(place, index, 1);
 }
 
 bool spectral_make_left(const struct place *place, int64_t index) {
-    return make_vectors(place, index, LEFT, 0);
+    return make_vectors(place, index, 0);
 }
 
 bool spectral_make_right(const struct place *place, int64_t index) {
-    return make_vectors(place, index, RIGHT, 1);
+    return make_vectors(place, index, 1);
 }
 
 char *spectral_block(const struct place *place, int side, int64_t block) {

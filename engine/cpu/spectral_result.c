@@ -132,7 +132,7 @@ bool spectral_fill_left(const struct place *place, int64_t index) {
 
 bool spectral_reflect_left(const struct place *place, int64_t index) {
     const struct job *job = place->job;
-    int64_t block = job->blocks - 1 - index % job->blocks, column = index / job->blocks * job->strip;
+    int64_t block = job->blocks - 1 - index / job->strips, column = index % job->strips * job->strip;
     decompose_reflect(place, false, block, at(job, place->b, job->b_rows, block * job->block, column), job->b_rows,
                       least(job->strip, job->r - column));
     return true;

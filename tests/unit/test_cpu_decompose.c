@@ -34,7 +34,7 @@ static void add(int64_t rows, int64_t columns, bool input) {
     struct matrix *matrix = &matrices[n_matrices++];
     int64_t parts = batch * rows * columns * (dtype == DTYPE_C64 ? 2 : 1);
     *matrix = (struct matrix){{batch, rows, columns}, {rows * columns, columns, 1}, NULL};
-    matrix->data = malloc((size_t)parts * sizeof(float));
+    matrix->data = calloc((size_t)parts, sizeof(float)); /* of complex results real ones leave a half */
     uint32_t seed = (uint32_t)n_matrices;
     for (int64_t i = 0; input && i < parts; i++) {
         seed = seed * 1664525 + 1013904223;
@@ -274,6 +274,13 @@ static const struct shared_case shared_cases[] = {
     {OP_CHOLESKY, 1, {1}, SHARED, SHARED, true, false, {{SHARED, SHARED}}},
     {OP_TRIANGULAR_SOLVE, 2, {0, 0}, SHARED, SHARED, true, true, {{SHARED, SIDES}}},
     {OP_TRIANGULAR_SOLVE, 2, {1, 1}, SHARED, SHARED, true, true, {{SHARED, SIDES}}},
+    {OP_EIGH, 1, {0}, SHARED, SHARED, false, false, {{1, SHARED}, {SHARED, SHARED}}},
+    {OP_EIGH, 1, {1}, 330, 330, false, false, {{1, 330}, {330, 330}}}, /* too small to be reduced in parts */
+    {OP_EIGVALSH, 1, {0}, SHARED, SHARED, false, false, {{1, SHARED}}},
+    {OP_SVD, 1, {0}, SHARED, SHARED, false, false, {{SHARED, SHARED}, {1, SHARED}, {SHARED, SHARED}}},
+    {OP_SVD, 1, {1}, 500, SHARED, false, false, {{500, 500}, {1, SHARED}, {SHARED, SHARED}}},
+    {OP_SVD, 1, {0}, SHARED, 500, false, false, {{SHARED, SHARED}, {1, SHARED}, {SHARED, 500}}},
+    {OP_SVDVALS, 0, {0}, SHARED, 500, false, false, {{1, SHARED}}},
 };
 enum { SHARED_CASES = sizeof shared_cases / sizeof *shared_cases };
 
@@ -317,6 +324,26 @@ Test(cpu_decompose, a_large_matrix_has_the_same_results_at_any_number_of_threads
             for (int i = 0; i <= OPERANDS; i++)
                 free(kept[i]);
         }
+}
+
+/* In the shortest turn each thread does one part. */
+Test(cpu_decompose, threads_share_the_reduction_of_a_matrix_and_its_vectors, .timeout = 300) {
+    for (int which = 0; which < SHARED_CASES; which++) {
+        const struct shared_case *shared = &shared_cases[which];
+        unsigned opcode = shared->opcode;
+        int alone = 0;
+        if ((opcode != OP_EIGH && opcode != OP_EIGVALSH && opcode != OP_SVD && opcode != OP_SVDVALS) ||
+            shared->m < SHARED)
+            continue;
+        for (threads = 1; threads <= THREADS_MOST; threads += THREADS_MOST - 1) {
+            shared_open(shared, DTYPE_F32);
+            run(opcode, shared->n_ints, shared->ints);
+            if (threads > 1)
+                cr_expect_lt(turns, alone * 2 / 3, "case %d: %d turns, not %d", which, turns, alone);
+            alone = turns;
+            close_cpu();
+        }
+    }
 }
 
 Test(cpu_decompose, products_of_what_threads_share_are_the_matrix, .timeout = 300) {
