@@ -5,8 +5,18 @@
 
 typedef float f32;
 typedef double f64;
-typedef f32 wide_f32 __attribute__((vector_size(CPU_ROTATE_BYTES / 2), aligned(4), may_alias));
-typedef f64 wide_f64 __attribute__((vector_size(CPU_ROTATE_BYTES / 2), aligned(8), may_alias));
+#if defined(__AVX512F__)
+enum { BYTES = 64 };
+#elif defined(__AVX__)
+enum { BYTES = 32 };
+#else
+enum { BYTES = 16 };
+#endif
+enum {
+    EACH = CPU_ROTATE_BYTES / BYTES
+}; /* vectors of a column, two of which are turned at a time: more are too many for the registers */
+typedef f32 wide_f32 __attribute__((vector_size(BYTES), aligned(4), may_alias));
+typedef f64 wide_f64 __attribute__((vector_size(BYTES), aligned(8), may_alias));
 
 /* The rotation of the columns in x0, x1 and y0, y1: x becomes the column that it leaves finished, y the one that goes on. */
 #define ROTATE(V, x0, x1, y0, y1, c, s)                                                                                \
@@ -60,11 +70,11 @@ typedef f64 wide_f64 __attribute__((vector_size(CPU_ROTATE_BYTES / 2), aligned(8
         column[step] = y0;                                                                                             \
         column[step + 1] = y1;                                                                                         \
     }                                                                                                                  \
-    void CPU_NAME(rotate_##T)(void *columns, const struct cpu_sweep *sweeps, int64_t n) {                              \
+    static void turn_##T(wide_##T *columns, const struct cpu_sweep *sweeps, int64_t n) {                               \
         for (int64_t i = 0; i < n; i++) {                                                                              \
             const struct cpu_sweep *a = &sweeps[i], *b = a + 1;                                                        \
-            wide_##T *first = (wide_##T *)columns + 2 * a->first;                                                      \
-            int64_t step = 2 * a->step, done = 0;                                                                      \
+            wide_##T *first = columns + EACH * a->first;                                                               \
+            int64_t step = EACH * a->step, done = 0;                                                                   \
             if (i + 1 < n && a->count > 0 && b->first == a->first && b->step == a->step && b->count <= a->count) {     \
                 done = b->count < a->count ? b->count + 1 : a->count;                                                  \
                 sweep_two_##T(first, step, done, a->rotations, b->count, b->rotations);                                \
@@ -73,6 +83,11 @@ typedef f64 wide_f64 __attribute__((vector_size(CPU_ROTATE_BYTES / 2), aligned(8
             if (done < a->count) {                                                                                     \
                 sweep_one_##T(first + done * step, step, a->count - done, (const T *)a->rotations + 2 * done);         \
             }                                                                                                          \
+        }                                                                                                              \
+    }                                                                                                                  \
+    void CPU_NAME(rotate_##T)(void *columns, const struct cpu_sweep *sweeps, int64_t n) {                              \
+        for (int64_t i = 0; i < EACH; i += 2) {                                                                        \
+            turn_##T((wide_##T *)columns + i, sweeps, n);                                                              \
         }                                                                                                              \
     }
 SWEEPS(f32)
