@@ -1,6 +1,5 @@
 /* The CPU device. Its launches run on the caller's thread and on the team's, and have ended when launch() returns. */
 #include "engine/cpu/cpu.h"
-#include "engine/cpu/create.h"
 #include "engine/cpu/dnnl.h"
 
 #include <errno.h>
@@ -20,14 +19,10 @@ static const size_t huge_page = (size_t)2 << 20;
 /* The kernels of each vector level, compiled by engine/cpu/meson.build, the best level first. */
 #if !defined(CPU_NATIVE)
 extern const struct cpu_kernels cpu_v2_kernels, cpu_v3_kernels, cpu_v4_kernels;
-extern const struct cpu_creation cpu_v2_creation, cpu_v3_creation, cpu_v4_creation;
 static const struct {
     const char *word; /* in TENSORD_CPU_LEVEL */
     const struct cpu_kernels *kernels;
-    const struct cpu_creation *creation;
-} levels[] = {{"v4", &cpu_v4_kernels, &cpu_v4_creation},
-              {"v3", &cpu_v3_kernels, &cpu_v3_creation},
-              {"v2", &cpu_v2_kernels, &cpu_v2_creation}};
+} levels[] = {{"v4", &cpu_v4_kernels}, {"v3", &cpu_v3_kernels}, {"v2", &cpu_v2_kernels}};
 
 /* The place in `levels` of the best one that the processor has. */
 static unsigned level_best(void) {
@@ -42,12 +37,10 @@ static unsigned level_best(void) {
 }
 #else
 extern const struct cpu_kernels cpu_native_kernels;
-extern const struct cpu_creation cpu_native_creation;
 static const struct {
     const char *word;
     const struct cpu_kernels *kernels;
-    const struct cpu_creation *creation;
-} levels[] = {{"native", &cpu_native_kernels, &cpu_native_creation}};
+} levels[] = {{"native", &cpu_native_kernels}};
 
 static unsigned level_best(void) {
     return 0;
@@ -58,14 +51,6 @@ enum { LEVELS = sizeof levels / sizeof *levels };
 const struct cpu_kernels *cpu_kernels_level(unsigned number) {
     number += level_best();
     return number < LEVELS ? levels[number].kernels : NULL;
-}
-
-const struct cpu_creation *cpu_creation_find(const struct cpu_kernels *kernels) {
-    unsigned i = 0;
-    while (levels[i].kernels != kernels) {
-        i++;
-    }
-    return levels[i].creation;
 }
 
 /* The level that the operator wants; the processor's best one where they do not say. */

@@ -8,9 +8,10 @@
 #include <math.h>
 
 #include "engine/cpu/spectral.h"
+#include "engine/cpu/symmetric.h"
 
 enum {
-    TILE_COLUMNS = 64, /* of a symmetric matrix a tile is multiplied from both sides while it is in the cache */
+    TILE_COLUMNS = 64, /* of a complex matrix a tile is multiplied from both sides while it is in the cache */
     TILE_ROWS = 512,
     PRODUCT_LEAST =
         64 << 10, /* bytes of the matrix that a part multiplies by a vector; a part of less is not worth a thread, */
@@ -212,6 +213,12 @@ static void symmetric_product(const struct panel *p, int64_t i, int64_t which) {
     const int lead = (int)job->n, one = 1;
     int64_t begin = symmetric_begin(p, i, which), end = symmetric_begin(p, i, which + 1);
     memset(sum_at(p, which, begin), 0, (size_t)((p->left - begin) * job->size));
+    if (!job->is_complex) {
+        const struct cpu_symmetric *symmetric = cpu_symmetric_of(job->base.cpu->kernels);
+        (job->wide ? symmetric->f64 : symmetric->f32)(p->left - begin, end - begin, a_at(p, begin, begin), lead,
+                                                      a_at(p, begin, i), sum_at(p, which, begin));
+        return;
+    }
     for (int64_t c = begin; c < end; c += TILE_COLUMNS) {
         int64_t columns = least(TILE_COLUMNS, end - c);
         const int order = (int)columns;
