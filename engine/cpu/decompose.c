@@ -382,6 +382,7 @@ static void job_init(struct job *job, struct cpu *cpu, const struct launch *laun
     job->batch = a->shape[0];
     job->across = (launch->opcode == OP_LSTSQ || launch->opcode == OP_SVD || launch->opcode == OP_SVDVALS) &&
                   a->shape[1] < a->shape[2];
+    job->across |= launch->opcode == OP_DET || launch->opcode == OP_SLOGDET; /* a transpose has the same determinant */
     job->m = a->shape[job->across ? 2 : 1];
     job->n = a->shape[job->across ? 1 : 2];
     job->k = least(job->m, job->n);

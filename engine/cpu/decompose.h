@@ -85,7 +85,7 @@ struct job {
     int64_t update;         /* columns beside a block that one step brings up to date */
     int64_t strip, strips;  /* of b's columns */
     int64_t solved, solves; /* rows that one step solves for, and the steps of a strip */
-    bool across;            /* lstsq: the conjugate transpose is factored; svd: the transpose */
+    bool across;            /* lstsq: the conjugate transpose is factored; svd, det and slogdet: the transpose */
     int64_t b_at, t_at, pivots_at, order_at, work_at, work_bytes, place_bytes;
     struct spectral_plan spectral;
     unsigned threads;
