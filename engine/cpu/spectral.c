@@ -137,7 +137,7 @@ int64_t spectral_place(struct job *job, int64_t from) {
     from += job->m > n ? rounded(n * n * job->size) : 0;
     plan->state_at = from;
     plan->scratch_at = plan->state_at + rounded(sizeof(struct spectral_state));
-    plan->values_at = plan->scratch_at + rounded(2 * PANEL_MOST * job->size);
+    plan->values_at = plan->scratch_at + rounded(SCRATCHES * PANEL_MOST * job->size);
     plan->beside_at = plan->values_at + numbers;
     plan->order_at = plan->beside_at + numbers;
     plan->across_at = plan->order_at + numbers;

@@ -10,6 +10,10 @@ enum {
     PRODUCTS_MOST = 8,   /* parts of a product of a matrix and a vector, unless these become too large */
 };
 
+/* Scratch for the columns of a panel that is reduced in parts, PANEL_MOST elements each; kept from one round to the next are products of its
+ * vectors, and the conjugates of two rows. */
+enum { SCRATCH, KEPT_PRODUCTS, KEPT_A, KEPT_X, SCRATCHES };
+
 enum { LEFT, RIGHT }; /* sides of a singular value decomposition; an eigenvalue's vectors are LEFT */
 
 /* Some sweeps, that are applied to the vectors together. */
@@ -26,6 +30,7 @@ struct spectral_state {
     bool iterating; /* values are not found yet */
     int64_t column; /* of a panel that is reduced in parts */
     int stage;
+    bool multiplied; /* the product of the matrix and its row is known */
     int64_t written; /* elements of the results that have become NaN */
     int64_t low, high;
     int64_t sweeps; /* so far */

@@ -1,9 +1,13 @@
 /* The reduction of a large matrix by the formulas of LAPACK's ?latrd and ?labrd, in rounds of parts for several threads.
  *
- * A column of a panel, and of a general matrix a row, is brought up to date and becomes a reflection. Then the matrix behind it is
- * multiplied by the reflection's vector, some columns in each part, and the vector beside it follows from that. When all columns of the
- * panel have theirs, the rest of the matrix is brought up to date, some columns in each part. The extents alone say where parts begin, and
- * their sums are added in their order, so results do not depend on threads. */
+ * A column of a panel is brought up to date and becomes a reflection. Then the matrix behind it is multiplied by the reflection's vector, some
+ * columns in each part, and the vector beside it follows from that. Of a general matrix a row becomes a reflection, too, by which
+ * the matrix is multiplied: mostly together with the column's product, since the row follows from that element by element, and its
+ * reflection is but a multiple of it with another first element (after Howell, Demmel, Fulton, Hammarling, Marmol: "Cache Efficient
+ * Bidiagonalization Using BLAS 2.5 Operators", 2008). When all columns of the panel have theirs, the rest of the matrix is brought up to
+ * date, some columns in each part. The extents alone say where parts begin, and their sums are added in their order, so results do not
+ * depend on threads.
+ */
 #include <complex.h>
 #include <math.h>
 
@@ -16,11 +20,13 @@ enum {
     PRODUCT_LEAST =
         64 << 10, /* bytes of the matrix that a part multiplies by a vector; a part of less is not worth a thread, */
     PRODUCT_MOST = 32 << 20, /* and one of more takes long, at memory's rate */
-    REST_PARTS = 8,          /* in which the rest is brought up to date, unless they have few columns or take long */
+    GENERAL_BYTES =
+        256 << 10,  /* of a general matrix are multiplied by a column and a row while they are in the cache */
+    REST_PARTS = 8, /* in which the rest is brought up to date, unless they have few columns or take long */
     REST_COLUMNS = 64,
 };
 
-/* What a round does. VECTOR deals with the panel's next column, too. */
+/* What a round does. VECTOR, and mostly ROW, deal with the panel's next column, too; then there is no BY_ROW. */
 enum { STAGE_COLUMN, STAGE_BY_COLUMN, STAGE_ROW, STAGE_BY_ROW, STAGE_VECTOR, STAGE_REST };
 
 /* How a product is written. */
@@ -74,6 +80,13 @@ static double complex value(const struct job *job, const char *element) {
     return CMPLX(number(job, element), job->is_complex ? number(job, element + job->part) : 0);
 }
 
+static void value_set(const struct job *job, char *element, double complex to) {
+    number_set(job, element, creal(to));
+    if (job->is_complex) {
+        number_set(job, element + job->part, cimag(to));
+    }
+}
+
 /* y = op(a) · x, or y is more or less by it. `a` has so many rows and columns as it lies. */
 static void times(const struct panel *p, bool transposed, int64_t rows, int64_t columns, const char *a, const char *x,
                   int64_t x_step, int how, char *y, int64_t y_step) {
@@ -92,20 +105,23 @@ static void subtract(const struct panel *p, int64_t m, int64_t n, const char *a,
                  lapack->one, c, &lead, 1, 1);
 }
 
-/* PANEL_MOST elements that keep something from one round to the next. */
-static char *kept(const struct panel *p) {
-    return (char *)part(p->place, p->job->spectral.scratch_at) + PANEL_MOST * p->job->size;
+/* What of the scratch is kept from one round to the next. */
+static char *kept(const struct panel *p, int which) {
+    return (char *)part(p->place, p->job->spectral.scratch_at) + which * PANEL_MOST * p->job->size;
 }
 
 /* The conjugates of n elements of a row, n up to PANEL_MOST, one behind another. */
-static const char *row_conjugated(const struct panel *p, const char *row, int64_t n) {
+static void row_keep(const struct panel *p, const char *row, int64_t n, char *to) {
     const struct job *job = p->job;
-    char *to = part(p->place, job->spectral.scratch_at);
     for (int64_t i = 0; i < n; i++) {
         memcpy(to + i * job->size, row + i * job->n * job->size, (size_t)job->size);
     }
     conjugate(job, to, n);
-    return to;
+}
+
+static const char *row_conjugated(const struct panel *p, const char *row, int64_t n) {
+    row_keep(p, row, n, part(p->place, p->job->spectral.scratch_at));
+    return part(p->place, p->job->spectral.scratch_at);
 }
 
 /* n elements become a reflection's vector, whose first element is 1; returns what it leaves of them. */
@@ -241,7 +257,7 @@ static void symmetric_part(const struct panel *p, int64_t i, int64_t which) {
         return;
     }
     times(p, true, rest, i, x_at(p, i + 1, 0), v, 1, SET, x_at(p, 0, i), 1);
-    times(p, true, rest, i, a_at(p, i + 1, 0), v, 1, SET, kept(p), 1);
+    times(p, true, rest, i, a_at(p, i + 1, 0), v, 1, SET, kept(p, KEPT_PRODUCTS), 1);
 }
 
 static void symmetric_vector(const struct panel *p, int64_t i) {
@@ -254,14 +270,10 @@ static void symmetric_vector(const struct panel *p, int64_t i) {
         sum_up(job, p->left - begin, sum_at(p, which, begin), which == 0, x_at(p, begin, i));
     }
     times(p, false, rest, i, a_at(p, i + 1, 0), x_at(p, 0, i), 1, SUBTRACT, w, 1);
-    times(p, false, rest, i, x_at(p, i + 1, 0), kept(p), 1, SUBTRACT, w, 1);
+    times(p, false, rest, i, x_at(p, i + 1, 0), kept(p, KEPT_PRODUCTS), 1, SUBTRACT, w, 1);
     scale(p, rest, tau, w);
     times(p, true, rest, 1, w, v, 1, SET, factor, 1);
-    double complex by = -0.5 * value(job, tau) * value(job, factor);
-    number_set(job, factor, creal(by));
-    if (job->is_complex) {
-        number_set(job, factor + job->part, cimag(by));
-    }
+    value_set(job, factor, -0.5 * value(job, tau) * value(job, factor));
     times(p, false, rest, 1, v, factor, 1, ADD, w, 1);
 }
 
@@ -332,6 +344,15 @@ static void general_column(const struct panel *p, int64_t i) {
     values[p->j + i] = reflection(p, rows, diagonal, tau_at(p, LEFT, i));
 }
 
+/* What the parts of column i's round need besides: the panel's vectors times the column, and what the columns before do to row i. */
+static void general_prepare(const struct panel *p, int64_t i) {
+    int64_t rows = p->left - i;
+    times(p, true, rows, i, a_at(p, i, 0), a_at(p, i, i), 1, SET, y_at(p, 0, i), 1);
+    times(p, true, rows, i, x_at(p, i, 0), a_at(p, i, i), 1, SET, kept(p, KEPT_PRODUCTS), 1);
+    row_keep(p, a_at(p, i, 0), i, kept(p, KEPT_A));
+    row_keep(p, x_at(p, i, 0), i, kept(p, KEPT_X));
+}
+
 static int64_t general_products(const struct panel *p, int64_t i) {
     return spectral_products(p->job, (p->left - i) * (p->left - i - 1));
 }
@@ -342,28 +363,33 @@ static int64_t general_begin(const struct panel *p, int64_t i, int64_t which) {
     return which == parts ? p->left : i + 1 + rest * which / parts / 8 * 8;
 }
 
-static void general_product(const struct panel *p, int64_t i, bool by_row, int64_t which) {
-    int64_t begin = general_begin(p, i, which), columns = general_begin(p, i, which + 1) - begin;
-    if (by_row) {
-        times(p, false, p->left - i - 1, columns, a_at(p, i + 1, begin), u_at(p, begin, i), 1, SET,
-              sum_at(p, which, i + 1), 1);
-    } else {
-        times(p, true, p->left - i, columns, a_at(p, i, begin), a_at(p, i, i), 1, SET, y_at(p, begin, i), 1);
+/* Elements of y beside column i, which are those of the product of the matrix and the column, less what the panel's vectors contribute; then
+ * row i there; and the product of the matrix and the row, while these columns are in the cache. */
+static void general_part(const struct panel *p, int64_t i, int64_t which) {
+    const struct job *job = p->job;
+    int64_t begin = general_begin(p, i, which), end = general_begin(p, i, which + 1), rest = p->left - i - 1;
+    int64_t some = GENERAL_BYTES / job->size / (rest + 1) / 8 * 8, each = some > 8 ? some : 8;
+    memset(y_at(p, begin, i), 0, (size_t)((end - begin) * job->size));
+    times(p, false, end - begin, i, y_at(p, begin, 0), y_at(p, 0, i), 1, SUBTRACT, y_at(p, begin, i), 1);
+    times(p, false, end - begin, i, u_at(p, begin, 0), kept(p, KEPT_PRODUCTS), 1, SUBTRACT, y_at(p, begin, i), 1);
+    times(p, false, end - begin, i, y_at(p, begin, 0), kept(p, KEPT_A), 1, SUBTRACT, u_at(p, begin, i), 1);
+    times(p, false, end - begin, i, u_at(p, begin, 0), kept(p, KEPT_X), 1, SUBTRACT, u_at(p, begin, i), 1);
+    memset(sum_at(p, which, i + 1), 0, (size_t)(rest * job->size));
+    for (int64_t c = begin; c < end; c += each) {
+        int64_t columns = least(each, end - c);
+        char *y = y_at(p, c, i), *row = u_at(p, c, i);
+        times(p, true, rest + 1, columns, a_at(p, i, c), a_at(p, i, i), 1, ADD, y, 1);
+        scale(p, columns, tau_at(p, LEFT, i), y);
+        times(p, false, columns, 1, y, job->lapack->one, 1, SUBTRACT, row, 1);
+        times(p, false, rest, columns, a_at(p, i + 1, c), row, 1, ADD, sum_at(p, which, i + 1), 1);
     }
 }
 
-/* Part 0 multiplies the panel's vectors by column i, or by row i: they, too, are beside y or x of it. */
-static void general_part(const struct panel *p, int64_t i, bool by_row, int64_t which) {
-    int64_t rest = p->left - i - 1;
-    if (which > 0) {
-        general_product(p, i, by_row, which - 1);
-    } else if (by_row) {
-        times(p, true, rest, i + 1, y_at(p, i + 1, 0), u_at(p, i + 1, i), 1, SET, x_at(p, 0, i), 1);
-        times(p, true, rest, i, u_at(p, i + 1, 0), u_at(p, i + 1, i), 1, SET, kept(p), 1);
-    } else {
-        times(p, true, rest + 1, i, a_at(p, i, 0), a_at(p, i, i), 1, SET, y_at(p, 0, i), 1);
-        times(p, true, rest + 1, i, x_at(p, i, 0), a_at(p, i, i), 1, SET, kept(p), 1);
-    }
+/* The product of some columns and row i's reflection. */
+static void general_row_part(const struct panel *p, int64_t i, int64_t which) {
+    int64_t begin = general_begin(p, i, which), columns = general_begin(p, i, which + 1) - begin;
+    times(p, false, p->left - i - 1, columns, a_at(p, i + 1, begin), u_at(p, begin, i), 1, SET, sum_at(p, which, i + 1),
+          1);
 }
 
 /* The conjugates of the panel's rows become the columns of u, where they lie one behind another. */
@@ -391,35 +417,53 @@ static void rows_give(const struct panel *p) {
     }
 }
 
-/* y beside column i, then row i. */
-static void general_row(const struct panel *p, int64_t i) {
-    double *beside = part(p->place, p->job->spectral.beside_at);
+static void general_sum(const struct panel *p, int64_t i) {
     int64_t rest = p->left - i - 1;
-    char *y = y_at(p, i + 1, i), *u = u_at(p, i + 1, i);
-    times(p, false, rest, i, y_at(p, i + 1, 0), y_at(p, 0, i), 1, SUBTRACT, y, 1);
-    times(p, false, rest, i, u_at(p, i + 1, 0), kept(p), 1, SUBTRACT, y, 1);
-    scale(p, rest, tau_at(p, LEFT, i), y);
-    times(p, false, rest, i + 1, y_at(p, i + 1, 0), row_conjugated(p, a_at(p, i, 0), i + 1), 1, SUBTRACT, u, 1);
-    times(p, false, rest, i, u_at(p, i + 1, 0), row_conjugated(p, x_at(p, i, 0), i), 1, SUBTRACT, u, 1);
-    beside[p->j + i] = reflection(p, rest, u, tau_at(p, RIGHT, i));
+    for (int64_t which = 0, parts = general_products(p, i); which < parts; which++) {
+        sum_up(p->job, rest, sum_at(p, which, i + 1), which == 0, x_at(p, i + 1, i));
+    }
 }
 
-/* x beside row i, then the next column, if the panel has one. */
+/* x beside row i, whose product with the matrix is known, then the next column, if the panel has one. */
 static void general_vector(const struct panel *p, int64_t i) {
     int64_t rest = p->left - i - 1;
-    char *x = x_at(p, i + 1, i);
-    for (int64_t which = 0, parts = general_products(p, i); which < parts; which++) {
-        sum_up(p->job, rest, sum_at(p, which, i + 1), which == 0, x);
-    }
+    char *u = u_at(p, i + 1, i), *x = x_at(p, i + 1, i);
+    times(p, true, rest, i + 1, y_at(p, i + 1, 0), u, 1, SET, x_at(p, 0, i), 1);
+    times(p, true, rest, i, u_at(p, i + 1, 0), u, 1, SET, kept(p, KEPT_PRODUCTS), 1);
     times(p, false, rest, i + 1, a_at(p, i + 1, 0), x_at(p, 0, i), 1, SUBTRACT, x, 1);
-    times(p, false, rest, i, x_at(p, i + 1, 0), kept(p), 1, SUBTRACT, x, 1);
+    times(p, false, rest, i, x_at(p, i + 1, 0), kept(p, KEPT_PRODUCTS), 1, SUBTRACT, x, 1);
     scale(p, rest, tau_at(p, RIGHT, i), x);
     if (i + 1 < p->b) {
         general_column(p, i + 1);
+        general_prepare(p, i + 1);
     }
     if (i + 1 == p->b || i + 2 == p->left) { /* there is no further row */
         rows_give(p);
     }
+}
+
+/* Row i becomes a reflection, (row - beta · e₁) / (alpha - beta), and of the product with the row the one with that follows. False: the row is so
+ * small that its product is not exact, and the reflection must be multiplied. */
+static bool general_row(const struct panel *p, int64_t i) {
+    const struct job *job = p->job;
+    double *beside = part(p->place, job->spectral.beside_at);
+    int64_t rest = p->left - i - 1;
+    char *u = u_at(p, i + 1, i), *x = x_at(p, i + 1, i), *factor = part(p->place, job->spectral.scratch_at);
+    double complex alpha = value(job, u);
+    double beta = beside[p->j + i] = reflection(p, rest, u, tau_at(p, RIGHT, i));
+    if (value(job, tau_at(p, RIGHT, i)) == 0) {
+        memset(x, 0, (size_t)(rest * job->size)); /* it will be multiplied by tau */
+    } else if (fabs(beta) < (job->wide ? 0x1p-900 : 0x1p-90)) {
+        return false;
+    } else {
+        general_sum(p, i);
+        value_set(job, factor, beta);
+        times(p, false, rest, 1, a_at(p, i + 1, i + 1), factor, 1, SUBTRACT, x, 1);
+        value_set(job, factor, 1 / (alpha - beta));
+        scale(p, rest, factor, x);
+    }
+    general_vector(p, i);
+    return true;
 }
 
 static void general_rest(const struct panel *p, int64_t which) {
@@ -431,21 +475,25 @@ static void general_rest(const struct panel *p, int64_t which) {
 
 bool spectral_reduce_general_large(const struct place *place, int64_t index) {
     const struct panel p = panel_of(place, index);
-    const struct spectral_state *state = state_of(place);
+    struct spectral_state *state = state_of(place);
     int64_t i = state->column;
     switch (state->stage) {
     case STAGE_COLUMN:
         rows_take(&p);
         general_column(&p, i);
+        general_prepare(&p, i);
         break;
     case STAGE_BY_COLUMN:
-    case STAGE_BY_ROW:
-        general_part(&p, i, state->stage == STAGE_BY_ROW, place->part);
+        general_part(&p, i, place->part);
         break;
     case STAGE_ROW:
-        general_row(&p, i);
+        state->multiplied = general_row(&p, i);
+        break;
+    case STAGE_BY_ROW:
+        general_row_part(&p, i, place->part);
         break;
     case STAGE_VECTOR:
+        general_sum(&p, i);
         general_vector(&p, i);
         break;
     default:
@@ -461,7 +509,11 @@ int64_t spectral_general_again(const struct place *place, int64_t index) {
     case STAGE_BY_COLUMN:
         return stage_set(state, STAGE_ROW, 1);
     case STAGE_ROW:
-        return stage_set(state, STAGE_BY_ROW, 1 + general_products(&p, state->column));
+        if (!state->multiplied) {
+            return stage_set(state, STAGE_BY_ROW, general_products(&p, state->column));
+        }
+        state->column++;
+        break;
     case STAGE_BY_ROW:
         return stage_set(state, STAGE_VECTOR, 1);
     case STAGE_VECTOR:
@@ -475,5 +527,5 @@ int64_t spectral_general_again(const struct place *place, int64_t index) {
     if (state->column == p.b || state->column + 1 == p.left) {
         return panel_end(&p, state);
     }
-    return stage_set(state, STAGE_BY_COLUMN, 1 + general_products(&p, state->column));
+    return stage_set(state, STAGE_BY_COLUMN, general_products(&p, state->column));
 }

@@ -376,6 +376,25 @@ Test(cpu_decompose, products_of_what_threads_share_are_the_matrix, .timeout = 30
     }
 }
 
+/* Products with the last rows are too small to be exact, or are 0. */
+Test(cpu_decompose, singular_values_of_a_matrix_whose_rows_fade_away_are_found, .timeout = 300) {
+    static const int64_t reduced[] = {0};
+    enum { VALUES = 2, RIGHT_ONES };
+    threads = THREADS_MOST;
+    open_cpu(DTYPE_F32);
+    add(SHARED, SHARED, true);
+    for (int64_t i = 0; i < SHARED * SHARED; i++)
+        ((float *)matrices[0].data)[i] *= ldexpf(1, (int)-(i / SHARED + i % SHARED) / 2);
+    add(SHARED, SHARED, false);
+    add(1, SHARED, false);
+    add(SHARED, SHARED, false);
+    run(OP_SVD, 1, reduced);
+    for (int64_t i = 0; i < SHARED * SHARED; i++)
+        ((float *)matrices[RIGHT_ONES].data)[i] *= ((const float *)matrices[VALUES].data)[i / SHARED];
+    expect_product(1, RIGHT_ONES, 0, false, NULL, 1);
+    close_cpu();
+}
+
 /* Rows are exchanged, so columns of the inverse are. */
 Test(cpu_decompose, a_shared_inverse_of_exchanged_rows_has_exchanged_columns, .timeout = 300) {
     threads = THREADS_MOST;
