@@ -17,12 +17,9 @@
 enum {
     TILE_COLUMNS = 64, /* of a complex matrix a tile is multiplied from both sides while it is in the cache */
     TILE_ROWS = 512,
-    PRODUCT_LEAST =
-        64 << 10, /* bytes of the matrix that a part multiplies by a vector; a part of less is not worth a thread, */
-    PRODUCT_MOST = 32 << 20, /* and one of more takes long, at memory's rate */
-    GENERAL_BYTES =
-        256 << 10,  /* of a general matrix are multiplied by a column and a row while they are in the cache */
-    REST_PARTS = 8, /* in which the rest is brought up to date, unless they have few columns or take long */
+    PRODUCT_MOST = 32 << 20,   /* bytes that a part multiplies by a vector: more take long, at memory's rate */
+    GENERAL_BYTES = 128 << 10, /* that are multiplied by a column and a row while they are in the cache */
+    REST_PARTS = 8,            /* in which the rest is brought up to date, unless they have few columns or take long */
     REST_COLUMNS = 64,
 };
 
