@@ -63,7 +63,7 @@ struct job {
 static void job_init(struct job *job, struct cpu *cpu, const struct launch *launch) {
     const struct operand *out = &launch->output;
     *job = (struct job){.base.cpu = cpu, .out = out->data, .dtype = (enum dtype)out->dtype, .n = 1};
-    job->creation = cpu_creation_find(cpu->kernels);
+    job->creation = cpu->kernels->creation;
     job->size = (int64_t)dtype_size(job->dtype);
     for (int i = 0; i < out->rank; i++) {
         job->n *= out->shape[i];

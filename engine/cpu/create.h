@@ -9,6 +9,3 @@ struct cpu_creation {
     void (*steps_f32)(double start, double step, int64_t first, int64_t n, float *out);
     void (*steps_f64)(double start, double step, int64_t first, int64_t n, double *out);
 };
-
-/* Those of the level of these kernels. In cpu_device.c, which has the levels. */
-const struct cpu_creation *cpu_creation_find(const struct cpu_kernels *kernels);

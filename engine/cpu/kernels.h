@@ -298,6 +298,8 @@ struct cpu_kernels {
     cpu_turn_function *const *turn;         /* the same, 1 to 8 */
     cpu_triangle_function *const *triangle; /* f32, f64 */
     cpu_reflect_function *const *reflect;   /* f32, f64 */
+    const struct cpu_creation *creation;    /* engine/cpu/create.h */
+    const struct cpu_symmetric *symmetric;  /* engine/cpu/symmetric.h */
     cpu_chain_function *const *chain;       /* f32, f64; NULL: rows are as quick. engine/cpu/chain.h */
     void (*move)(void *to, const void *from,
                  size_t bytes); /* cpu_move() with this level's vectors: half the time for rows of some KiB */

@@ -14,5 +14,4 @@
 STEPS(steps_f32, float)
 STEPS(steps_f64, double)
 
-extern const struct cpu_creation CPU_NAME(creation);
 const struct cpu_creation CPU_NAME(creation) = {.steps_f32 = steps_f32, .steps_f64 = steps_f64};

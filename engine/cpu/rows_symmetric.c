@@ -86,5 +86,4 @@ enum { BYTES = 16 };
 SYMMETRIC(f32, float)
 SYMMETRIC(f64, double)
 
-extern const struct cpu_symmetric CPU_NAME(symmetric);
 const struct cpu_symmetric CPU_NAME(symmetric) = {symmetric_f32, symmetric_f64};

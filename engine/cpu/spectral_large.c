@@ -227,7 +227,7 @@ static void symmetric_product(const struct panel *p, int64_t i, int64_t which) {
     int64_t begin = symmetric_begin(p, i, which), end = symmetric_begin(p, i, which + 1);
     memset(sum_at(p, which, begin), 0, (size_t)((p->left - begin) * job->size));
     if (!job->is_complex) {
-        const struct cpu_symmetric *symmetric = cpu_symmetric_of(job->base.cpu->kernels);
+        const struct cpu_symmetric *symmetric = job->base.cpu->kernels->symmetric;
         (job->wide ? symmetric->f64 : symmetric->f32)(p->left - begin, end - begin, a_at(p, begin, begin), lead,
                                                       a_at(p, begin, i), sum_at(p, which, begin));
         return;

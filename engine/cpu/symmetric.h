@@ -10,6 +10,3 @@ typedef void cpu_symmetric_function(int64_t n, int64_t columns, const void *a, i
 struct cpu_symmetric {
     cpu_symmetric_function *f32, *f64;
 };
-
-/* The functions of the same vector level. */
-const struct cpu_symmetric *cpu_symmetric_of(const struct cpu_kernels *kernels);
