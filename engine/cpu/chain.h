@@ -22,25 +22,20 @@ enum cpu_chain_form {
 enum cpu_chain_operation {
     CPU_CHAIN_NONE,
     CPU_CHAIN_LOAD,
-    CPU_CHAIN_FETCH,
 #define CPU_CHAIN_NUMBER(NAME) CPU_CHAIN_##NAME,
     CPU_CHAIN_BINARY(CPU_CHAIN_NUMBER) CPU_CHAIN_SQUARE,
     CPU_CHAIN_UNARY(CPU_CHAIN_NUMBER)
 #undef CPU_CHAIN_NUMBER
 };
 
-/* What a step does: LOAD (of elements or of one) begins a chain, without a result so far; FETCH (of elements) brings elements near that will be needed
- * later, and leaves the result as it is; a square is a product by itself. */
+/* What a step does: LOAD (of elements or of one) begins a chain, without a result so far; a square is a product by itself. */
 #define CPU_CHAIN_WHAT(operation, form) ((uint8_t)((operation)*8 + (form)))
 #define CPU_CHAIN_FORM(what) ((what) % 8)
 
-/* What one step does with its result beside handing it on. */
-enum cpu_chain_to { CPU_CHAIN_ON, CPU_CHAIN_STORED, CPU_CHAIN_STREAMED };
-
 struct cpu_chain_step {
     const void *with; /* the other operand */
-    void *out;        /* aligned to 64 if the result is streamed, past the caches */
-    uint8_t what, to;
+    void *out;        /* where the result is written; NULL: nowhere */
+    uint8_t what;
 };
 
 /* n elements of each step's operands and results. A step may read what an earlier one has written; what one writes lies where others' operands do, or

@@ -1,6 +1,6 @@
 /* Fused operations: the row functions of all of them run on one tile after another, so that what they pass on stays in the first-level
  * cache; if some of them reduce rows, on one row after another. The functions and their order are those of the operations by themselves, and so are the
- * bits. Neighbours that take an instruction each are a chain (chain.h), if the processor has one. What all elements are reduced to is taken piece by piece, from memory or from slots that have room for a piece and stay in the second-level cache. */
+ * bits. Of few elements neighbours that take an instruction each are a chain (chain.h), if the processor has one. What all elements are reduced to is taken piece by piece, from memory or from slots that have room for a piece and stay in the second-level cache. */
 #include "engine/cpu/cpu.h"
 
 enum {
@@ -102,14 +102,15 @@ static bool operation_chains(const struct fused_operation *operation, int64_t n)
 /* Whether an input is what the operation before, of a chain, has for a result. */
 static bool operand_follows(const struct fused_operand *input, const struct fused_operation *before) {
     const struct fused_operand *output = &before->output;
-    return before->note && input->dtype == output->dtype && input->column && input->in_slot == output->in_slot &&
-           (input->in_slot ? input->slot == output->slot : input->data == output->data);
+    return before->note && input->dtype == output->dtype && input->column && input->data == output->data;
 }
 
-/* Notes of each operation that a chain can have what its step is; of others, 0. */
+/* Notes of each operation that a chain can have what its step is; of others, 0. Only of few elements: of more, row functions on tiles take as long. */
 void cpu_fused_ready(const struct device *device, struct fused_launch *launch) {
     static const struct fused_operation none;
-    for (uint32_t i = 0; i < launch->n && ((const struct cpu *)device)->kernels->chain[0]; i++) {
+    const bool chains =
+        launch->plain && launch->columns <= FUSED_TILE && ((const struct cpu *)device)->kernels->chain[0];
+    for (uint32_t i = 0; i < launch->n && chains; i++) {
         struct fused_operation *operation = &launch->operations[i];
         const struct fused_operation *before = i ? operation - 1 : &none;
         const struct fused_operand *inputs = operation->inputs;
@@ -135,25 +136,20 @@ static inline cpu_chain_function *chain_of(const struct cpu_kernels *kernels, co
     return operation->note ? kernels->chain[operation->output.dtype == DTYPE_F64] : NULL;
 }
 
-/* How many of its inputs are the result of the operation before it in the chain. */
-static unsigned chain_links(const struct fused_operation *operation) {
-    unsigned form = CPU_CHAIN_FORM(operation->note % CHAIN_LOADS);
-    return operation->note & CHAIN_LOADS ? 0 : form == CPU_CHAIN_SELF ? operation->n_inputs : 1;
-}
-
-/* Adds the steps of an operation, one or two. Returns the last of them, which is to be told where the result goes. */
-static inline struct cpu_chain_step *chain_add(struct cpu_chain_step *step, const struct fused_operation *operation,
-                                               const void *first, const void *second) {
+/* Adds the steps of an operation, one or two. Returns the place of the next one. */
+static inline struct cpu_chain_step *chain_add(struct cpu_chain_step *step, const struct fused_operation *operation) {
+    const void *first = operation->inputs[0].data, *second = operation->inputs[1].data;
     const uint8_t what = operation->note % CHAIN_LOADS, form = CPU_CHAIN_FORM(what);
     if (operation->note & CHAIN_LOADS) {
         step->with = first;
         step->what = CPU_CHAIN_WHAT(CPU_CHAIN_LOAD, operation->inputs[0].column ? CPU_CHAIN_ELEMENTS : CPU_CHAIN_ONE);
-        step->to = CPU_CHAIN_ON;
+        step->out = NULL;
         step++;
     }
     step->with = form >= CPU_CHAIN_OF_ELEMENTS ? first : second;
     step->what = what;
-    return step;
+    step->out = operation->output.data;
+    return step + 1;
 }
 
 /* ---- places ---- */
@@ -220,34 +216,6 @@ static void room_ahead(struct room *room, const struct job *job) {
     }
 }
 
-/* Which operations are chains, and which results have to be stored. */
-static void room_chains(struct room *room, const struct job *job) {
-    const struct fused_launch *launch = job->launch;
-    unsigned readers[FUSED_SLOTS_MAX + FUSED_WHOLE_SLOTS] = {
-        0}; /* behind the operation, of what it leaves in the slot */
-    for (uint32_t i = 0; i < launch->n; i++) {
-        struct step *step = &room->steps[i];
-        step->chain = chain_of(job->base.cpu->kernels, step->operation);
-    }
-    for (uint32_t i = launch->n; i-- > 0;) {
-        struct step *step = &room->steps[i], *next = i + 1 < launch->n ? step + 1 : NULL;
-        const struct fused_operand *output = &step->operation->output;
-        const bool chained = step->chain && next && next->chain == step->chain;
-        step->together = chained ? next->together + 1 : 1;
-        step->stored = true;
-        if (output->in_slot) {
-            step->stored = readers[output->slot] > (chained ? chain_links(next->operation) : 0);
-            readers[output->slot] = 0;
-        }
-        for (unsigned k = 0; k < step->operation->n_inputs; k++) {
-            const struct fused_operand *input = &step->operation->inputs[k];
-            if (input->in_slot) {
-                readers[input->slot]++;
-            }
-        }
-    }
-}
-
 static void room_init(struct room *room, const struct job *job) {
     const struct fused_launch *launch = job->launch;
     for (uint32_t i = 0; i < launch->n; i++) {
@@ -269,7 +237,6 @@ static void room_init(struct room *room, const struct job *job) {
             step->run.stride[k] = 0;
         }
     }
-    room_chains(room, job);
     room_ahead(room, job);
 }
 
@@ -343,39 +310,6 @@ static void step_pieces(const struct job *job, struct step *step, struct room *r
     }
 }
 
-/* The operations from number `first` on that are one chain, on n elements. A number in a slot is copied: when the first elements have gone through the
- * chain, a later operation may have written there. */
-static void fused_chain(struct room *room, uint32_t first, int64_t row, int64_t begin, int64_t n) {
-    struct cpu_chain_step steps[AHEAD_MOST + 2 * FUSED_OPERATIONS_MAX], *next = steps;
-    uint64_t numbers[FUSED_OPERATIONS_MAX][OPERANDS];
-    const struct step *step = &room->steps[first];
-    for (unsigned k = 0; k < room->n_ahead; k++) {
-        struct ahead *ahead = &room->ahead[k];
-        if (ahead->at < ahead->end && ahead->place.bytes == step->places[0].bytes) {
-            *next++ =
-                (struct cpu_chain_step){.with = ahead->at, .what = CPU_CHAIN_WHAT(CPU_CHAIN_FETCH, CPU_CHAIN_ELEMENTS)};
-            ahead->at = ahead->end;
-        }
-    }
-    for (uint32_t i = 0; i < room->steps[first].together; i++, step++) {
-        const struct fused_operation *operation = step->operation;
-        char *data[OPERANDS] = {NULL};
-        ahead_fetch(room);
-        for (unsigned k = 0; k <= operation->n_inputs; k++) {
-            data[k] = place_at(&step->places[k], row, begin);
-            if (k > 0 && operation->inputs[k - 1].in_slot && !operation->inputs[k - 1].column) {
-                data[k] = memcpy(&numbers[i][k], data[k], sizeof numbers[i][k]);
-            }
-        }
-        bool lines = ((uintptr_t)data[0] | (uintptr_t)(n * step->places[0].bytes)) % LINE == 0;
-        next = chain_add(next, operation, data[1], data[2]);
-        next->to = !step->stored ? CPU_CHAIN_ON : step->streams && lines ? CPU_CHAIN_STREAMED : CPU_CHAIN_STORED;
-        next->out = data[0];
-        next++;
-    }
-    room->steps[first].chain(n, steps, (unsigned)(next - steps));
-}
-
 /* The operations on one tile. The one behind it is fetched meanwhile. */
 static void fused_tile(const struct job *job, struct room *room, const struct tile *tile, const struct tile *next) {
     const int64_t row = tile->row, begin = tile->begin, n = tile->n;
@@ -384,11 +318,6 @@ static void fused_tile(const struct job *job, struct room *room, const struct ti
         struct step *step = &room->steps[i];
         const struct fused_operation *operation = step->operation;
         int64_t elements = operation->output.column ? n : 1;
-        if (step->together > 1) {
-            fused_chain(room, i, row, begin, n);
-            i += step->together - 1;
-            continue;
-        }
         ahead_fetch(room);
         if (__builtin_expect(operation->reduces, 0)) {
             if (!operation->whole) {
@@ -439,11 +368,7 @@ static __attribute__((noinline)) void fused_plain(const struct cpu_kernels *kern
         const unsigned dtype = operation->output.dtype;
         next = steps;
         do {
-            next = chain_add(next, operation, operation->inputs[0].data, operation->inputs[1].data);
-            next->to = CPU_CHAIN_STORED;
-            next->out = operation->output.data;
-            next++;
-            operation++;
+            next = chain_add(next, operation++);
         } while (operation < end && operation->note && operation->output.dtype == dtype);
         chain(launch->columns, steps, (unsigned)(next - steps));
     }

@@ -46,28 +46,21 @@
 /* ---- memory: whole vectors (ALL); with AVX-512 those lanes that are elements (SOME), else one lane (LAST) ---- */
 
 #define WITH(k, W, P) ((const T_##P *)step->with + i + (k)*LANES(W, P))
-#define OUT(k, W, P) ((T_##P *)step->out + i + (k)*LANES(W, P))
+#define OUT(k, W, P) (z + (k)*LANES(W, P))
 #define ALL_LOAD(k, W, P) W##loadu_##P(WITH(k, W, P))
 #define ALL_STORE(k, W, P) W##storeu_##P(OUT(k, W, P), a##k)
-#define ALL_STREAM(k, W, P) W##stream_##P(OUT(k, W, P), a##k)
 #define SOME_LOAD(k, W, P) _mm512_maskz_loadu_##P(lanes##k, WITH(k, W, P))
 #define SOME_STORE(k, W, P) _mm512_mask_storeu_##P(OUT(k, W, P), lanes##k, a##k)
-#define SOME_STREAM SOME_STORE
 #define LAST_LOAD(k, W, P) LAST_LOAD_##P(WITH(k, W, P))
 #define LAST_LOAD_ps _mm_load_ss
 #define LAST_LOAD_pd _mm_load_sd
 #define LAST_STORE(k, W, P) LAST_STORE_##P(OUT(k, W, P), a##k)
 #define LAST_STORE_ps _mm_store_ss
 #define LAST_STORE_pd _mm_store_sd
-#define LAST_STREAM LAST_STORE
 
 /* ---- steps, of vector number k, whose result so far is a##k ---- */
 
 #define DECLARED(k, W, P) VECTOR(W, P) a##k = W##setzero_##P();
-#define FETCHED(k, W, P)                                                                                               \
-    if ((k) * sizeof a##k % 64 == 0) {                                                                                 \
-        _mm_prefetch((const char *)WITH(k, W, P), _MM_HINT_T1);                                                        \
-    }
 #define LOADED(k, W, P, KIND) a##k = KIND##_LOAD(k, W, P);
 #define LOADED_ONE(k, W, P) a##k = one;
 #define WITH_ELEMENTS(k, W, P, KIND, NAME)                                                                             \
@@ -85,7 +78,6 @@
 #define WITH_SELF(k, W, P, NAME) a##k = NAME(W, P, a##k, a##k);
 #define OF_IT(k, W, P, NAME) a##k = NAME(W, P, a##k);
 #define STORED(k, W, P, KIND) KIND##_STORE(k, W, P);
-#define STREAMED(k, W, P, KIND) KIND##_STREAM(k, W, P);
 
 #define CASE_OF_ONE(NAME, FORM, EACH, STEP, W, P, ...)                                                                 \
     case CPU_CHAIN_WHAT(CPU_CHAIN_##NAME, CPU_CHAIN_##FORM): {                                                         \
@@ -110,7 +102,6 @@
         EACH(DECLARED, W, P)                                                                                           \
         for (const struct cpu_chain_step *step = steps; step < end; step++) {                                          \
             switch (step->what) {                                                                                      \
-                CASE(FETCH, ELEMENTS, EACH, FETCHED, W, P)                                                             \
                 CASE(LOAD, ELEMENTS, EACH, LOADED, W, P, KIND)                                                         \
                 CASE_OF_ONE(LOAD, ONE, EACH, LOADED_ONE, W, P)                                                         \
                 CASES(ADD, EACH, W, P, KIND)                                                                           \
@@ -127,10 +118,9 @@
             default:                                                                                                   \
                 __builtin_unreachable();                                                                               \
             }                                                                                                          \
-            if (step->to == CPU_CHAIN_STORED) {                                                                        \
+            if (step->out) {                                                                                           \
+                T_##P *const z = (T_##P *)step->out + i; /* as far as is known, a store may write to the step */       \
                 EACH(STORED, W, P, KIND)                                                                               \
-            } else if (step->to == CPU_CHAIN_STREAMED) {                                                               \
-                EACH(STREAMED, W, P, KIND)                                                                             \
             }                                                                                                          \
         }                                                                                                              \
     } while (0)
