@@ -56,10 +56,20 @@ bool dnnl_convolution_prepare(const struct dnnl_convolution *convolution, const 
 bool dnnl_convolution_run(const struct dnnl_convolution *convolution, void *x, void *prepared, const void *bias,
                           void *y, bool add, void *scratch);
 
-/* c[m][n] = a[m][k] · b[k][n], or c += …, with the processor's instructions for bf16: a and b are bf16, c is f32, all without gaps. Sums are
- * in f32, along k, in an order that depends on k alone; subnormal elements and results count as zeros, as these instructions have it. Nothing of
- * it changes, so several threads may run it at once. */
+/* c[m][n] = a[m][k] · b[k][n], or c += …, with the processor's instructions for bf16: a and b are bf16, c is f32; a and c without gaps, b as
+ * dnnl_product_order() says. Sums are in f32, along k, in an order that depends on k alone; subnormal elements and results count as zeros, as these
+ * instructions have it. Nothing of it changes, so several threads may run it at once. */
 struct dnnl_product;
+
+/* Where the elements of b are. */
+struct dnnl_order {
+    size_t bytes; /* of all of it, with what fills it up; a multiple of 64 */
+    /* 0: row by row without gaps. Else in blocks of DNNL_PAIRED rows and so many columns, filled up with zeros where b ends. A block has its rows
+     * by twos, of which each column's two elements lie side by side. */
+    int64_t columns;
+    int64_t down, across; /* elements from one block to the next */
+};
+enum { DNNL_PAIRED = 32, DNNL_PAIRED_COLUMNS = 64 /* at most; a multiple of 16 */ };
 
 /* Those that were used last are kept. The caller releases it. NULL: the processor has no such instructions, or there is no oneDNN (dnnl may be
  * NULL); or there was no memory once, then always. Any thread. */
@@ -68,6 +78,7 @@ const struct dnnl_product *dnnl_product_find(struct dnnl *dnnl, int64_t m, int64
 void dnnl_product_release(const struct dnnl_product *product);
 /* Bytes of the scratch memory of a call, a multiple of 64. */
 size_t dnnl_product_scratch_bytes(const struct dnnl_product *product);
+struct dnnl_order dnnl_product_order(const struct dnnl_product *product);
 /* False: there is no memory. */
 bool dnnl_product_run(const struct dnnl_product *product, const void *a, const void *b, void *c, bool add,
                       void *scratch);

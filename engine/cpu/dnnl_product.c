@@ -14,24 +14,45 @@ struct dnnl_product {
         dnnl_memory_desc_t scratchpad;
     } sets, adds;
     size_t scratch;
+    struct dnnl_order order;
     /* Under the lock. */
     bool kept;
     unsigned users;
     uint64_t last_use; /* dnnl->uses, then */
 };
 
-static dnnl_status_t primitive_make(struct dnnl_product *this, const dnnl_matmul_desc_t *product,
-                                    dnnl_primitive_attr_t attributes, dnnl_primitive_t *out,
+/* Whether the order of b, which oneDNN has chosen, is one of struct dnnl_order; then that is it. */
+static bool order_find(struct dnnl_product *this) {
+    const dnnl_blocking_desc_t *blocks = &this->b.format_desc.blocking;
+    bool paired = this->b.format_kind == dnnl_blocked && blocks->inner_nblks == 3 && blocks->inner_idxs[0] == 0 &&
+                  blocks->inner_idxs[1] == 1 && blocks->inner_idxs[2] == 0 && blocks->inner_blks[2] == 2 &&
+                  2 * blocks->inner_blks[0] == DNNL_PAIRED && blocks->inner_blks[1] % 16 == 0 &&
+                  blocks->inner_blks[1] <= DNNL_PAIRED_COLUMNS && this->b.offset0 == 0;
+    if (paired) {
+        this->order = (struct dnnl_order){
+            .columns = blocks->inner_blks[1], .down = blocks->strides[0], .across = blocks->strides[1]};
+    }
+    return paired;
+}
+
+/* b becomes what the primitive makes of it. */
+static dnnl_status_t primitive_make(struct dnnl_product *this, dnnl_primitive_attr_t attributes, dnnl_primitive_t *out,
                                     dnnl_memory_desc_t *scratchpad) {
     const struct dnnl *dnnl = this->dnnl;
     const char *name = "";
+    dnnl_matmul_desc_t product;
     dnnl_primitive_desc_t desc;
-    dnnl_status_t status = dnnl->primitive_desc_create(&desc, product, attributes, dnnl->engine, NULL);
+    dnnl_status_t status = dnnl->matmul_desc_init(&product, &this->a, &this->b, NULL, &this->c);
+    if (status != dnnl_success) {
+        return status;
+    }
+    status = dnnl->primitive_desc_create(&desc, &product, attributes, dnnl->engine, NULL);
     if (status != dnnl_success) {
         return status;
     }
     dnnl->primitive_desc_query(desc, dnnl_query_impl_info_str, 0, &name);
     *scratchpad = *dnnl->primitive_desc_query_md(desc, dnnl_query_scratchpad_md, 0);
+    this->b = *dnnl->primitive_desc_query_md(desc, dnnl_query_weights_md, 0);
     size_t bytes = dnnl_rounded(dnnl->memory_desc_get_size(scratchpad));
     this->scratch = bytes > this->scratch ? bytes : this->scratch;
     /* An implementation with the processor's instructions for bf16 says so in its name. */
@@ -40,7 +61,7 @@ static dnnl_status_t primitive_make(struct dnnl_product *this, const dnnl_matmul
     return status;
 }
 
-static dnnl_status_t primitive_add(struct dnnl_product *this, const dnnl_matmul_desc_t *product, bool add) {
+static dnnl_status_t primitive_add(struct dnnl_product *this, bool add) {
     const struct dnnl *dnnl = this->dnnl;
     dnnl_primitive_attr_t attributes = NULL;
     if (dnnl->primitive_attr_create(&attributes) != dnnl_success) {
@@ -48,30 +69,52 @@ static dnnl_status_t primitive_add(struct dnnl_product *this, const dnnl_matmul_
     }
     dnnl_status_t status = dnnl_out_of_memory;
     if (dnnl_attributes_fill(dnnl, add, attributes)) {
-        status = primitive_make(this, product, attributes, add ? &this->adds.primitive : &this->sets.primitive,
+        status = primitive_make(this, attributes, add ? &this->adds.primitive : &this->sets.primitive,
                                 add ? &this->adds.scratchpad : &this->sets.scratchpad);
     }
     dnnl->primitive_attr_destroy(attributes);
     return status;
 }
 
-static void product_destroy(struct dnnl_product *this) {
-    if (!this) {
-        return;
-    }
+static void primitives_destroy(struct dnnl_product *this) {
     if (this->sets.primitive) {
         this->dnnl->primitive_destroy(this->sets.primitive);
     }
     if (this->adds.primitive) {
         this->dnnl->primitive_destroy(this->adds.primitive);
     }
-    free(this);
+    this->sets.primitive = this->adds.primitive = NULL;
+}
+
+static void product_destroy(struct dnnl_product *this) {
+    if (this) {
+        primitives_destroy(this);
+        free(this);
+    }
+}
+
+/* Both primitives, for b as `tag` says: dnnl_format_tag_any is the order that oneDNN likes best. */
+static dnnl_status_t primitives_add(struct dnnl_product *this, dnnl_format_tag_t tag) {
+    const struct dnnl *dnnl = this->dnnl;
+    dnnl_status_t status = dnnl->memory_desc_init_by_tag(&this->b, 2, (dnnl_dims_t){this->k, this->n}, dnnl_bf16, tag);
+    if (status == dnnl_success) {
+        status = primitive_add(this, false);
+    }
+    if (status == dnnl_success && tag == dnnl_format_tag_any && !order_find(this)) {
+        status = dnnl_unimplemented;
+    }
+    if (status == dnnl_success) {
+        status = primitive_add(this, true);
+    }
+    if (status != dnnl_success) {
+        primitives_destroy(this);
+    }
+    return status;
 }
 
 /* NULL: there is no fast implementation, or (dnnl->failed) no memory. */
 static struct dnnl_product *product_create(struct dnnl *dnnl, int64_t m, int64_t n, int64_t k) {
     struct dnnl_product *this = calloc(1, sizeof *this);
-    dnnl_matmul_desc_t product;
     if (!this) {
         dnnl->failed = true;
         return NULL;
@@ -80,13 +123,15 @@ static struct dnnl_product *product_create(struct dnnl *dnnl, int64_t m, int64_t
     dnnl->set_threads(1); /* of the calling thread, which need not be the one that has loaded the library */
     dnnl_status_t status = dnnl_unimplemented;
     if (dnnl->memory_desc_init_by_tag(&this->a, 2, (dnnl_dims_t){m, k}, dnnl_bf16, dnnl_ab) == dnnl_success &&
-        dnnl->memory_desc_init_by_tag(&this->b, 2, (dnnl_dims_t){k, n}, dnnl_bf16, dnnl_ab) == dnnl_success &&
-        dnnl->memory_desc_init_by_tag(&this->c, 2, (dnnl_dims_t){m, n}, dnnl_f32, dnnl_ab) == dnnl_success &&
-        dnnl->matmul_desc_init(&product, &this->a, &this->b, NULL, &this->c) == dnnl_success) {
-        status = primitive_add(this, &product, false);
-        status = status == dnnl_success ? primitive_add(this, &product, true) : status;
+        dnnl->memory_desc_init_by_tag(&this->c, 2, (dnnl_dims_t){m, n}, dnnl_f32, dnnl_ab) == dnnl_success) {
+        status = primitives_add(this, dnnl_format_tag_any);
+        if (status != dnnl_success && status != dnnl_out_of_memory) {
+            this->order = (struct dnnl_order){0};
+            status = primitives_add(this, dnnl_ab);
+        }
     }
     if (status == dnnl_success) {
+        this->order.bytes = dnnl_rounded(dnnl->memory_desc_get_size(&this->b));
         return this;
     }
     dnnl->failed |= status == dnnl_out_of_memory;
@@ -155,6 +200,10 @@ void dnnl_product_release(const struct dnnl_product *product) {
 
 size_t dnnl_product_scratch_bytes(const struct dnnl_product *this) {
     return this->scratch;
+}
+
+struct dnnl_order dnnl_product_order(const struct dnnl_product *this) {
+    return this->order;
 }
 
 bool dnnl_product_run(const struct dnnl_product *this, const void *a, const void *b, void *c, bool add, void *scratch) {

@@ -67,24 +67,54 @@ static void piece_direct(const struct matmul_job *job, const struct matrix *a, c
 
 /* The same of a rectangle that is packed. */
 static void piece_packed(struct matmul_job *job, const struct matrix *a, const struct matrix *b, const struct matrix *c,
-                         int64_t first_column, char *blocks, int64_t *position) {
+                         int64_t first_column, bool kept, char *blocks, int64_t *position) {
     int64_t at = *position * job->depth;
     bool last = ++*position == job->steps;
-    matmul_multiply_packed(job, a, b, c, at, last ? job->k : at + job->depth, blocks);
+    matmul_multiply_packed(job, a, b, c, at, last ? job->k : at + job->depth, kept, blocks);
     if (last) {
         matmul_finish_packed(job, c, first_column, blocks + job->c_block);
     }
 }
 
+/* A run of a rectangle's strips, by its number: of which rectangle, in which batch. */
+struct place {
+    int64_t run, row, column, batch;
+};
+
+/* Of products of bf16 rectangles that have the same part of b follow one another. */
+static struct place job_place(const struct matmul_job *job, int64_t number) {
+    struct place place;
+    place.run = divided_off(&number, job->runs);
+    if (job->bf16) {
+        place.row = divided_off(&number, job->grid_rows);
+        place.column = divided_off(&number, job->grid_columns);
+    } else {
+        place.column = divided_off(&number, job->grid_columns);
+        place.row = divided_off(&number, job->grid_rows);
+    }
+    place.batch = number;
+    return place;
+}
+
+/* Whether a thread that has computed the run before this one has its part of b packed. */
+static bool job_has_kept(const struct matmul_job *job, int64_t number) {
+    if (!job->bf16_keeps) {
+        return false;
+    }
+    struct place this = job_place(job, number), last = job_place(job, number - 1);
+    return this.column == last.column &&
+           (this.batch == last.batch || matmul_batch(job->b, this.batch).data == matmul_batch(job->b, last.batch).data);
+}
+
 /* One run of a rectangle's strips, from *position on, which counts their steps. False: it is left there. */
-static bool job_run(struct matmul_job *job, int64_t number, struct cpu_lane *lane, int64_t *position) {
-    int64_t run = divided_off(&number, job->runs), column = divided_off(&number, job->grid_columns);
-    int64_t row = divided_off(&number, job->grid_rows), batch = number;
-    int64_t strips = matmul_edge(job->strips, run + 1, job->runs) - matmul_edge(job->strips, run, job->runs);
-    int64_t i = matmul_edge(job->m, row, job->grid_rows), i_end = matmul_edge(job->m, row + 1, job->grid_rows);
-    int64_t j = matmul_edge(job->n, column, job->grid_columns),
-            j_end = matmul_edge(job->n, column + 1, job->grid_columns);
-    struct matrix a = matmul_batch(job->a, batch), b = matmul_batch(job->b, batch), c = matmul_batch(job->c, batch);
+static bool job_run(struct matmul_job *job, int64_t number, bool kept, struct cpu_lane *lane, int64_t *position) {
+    struct place at = job_place(job, number);
+    int64_t strips = matmul_edge(job->strips, at.run + 1, job->runs) - matmul_edge(job->strips, at.run, job->runs);
+    int64_t i = matmul_edge(job->m, at.row, job->grid_rows), i_end = matmul_edge(job->m, at.row + 1, job->grid_rows);
+    int64_t j = matmul_edge(job->n, at.column, job->grid_columns),
+            j_end = matmul_edge(job->n, at.column + 1, job->grid_columns);
+    struct matrix a = matmul_batch(job->a, at.batch), b = matmul_batch(job->b, at.batch),
+                  c = matmul_batch(job->c, at.batch);
     c.row_stride = job->n; /* of one row the stride may be anything */
     c.column_stride = 1;
     a = matrix_part(&a, i, i_end - i, 0, job->k, operand_size(job->a));
@@ -92,9 +122,9 @@ static bool job_run(struct matmul_job *job, int64_t number, struct cpu_lane *lan
     c = matrix_part(&c, i, i_end - i, j, j_end - j, job->size);
     for (int64_t end = job->steps * strips; *position < end;) {
         if (job->direct) {
-            piece_direct(job, &a, &b, &c, j, run, position);
+            piece_direct(job, &a, &b, &c, j, at.run, position);
         } else {
-            piece_packed(job, &a, &b, &c, j, job->workspace + lane->number * job->blocks, position);
+            piece_packed(job, &a, &b, &c, j, kept, job->workspace + lane->number * job->blocks, position);
         }
         if (*position < end && cpu_job_stops(&job->base)) {
             return false;
@@ -112,7 +142,7 @@ static bool matmul_part(struct cpu_job *base, struct cpu_lane *lane) {
     int64_t end = cpu_part_begin(runs, lane->part + 1, base->parts);
     int64_t whole = job->steps * divided_up(job->strips, job->runs), position = lane->position % whole;
     for (int64_t i = begin + lane->position / whole; i < end; i++) {
-        if (!job_run(job, i, lane, &position)) {
+        if (!job_run(job, i, i > begin && job_has_kept(job, i), lane, &position)) {
             lane->position = (i - begin) * whole + position;
             return false;
         }

@@ -20,10 +20,12 @@ struct matmul_job {
     int64_t size, packed_size, summed_size;
     const struct dnnl_product *bf16; /* which multiplies blocks; NULL: they are not bf16 */
     int64_t bf16_rows, bf16_columns; /* of such a block, which ends in zeros where there are less */
-    cpu_product_function *product;   /* NULL: BLAS */
-    cpu_row_function *finish;        /* the last pass of linear; NULL: there is none */
-    const struct operand *bias;      /* NULL: none */
-    enum dtype finished;             /* of the last pass: integers have their own dtype, since relu is not modular */
+    struct dnnl_order bf16_order;    /* of b's */
+    bool bf16_keeps; /* A thread's room for b is for all of its depth, so that the next rectangle may find it there */
+    cpu_product_function *product; /* NULL: BLAS */
+    cpu_row_function *finish;      /* the last pass of linear; NULL: there is none */
+    const struct operand *bias;    /* NULL: none */
+    enum dtype finished;           /* of the last pass: integers have their own dtype, since relu is not modular */
     int64_t m, n, k;
     int64_t batches;
     int64_t grid_rows, grid_columns;
@@ -84,9 +86,9 @@ void matmul_finish(const struct matmul_job *job, const struct matrix *c, int64_t
  * rounded at each block's end. */
 int64_t matmul_block_depth(const struct matmul_job *job, int64_t rows, int64_t columns);
 /* Adds the products of depth `begin` to `end` - 1 to the block of `c`, which has the sum up to `begin`. `c` is a rectangle of a block's
- * size at most. */
+ * size at most. `kept`: b is packed there, as the last rectangle's was the same (job->bf16_keeps). */
 void matmul_multiply_packed(struct matmul_job *job, const struct matrix *a, const struct matrix *b,
-                            const struct matrix *c, int64_t begin, int64_t end, char *blocks);
+                            const struct matrix *c, int64_t begin, int64_t end, bool kept, char *blocks);
 /* Writes a block of sums, whose columns begin with number first_column, to c. */
 void matmul_finish_packed(const struct matmul_job *job, const struct matrix *c, int64_t first_column, char *c_block);
 

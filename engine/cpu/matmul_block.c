@@ -146,8 +146,56 @@ static void pack_bf16(const struct matmul_job *job, const struct operand *operan
     pack(job, operand, x, to, columns);
 }
 
+/* Whether the matrix of bf16 is what packing it would make of it. */
+static bool matrix_is_block(const struct matrix *x, int64_t rows, int64_t columns) {
+    return x->rows == rows && x->columns == columns && x->row_stride == columns && x->column_stride == 1;
+}
+
+/* A block's rows by twos: of each two, the elements of a column lie side by side. `columns` is a multiple of 8. */
+static void pair_rows(const char *x, int64_t stride, int64_t columns, char *out) {
+    typedef uint16_t vector __attribute__((vector_size(16), aligned(2), may_alias));
+    for (int64_t i = 0; i < DNNL_PAIRED; i += 2) {
+        const vector *even = (const void *)(x + i * stride), *odd = (const void *)(x + (i + 1) * stride);
+        vector *pairs = (void *)(out + i * columns * (int64_t)sizeof(uint16_t));
+        for (int64_t k = 0; k < columns / 8; k++) {
+            pairs[2 * k] = __builtin_shufflevector(even[k], odd[k], 0, 8, 1, 9, 2, 10, 3, 11);
+            pairs[2 * k + 1] = __builtin_shufflevector(even[k], odd[k], 4, 12, 5, 13, 6, 14, 7, 15);
+        }
+    }
+}
+
+/* Packs a part of b in the blocks that oneDNN wants, which are filled up with zeros. */
+static void pack_paired(const struct matmul_job *job, const struct matrix *x, char *to, int64_t depth) {
+    enum { SIZE = sizeof(uint16_t) };
+    _Alignas(64) char room[DNNL_PAIRED * DNNL_PAIRED_COLUMNS * SIZE];
+    const struct dnnl_order *order = &job->bf16_order;
+    if (x->rows < depth || x->columns < job->bf16_columns) {
+        memset(to, 0, order->bytes);
+    }
+    for (int64_t column = 0; column < x->columns; column += order->columns) {
+        int64_t columns = least(order->columns, x->columns - column);
+        for (int64_t row = 0; row < x->rows; row += DNNL_PAIRED) {
+            int64_t rows = least(DNNL_PAIRED, x->rows - row);
+            bool whole = rows == DNNL_PAIRED && columns == order->columns;
+            struct matrix part = matrix_part(x, row, rows, column, columns, SIZE);
+            char *block = to + (row / DNNL_PAIRED * order->down + column / order->columns * order->across) * SIZE;
+            if (whole && part.column_stride == 1) {
+                pair_rows(part.data, part.row_stride * SIZE, order->columns, block);
+                continue;
+            }
+            struct matrix packed = {room, rows, columns, order->columns, 1};
+            if (!whole) {
+                memset(room, 0, sizeof room);
+            }
+            matrix_convert(job->base.cpu, DTYPE_BF16, &part, DTYPE_BF16, &packed);
+            pair_rows(room, order->columns * SIZE, order->columns, block);
+        }
+    }
+}
+
 void matmul_multiply_packed(struct matmul_job *job, const struct matrix *a, const struct matrix *b,
-                            const struct matrix *c, int64_t begin, int64_t end, char *blocks) {
+                            const struct matrix *c, int64_t begin, int64_t end, bool kept, char *blocks) {
+    const struct dnnl_order *order = &job->bf16_order;
     struct matrix result = {blocks + job->c_block, c->rows, c->columns, c->columns, 1};
     int64_t deepest = matmul_block_depth(job, c->rows, c->columns);
     for (int64_t l = begin; l < end; l += deepest) {
@@ -155,10 +203,19 @@ void matmul_multiply_packed(struct matmul_job *job, const struct matrix *a, cons
         struct matrix left = matrix_part(a, 0, c->rows, l, depth, operand_size(job->a));
         struct matrix right = matrix_part(b, l, depth, 0, c->columns, operand_size(job->b));
         if (job->bf16) {
-            pack_bf16(job, job->a, &left, blocks, job->bf16_rows, deepest);
-            pack_bf16(job, job->b, &right, blocks + job->b_block, deepest, job->bf16_columns);
-            if (!dnnl_product_run(job->bf16, blocks, blocks + job->b_block, result.data, l > 0,
-                                  blocks + job->scratch)) {
+            char *packed = blocks + job->b_block + (job->bf16_keeps ? l / deepest * (int64_t)order->bytes : 0);
+            const char *rows = blocks;
+            if (matrix_is_block(&left, job->bf16_rows, deepest)) {
+                rows = left.data;
+            } else {
+                pack_bf16(job, job->a, &left, blocks, job->bf16_rows, deepest);
+            }
+            if (!kept && order->columns) {
+                pack_paired(job, &right, packed, deepest);
+            } else if (!kept) {
+                pack_bf16(job, job->b, &right, packed, deepest, job->bf16_columns);
+            }
+            if (!dnnl_product_run(job->bf16, rows, packed, result.data, l > 0, blocks + job->scratch)) {
                 cpu_job_fail(&job->base);
             }
             continue;

@@ -7,7 +7,10 @@
 #include "engine/cpu/matmul.h"
 
 enum {
-    BF16_SIDE = 8,      /* fewer rows or columns are not worth oneDNN's packing */
+    BF16_SIDE = 8, /* fewer rows or columns are not worth oneDNN's packing */
+    BF16_KEPT =
+        4
+        << 20, /* bytes of b that a thread keeps for its next rectangle: what the second-level cache has no room for is copied as fast */
     DIRECT_SIDE = 2048, /* most rows and columns of a rectangle that goes to BLAS as it is */
     /* So many such rectangles are enough, for threads also share their strips. Of four, each operand is packed twice: at 1024 and 2000 that
      * takes 10 % longer. */
@@ -152,8 +155,15 @@ static void job_blocks(struct matmul_job *job, int64_t height, int64_t width) {
         a = height * depth;
         b = depth * width;
     }
+    int64_t b_bytes = rounded(b * job->packed_size);
+    if (job->bf16) {
+        job->bf16_order = dnnl_product_order(job->bf16);
+        int64_t one = (int64_t)job->bf16_order.bytes, all = divided_up(job->k, depth);
+        job->bf16_keeps = all <= BF16_KEPT / one;
+        b_bytes = job->bf16_keeps ? all * one : one;
+    }
     job->b_block = rounded(a * job->packed_size);
-    job->c_block = job->b_block + rounded(b * job->packed_size);
+    job->c_block = job->b_block + b_bytes;
     job->blocks = job->c_block + rounded(height * width * job->summed_size);
 }
 
@@ -246,6 +256,9 @@ void matmul_plan(struct matmul_job *job) {
     double runs = grid_rectangles(job) * (double)job->runs;
     job->base.parts = runs < parts ? (unsigned)runs : parts;
     job->threads = job->threads < job->base.parts ? job->threads : job->base.parts;
+    if (job->bf16) { /* the fewer parts, the more of their rectangles find b packed */
+        job->base.parts = job->threads;
+    }
     job->base.lanes_most = job->direct ? 0 : job->threads;
 }
 
