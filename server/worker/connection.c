@@ -150,6 +150,7 @@ static void connection_close(struct connection *connection) {
     frame_reader_finish(&connection->in.reader);
     connection->in.reader = (struct frame_reader){0};
     connection->request.message = NULL;
+    connection->socket.ended = false;
     connection_count_host(connection);
     if (!connection->socket.poll)
         return;
@@ -182,7 +183,7 @@ void connection_adopt(struct connection *connection, struct connection *fresh) {
     connection->socket.tcp = fresh->socket.tcp;
     connection->socket.events = fresh->socket.events;
     connection->in.reader = fresh->in.reader;
-    connection->socket.eof = connection->socket.blocked = false;
+    connection->socket.eof = connection->socket.blocked = connection->socket.ended = false;
     connection->socket.leave_ms = 0;
     connection->peer = fresh->peer;
     connection->socket.guest = fresh->socket.guest;
@@ -272,7 +273,7 @@ static void connection_unlist(struct connection *connection) {
 void connection_destroy(struct connection *connection, const char *reason) {
     if (!connection)
         return;
-    if (connection->state == CONNECTION_OPEN)
+    if (connection->state == CONNECTION_OPEN && reason != connection->end.reason)
         snprintf(connection->end.reason, sizeof connection->end.reason, "%s", reason);
     connection_close(connection);
     connection_end_session(connection);

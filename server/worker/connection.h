@@ -4,7 +4,8 @@
  * while the session has room for operations, replies leave, and the turn has time; the rest waits in the socket. A client
  * that breaks the protocol gets an Error as its last frame. A client that shuts down its sending side still gets its
  * outstanding replies, within a bounded time. When the client is gone the connection ends at once; but a session with a
- * lease stays, without a socket, and may get another one (server/worker/lease.h). Loop thread only. */
+ * lease stays, without a socket, and may get another one (server/worker/lease.h), and what had come before the end is
+ * handled as far as nothing makes it wait. Loop thread only. */
 #pragma once
 
 #include <stdbool.h>
@@ -53,6 +54,7 @@ struct connection_socket {
     bool blocked;      /* the socket takes no more bytes now */
     uint64_t leave_ms; /* the client has shut down its sending side; replies may leave until then; 0: it has not */
     bool eof;          /* the client has shut down its sending side, and all that it sent has been read */
+    bool ended;        /* nothing comes or goes any more; what came before is still being handled */
     uint64_t guest;    /* the front counts the socket under this number; 0: it does not */
     bool kept;         /* the socket came through a kept place (server/front/places.h) and has not settled */
 };

@@ -31,7 +31,7 @@ void connection_watch(struct connection *connection) {
      * then. poll() reports the end of both sides in any case, and libuv passes it on as the event that was asked for:
      * UV_PRIORITIZED, which no socket here has, stands for it. */
     int events = connection->socket.leave_ms || connection->socket.handshake ? UV_PRIORITIZED : UV_DISCONNECT;
-    if (!connection->socket.poll)
+    if (!connection->socket.poll || connection->socket.ended)
         return;
     if (!connection->socket.eof && !connection->socket.handshake &&
         (connection->state == CONNECTION_LINGER || transport_opening(&connection->socket.transport) ||
@@ -297,7 +297,7 @@ static bool connection_read_share(struct connection *connection) {
         want = want < most ? want : most;
         want = want < left ? want : left;
         got = transport_read(&connection->socket.transport, place, want);
-        if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+        if (got < 0 && !connection->socket.ended && (errno == EAGAIN || errno == EWOULDBLOCK))
             break;
         if (got == 0)
             return connection_read_end(connection);
@@ -316,7 +316,7 @@ static bool connection_read_share(struct connection *connection) {
             lease_take_over(connection);
             return false;
         }
-        if ((size_t)got < want && !transport_more(&connection->socket.transport))
+        if ((size_t)got < want && !connection->socket.ended && !transport_more(&connection->socket.transport))
             break; /* the socket is empty */
         left -= (size_t)got < left ? (size_t)got : left;
         if (budget_spent(budget, 1 + (int)got / CONNECTION_STEP_BYTES))
@@ -360,18 +360,57 @@ static bool connection_go_on(struct connection *connection) {
     return true;
 }
 
+/* ---- a socket that has ended ---- */
+
+/* After a share of what came before the end. What reading would have to wait for is left to the client, which sends it again. */
+static void connection_end_on(struct connection *connection) {
+    if (connection->state != CONNECTION_OPEN || connection->in.draining || connection->hold.rate ||
+        (connection->in.reader.paused && throttle_holds(connection))) {
+        lease_lost(connection, connection->end.reason);
+        return;
+    }
+    connection->in.unread = true;
+    service_mark_more(connection->service, connection);
+}
+
+/* The client has closed the socket, or the socket has failed, for example because the client's host has reset it. A session
+ * with a lease first handles what had come before, in as many turns as that takes: it runs while the client is away, and
+ * need not be sent again. Nothing is written any more. The connection may be gone afterwards. */
+static void connection_ended(struct connection *connection, const char *reason) {
+    if (connection->socket.ended)
+        return;
+    if (connection->state != CONNECTION_OPEN || !connection->lease.granted || connection->lease.goodbye ||
+        connection->socket.eof) {
+        lease_lost(connection, reason);
+        return;
+    }
+    connection->socket.ended = true;
+    uv_poll_stop(connection->socket.poll); /* which would report the end again and again */
+    connection->socket.events = 0;
+    snprintf(connection->end.reason, sizeof connection->end.reason, "%s", reason);
+    connection_end_on(connection);
+}
+
 void connection_resume(struct connection *connection) {
     if (connection->state != CONNECTION_OPEN || !connection->socket.poll)
         return;
     if (connection->in.reader.paused) {
-        if (throttle_holds(connection) || !connection_go_on(connection))
+        if (throttle_holds(connection)) {
+            if (connection->socket.ended)
+                lease_lost(connection, connection->end.reason);
+            return;
+        }
+        if (!connection_go_on(connection))
             return;
     } else if (!connection->socket.eof && !connection->in.draining && !connection_is_opening(connection) &&
                (connection->in.unread || transport_more(&connection->socket.transport)) &&
                !connection_read(connection)) {
         return;
     }
-    connection_watch(connection);
+    if (connection->socket.ended)
+        connection_end_on(connection);
+    else
+        connection_watch(connection);
 }
 
 void connection_drain(struct connection *connection) {
@@ -379,7 +418,10 @@ void connection_drain(struct connection *connection) {
         !connection->socket.eof && !connection_is_opening(connection) && !connection_read(connection))
         return;
     connection->in.draining = true;
-    connection_watch(connection);
+    if (connection->socket.ended)
+        connection_end_on(connection);
+    else
+        connection_watch(connection);
 }
 
 /* ---- writing, and events ---- */
@@ -388,7 +430,12 @@ void connection_flush(struct connection *connection) {
     size_t budget = connection_allowance(connection);
     uint64_t before = connection->out.queue.written;
     struct fault fault;
-    if (connection->socket.blocked || !connection->socket.poll || connection_is_opening(connection))
+    if (connection->socket.ended && connection->state != CONNECTION_OPEN) {
+        connection_destroy(connection, connection->end.reason);
+        return;
+    }
+    if (connection->socket.blocked || !connection->socket.poll || connection->socket.ended ||
+        connection_is_opening(connection))
         return;
     if (budget == 0 && !reply_queue_empty(&connection->out.queue)) {
         throttle_hold_rate(connection);
@@ -399,8 +446,8 @@ void connection_flush(struct connection *connection) {
                                  budget < CONNECTION_WRITE_BYTES ? budget : CONNECTION_WRITE_BYTES,
                                  &connection->service->bytes_out);
     if (left < 0) {
-        lease_lost(connection, left == -EPIPE ? "closed by the client"
-                                              : transport_reason(&connection->socket.transport, -left, &fault));
+        connection_ended(connection, left == -EPIPE ? "closed by the client"
+                                                    : transport_reason(&connection->socket.transport, -left, &fault));
         return;
     }
     connection_spend(connection, (size_t)(connection->out.queue.written - before));
@@ -453,7 +500,7 @@ static void connection_on_poll(uv_poll_t *poll, int status, int events) {
     struct connection *connection = poll->data;
     service_busy(connection->service);
     if (status < 0) {
-        lease_lost(connection, "the connection was reset");
+        connection_ended(connection, "the connection was reset");
         return;
     }
     if (connection->state == CONNECTION_LINGER) {
@@ -473,7 +520,7 @@ static void connection_on_poll(uv_poll_t *poll, int status, int events) {
     }
     if (events & (UV_DISCONNECT | UV_PRIORITIZED) && connection->lease.granted && !connection->lease.goodbye) {
         if (!(events & UV_READABLE) || connection->in.reader.paused) { /* otherwise reading finds the end */
-            lease_lost(connection, "closed by the client");
+            connection_ended(connection, "closed by the client");
             return;
         }
     } else if (events & (UV_DISCONNECT | UV_PRIORITIZED)) {
