@@ -17,6 +17,7 @@
 
 #include "engine/session/session.h"
 #include "proto/ops/status.h"
+#include "server/users/principal.h"
 
 enum {
     LINK_TICKET_BYTES = 16,
@@ -32,6 +33,7 @@ enum {
     LINK_DROP_STEPS = 8,  /* of the budget, for a copy that ends with its connection */
     LINK_DESTINATIONS_MAX = 64, /* destinations with an entry of their own: as many as there may be devices */
     LINK_BUCKETS = 256,         /* by a ticket's first byte, in which copies are looked for */
+    LINK_UNNOTED_MAX = 16,      /* copies for which the source had no memory, and that wait for their links */
 };
 
 /* What the destination says first on a link. */
@@ -58,6 +60,15 @@ TAILQ_HEAD(link_out_queue, link_out);
 TAILQ_HEAD(link_route_queue, link_route);
 TAILQ_HEAD(link_turns, connection);
 
+/* A CopyOut that the source had no memory to note. When its link comes the destination is told, instead of waiting in vain. */
+struct link_unnoted {
+    uint64_t deadline_ms; /* for the link; 0: this place is free */
+    bool asked;           /* the front has been asked for the link */
+    char device[LINK_DEVICE_MAX + 1];
+    char principal[PRINCIPAL_NAME_BYTES];
+    uint8_t ticket[LINK_TICKET_BYTES];
+};
+
 struct link_table {
     struct link_copies copies, by_ticket[LINK_BUCKETS];
     struct link_ins links, idle;   /* with a CopyIn, and those that wait for theirs */
@@ -66,6 +77,7 @@ struct link_table {
     struct link_turns turns;       /* connections with copies for which the front may be asked now */
     struct link_destinations destinations; /* of copies without a link */
     unsigned n_copies, n_idle, n_wanted, n_destinations;
+    struct link_unnoted unnoted[LINK_UNNOTED_MAX];
 };
 
 /* The copies of a connection. */
@@ -131,8 +143,8 @@ void link_in_finish(struct service *service);
 
 /* ---- the source's side: tensors that wait for a link or are on their way ---- */
 
-/* CopyOut: sends tensor `id`, or the cause of its failure, to `device`. STATUS_AGAIN: nothing has been done, because
- * there is no memory yet. */
+/* CopyOut: sends tensor `id`, or the cause of its failure, to `device`. Without host memory the destination's tensor fails with
+ * NO_HOST_MEMORY. STATUS_AGAIN: nothing has been done, because there is no memory yet. */
 int link_out_send(struct connection *connection, uint64_t id, const char *device,
                   const uint8_t ticket[LINK_TICKET_BYTES]);
 /* The front's reply. Takes over `fd`; -1: there is no link, and `fault` says why. */

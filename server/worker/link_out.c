@@ -359,17 +359,23 @@ static void link_out_came(struct feed *feed, const struct failure *failure) {
     link_out_no_longer_early(out);
 }
 
+static void link_out_log(const char *device, const char *cause) {
+    log_event_from(LOG_LEVEL_WARNING, device, "link_failed", "device", device, "cause", cause, NULL);
+}
+
+static int link_want(struct service *service, const char *device, const char *principal, const uint8_t *ticket) {
+    const struct service_options *options = &service->options;
+    return options->want_link ? options->want_link(options->owner, device, principal, ticket) : -ENOTSUP;
+}
+
 /* Asks the front for the link of this copy. False: ask again later. */
 static bool link_out_ask_for(struct service *service, struct link_out *out) {
     struct link_table *table = &service->links;
-    int error = service->options.want_link ? service->options.want_link(service->options.owner, out->device,
-                                                                        out->connection->principal->name, out->ticket)
-                                           : -ENOTSUP;
+    int error = link_want(service, out->device, out->connection->principal->name, out->ticket);
     if (error == -EAGAIN)
         return false;
     if (error) {
-        log_event_from(LOG_LEVEL_WARNING, out->device, "link_failed", "device", out->device, "cause", strerror(-error),
-                       NULL);
+        link_out_log(out->device, strerror(-error));
         link_out_destroy(out);
         return true;
     }
@@ -411,6 +417,69 @@ void link_out_turn(struct service *service) {
     link_out_ask(service);
 }
 
+/* Uses a link to tell the destination why its copy fails, since an end without a word would look like the end of this
+ * worker. Takes `fd`. Allocates nothing. */
+static void link_excuse(int fd, const char *why) {
+    struct failure failure = {.code = STATUS_NO_HOST_MEMORY};
+    struct reply reply;
+    snprintf(failure.message, sizeof failure.message, "%s", why);
+    reply_failure(&reply, FRAME_LINK_DATA, 0, &failure);
+    send(fd, reply.head, reply.head_bytes, MSG_DONTWAIT | MSG_NOSIGNAL); /* the first bytes of the socket: they fit */
+    close(fd);
+}
+
+/* ---- copies that there is no memory to note ---- */
+
+static void link_unnoted_ask(struct service *service, struct link_unnoted *copy) {
+    int error = link_want(service, copy->device, copy->principal, copy->ticket);
+    copy->asked = error != -EAGAIN; /* else the next tick asks again */
+    if (error && copy->asked)
+        copy->deadline_ms = 0;
+}
+
+/* STATUS_AGAIN: too many of them wait for their links. */
+static int link_unnoted_add(struct connection *connection, const char *device, const uint8_t *ticket) {
+    struct link_unnoted *copy = connection->service->links.unnoted, *end = copy + LINK_UNNOTED_MAX;
+    while (copy < end && copy->deadline_ms)
+        copy++;
+    if (copy == end)
+        return STATUS_AGAIN;
+    link_out_log(device, "no memory");
+    copy->deadline_ms = clock_now_ms() + LINK_WANTED_MS;
+    snprintf(copy->device, sizeof copy->device, "%s", device);
+    snprintf(copy->principal, sizeof copy->principal, "%s", connection->principal->name);
+    memcpy(copy->ticket, ticket, LINK_TICKET_BYTES);
+    link_unnoted_ask(connection->service, copy);
+    return STATUS_OK;
+}
+
+/* The front's reply. False: it is for none of these copies. */
+static bool link_unnoted_granted(struct service *service, const uint8_t *ticket, int fd, const struct fault *fault) {
+    struct link_unnoted *copy = service->links.unnoted, *end = copy + LINK_UNNOTED_MAX;
+    while (copy < end && !(copy->deadline_ms && copy->asked && link_ticket_equal(copy->ticket, ticket)))
+        copy++;
+    if (copy == end)
+        return false;
+    if (fd < 0 && fault->code == STATUS_LIMIT) { /* the other worker took no link now */
+        copy->asked = false;
+        return true;
+    }
+    if (fd >= 0)
+        link_excuse(fd, "the source had no memory for this copy");
+    copy->deadline_ms = 0;
+    return true;
+}
+
+static void link_unnoted_tick(struct service *service, uint64_t now_ms) {
+    for (struct link_unnoted *copy = service->links.unnoted; copy < service->links.unnoted + LINK_UNNOTED_MAX; copy++)
+        if (copy->deadline_ms && now_ms >= copy->deadline_ms)
+            copy->deadline_ms = 0;
+        else if (copy->deadline_ms && !copy->asked)
+            link_unnoted_ask(service, copy);
+}
+
+/* ---- from CopyOut to the link ---- */
+
 int link_out_send(struct connection *connection, uint64_t id, const char *device,
                   const uint8_t ticket[LINK_TICKET_BYTES]) {
     struct link_ends *ends = &connection->links;
@@ -418,8 +487,7 @@ int link_out_send(struct connection *connection, uint64_t id, const char *device
     struct link_route *route = out ? link_route_find(connection, device) : NULL;
     if (!route) {
         free(out);
-        log_event_from(LOG_LEVEL_WARNING, device, "link_failed", "device", device, "cause", "no memory", NULL);
-        return STATUS_OK; /* the destination times out */
+        return link_unnoted_add(connection, device, ticket);
     }
     out->connection = connection;
     out->fd = -1;
@@ -454,23 +522,12 @@ static void link_out_put_back(struct link_out *out) {
     out->route->destination->crowded = true;
 }
 
-/* The copy cannot use its link: the destination is told why, since an end without a word would look like the end of this
- * worker. Allocates nothing. */
-static void link_out_give_up(struct link_out *out, int fd) {
-    const struct failure failure = {.code = STATUS_NO_HOST_MEMORY,
-                                    .message = "the source had no memory for the link of this copy"};
-    struct reply reply;
-    reply_failure(&reply, FRAME_LINK_DATA, 0, &failure);
-    send(fd, reply.head, reply.head_bytes, MSG_DONTWAIT | MSG_NOSIGNAL); /* the first bytes of the socket: they fit */
-    close(fd);
-    link_out_destroy(out);
-}
-
 static void link_out_open(struct service *service, struct link_out *out, int fd) {
     uv_poll_t *poll = malloc(sizeof *poll);
     if (!poll || uv_poll_init(service->loop, poll, fd) < 0) {
         free(poll);
-        link_out_give_up(out, fd);
+        link_excuse(fd, "the source had no memory for the link of this copy");
+        link_out_destroy(out);
         return;
     }
     link_out_unqueue(out);
@@ -488,14 +545,13 @@ void link_out_granted(struct service *service, const uint8_t ticket[LINK_TICKET_
     TAILQ_FOREACH(out, &service->links.wanted, turn)
         if (link_ticket_equal(out->ticket, ticket))
             break;
-    if (!out) { /* the connection has ended meanwhile */
-        if (fd >= 0)
-            close(fd);
+    if (!out) {
+        if (!link_unnoted_granted(service, ticket, fd, fault) && fd >= 0)
+            close(fd); /* the connection has ended meanwhile */
     } else if (fd < 0 && fault->code == STATUS_LIMIT) {
         link_out_put_back(out);
     } else if (fd < 0) {
-        log_event_from(LOG_LEVEL_WARNING, out->device, "link_failed", "device", out->device, "cause", fault->message,
-                       NULL);
+        link_out_log(out->device, fault->message);
         link_out_destroy(out);
     } else {
         link_out_open(service, out, fd);
@@ -512,6 +568,7 @@ void link_out_tick(struct service *service, uint64_t now_ms) {
     /* They are in the order in which the front was asked, so the first one has the earliest deadline. */
     while ((out = TAILQ_FIRST(&service->links.wanted)) && now_ms >= out->deadline_ms)
         link_out_destroy(out);
+    link_unnoted_tick(service, now_ms);
     for (destination = LIST_FIRST(&service->links.destinations); destination; destination = next) {
         next = LIST_NEXT(destination, entry);
         destination->crowded = false;

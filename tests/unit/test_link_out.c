@@ -1,4 +1,7 @@
-/* In which order the source of copies asks the front for links, where some workers take none. */
+/* In which order the source of copies asks the front for links, where some workers take none; and what it says where it has no
+ * memory. */
+#include <stdlib.h>
+
 #include "server/worker/link.h"
 #include "tests/unit/service_fixture.h"
 
@@ -9,6 +12,15 @@ static struct {
     uint8_t ticket[LINK_TICKET_BYTES];
 } asked[ASKED_MAX];
 static unsigned n_asked, n_answered;
+
+static bool starved; /* calloc() has no memory */
+
+void *__real_calloc(size_t count, size_t bytes);
+void *__wrap_calloc(size_t count, size_t bytes);
+
+void *__wrap_calloc(size_t count, size_t bytes) {
+    return starved ? NULL : __real_calloc(count, bytes);
+}
 
 static int ask(void *owner, const char *to, const char *principal, const uint8_t ticket[LINK_TICKET_BYTES]) {
     (void)owner, (void)principal;
@@ -120,5 +132,65 @@ Test(link_out, devices_that_there_are_not_take_no_room) {
     }
     cr_assert_eq(service.links.n_destinations, 0);
     cr_assert_not(link_busy(&connection->links));
+    close_service();
+}
+
+/* ---- without memory ---- */
+
+static int copy_starved(uint8_t number) {
+    starved = true;
+    int code = link_out_send(connection, 1, "cpu:1", (uint8_t[LINK_TICKET_BYTES]){number});
+    starved = false;
+    return code;
+}
+
+/* The front's answer to the oldest question that has none: a link. What the destination reads from it is a failure. */
+static void expect_excuse(void) {
+    static uint8_t bytes[4096];
+    struct frame_header header;
+    struct fault fault = {0};
+    int fds[2];
+    cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
+    link_out_granted(&service, asked[n_answered++].ticket, fds[0], &fault);
+    ssize_t got = recv(fds[1], bytes, sizeof bytes, MSG_DONTWAIT);
+    cr_assert_gt(got, FRAME_HEADER_BYTES);
+    cr_assert_eq(frame_header_decode(bytes, FRAME_MESSAGE_MAX, FRAME_PAYLOAD_MAX, &header, &fault), STATUS_OK);
+    cr_assert_eq(header.type, FRAME_LINK_DATA);
+    Tensord__LinkData *data = tensord__link_data__unpack(NULL, header.message_bytes, bytes + FRAME_HEADER_BYTES);
+    cr_assert(data && data->error);
+    cr_expect_eq(data->error->code, STATUS_NO_HOST_MEMORY);
+    cr_expect(strstr(data->error->message, "no memory"), "%s", data->error->message);
+    tensord__link_data__free_unpacked(data, NULL);
+    cr_expect_eq(recv(fds[1], bytes, sizeof bytes, MSG_DONTWAIT), 0, "the link has ended");
+    close(fds[1]);
+}
+
+Test(link_out, a_copy_that_there_is_no_memory_for_fails_at_its_destination) {
+    open_source();
+    cr_assert_eq(copy_starved(7), STATUS_OK);
+    cr_assert_eq(n_asked, 1, "its link is asked for");
+    expect_asked(0, "cpu:1", 7);
+    refuse(STATUS_LIMIT);
+    cr_assert_eq(n_asked, 1);
+    tick();
+    expect_asked(1, "cpu:1", 7);
+    expect_excuse();
+    tick();
+    cr_assert_eq(n_asked, 2, "nothing more is owed");
+    close_service();
+}
+
+Test(link_out, many_copies_that_there_is_no_memory_for_wait_for_one_another) {
+    open_source();
+    for (uint8_t i = 0; i < LINK_UNNOTED_MAX; i++)
+        cr_assert_eq(copy_starved(i), STATUS_OK);
+    cr_assert_eq(copy_starved(100), STATUS_AGAIN);
+    expect_excuse();
+    cr_assert_eq(copy_starved(100), STATUS_OK);
+    cr_assert_eq(link_out_send(connection, 1, "cpu:1", (uint8_t[LINK_TICKET_BYTES]){101}), STATUS_OK, "memory again");
+    while (n_answered < n_asked - 1)
+        expect_excuse();
+    expect_asked(n_asked - 1, "cpu:1", 101);
+    refuse(STATUS_NO_DEVICE);
     close_service();
 }
