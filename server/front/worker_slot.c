@@ -482,44 +482,28 @@ static void worker_slot_keep_xid(struct worker_slot *slot) {
     slot->xid_ns = readings->xid_at_ns;
 }
 
-static void worker_slot_refresh_principals(struct worker_slot *slot) {
-    static struct stats_principal scratch[STATS_PRINCIPALS_MAX];
-    int principals = stats_page_read_principals(slot->process->page, scratch, STATS_PRINCIPALS_MAX);
-    if (principals < 0)
-        return;
-    memcpy(slot->snapshot.principals, scratch, (size_t)principals * sizeof *scratch);
-    slot->snapshot.n_principals = (unsigned)principals;
-}
-
-static void worker_slot_refresh_programs(struct worker_slot *slot) {
-    static struct stats_program scratch[STATS_PROGRAMS_MAX];
-    int programs = stats_page_read_programs(slot->process->page, scratch, STATS_PROGRAMS_MAX);
-    if (programs < 0)
-        return;
-    if (programs)
-        memcpy(slot->snapshot.programs, scratch, (size_t)programs * sizeof *scratch);
-    slot->snapshot.n_programs = (unsigned)programs;
-}
-
 void worker_slot_refresh(struct worker_slot *slot) {
-    static struct stats_session scratch[STATS_SESSIONS_MAX]; /* a torn copy must not replace a good one */
-    struct stats_device device;
-    if (!slot->process)
+    /* A torn copy must not replace a good one. */
+    static struct stats_session sessions[STATS_SESSIONS_MAX];
+    static struct stats_principal principals[STATS_PRINCIPALS_MAX];
+    static struct stats_program programs[STATS_PROGRAMS_MAX];
+    struct stats_copy copy = {.sessions = sessions,
+                              .principals = principals,
+                              .programs = programs,
+                              .sessions_room = STATS_SESSIONS_MAX,
+                              .principals_room = STATS_PRINCIPALS_MAX,
+                              .programs_room = STATS_PROGRAMS_MAX};
+    if (!slot->process || !stats_page_read(slot->process->page, &copy) || !copy.written_ns)
         return;
-    const struct stats_page *page = slot->process->page;
-    uint64_t written = atomic_load_explicit(&page->written_ns, memory_order_relaxed);
-    if (!written)
-        return;
-    int sessions = stats_page_read(page, &device, scratch, STATS_SESSIONS_MAX);
-    if (sessions < 0)
-        return;
-    slot->snapshot.device = device;
+    slot->snapshot.device = copy.device;
     worker_slot_keep_xid(slot);
-    slot->snapshot.n_sessions = (unsigned)sessions;
-    slot->snapshot.written_ns = written;
-    memcpy(slot->snapshot.sessions, scratch, (size_t)sessions * sizeof *scratch);
-    worker_slot_refresh_principals(slot);
-    worker_slot_refresh_programs(slot);
+    slot->snapshot.written_ns = copy.written_ns;
+    slot->snapshot.n_sessions = copy.n_sessions;
+    slot->snapshot.n_principals = copy.n_principals;
+    slot->snapshot.n_programs = copy.n_programs;
+    memcpy(slot->snapshot.sessions, sessions, copy.n_sessions * sizeof *sessions);
+    memcpy(slot->snapshot.principals, principals, copy.n_principals * sizeof *principals);
+    memcpy(slot->snapshot.programs, programs, copy.n_programs * sizeof *programs);
 }
 
 /* How long the worker may give no sign of life; 0: for ever. While it waits for its device, device-timeout is added. */

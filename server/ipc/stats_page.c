@@ -1,7 +1,6 @@
 #include "server/ipc/stats_page.h"
 
 #include <sched.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -51,8 +50,10 @@ void stats_device_copy_counters(struct stats_device *to, const struct stats_devi
     memcpy(to->rejections, from->rejections, sizeof to->rejections);
 }
 
+/* ---- reading ---- */
+
 /* The writer is another process, so the reader does not rely on it to terminate the texts. */
-static void stats_terminate(struct stats_device *device, struct stats_session *sessions, unsigned count) {
+static void stats_terminate_device(struct stats_device *device) {
     struct device_info *info = &device->engine.device;
     info->kind[sizeof info->kind - 1] = 0;
     info->model[sizeof info->model - 1] = 0;
@@ -67,101 +68,76 @@ static void stats_terminate(struct stats_device *device, struct stats_session *s
     device->names.fault[sizeof device->names.fault - 1] = 0;
     for (unsigned i = 0; i < STATS_OWNERS_MAX; i++)
         device->names.owners[i].principal[sizeof device->names.owners[i].principal - 1] = 0;
-    for (struct stats_session *s = sessions; s < sessions + count; s++) {
-        principal_end_texts(&s->principal);
-        s->tls_cipher[sizeof s->tls_cipher - 1] = 0;
-        s->peer[sizeof s->peer - 1] = 0;
-        s->remote.host[sizeof s->remote.host - 1] = 0;
-        s->client[sizeof s->client - 1] = 0;
-        s->last_failure[sizeof s->last_failure - 1] = 0;
-        s->label[sizeof s->label - 1] = 0;
-    }
+}
+
+static void stats_terminate_program(struct stats_program *program) {
+    struct recorded_figures *figures = &program->figures;
+    principal_end_texts(&program->principal);
+    figures->label[sizeof figures->label - 1] = 0;
+    figures->cause[sizeof figures->cause - 1] = 0;
+    figures->graph_reason[sizeof figures->graph_reason - 1] = 0;
+    figures->fused_reason[sizeof figures->fused_reason - 1] = 0;
+}
+
+static void stats_terminate_session(struct stats_session *session) {
+    principal_end_texts(&session->principal);
+    session->tls_cipher[sizeof session->tls_cipher - 1] = 0;
+    session->peer[sizeof session->peer - 1] = 0;
+    session->remote.host[sizeof session->remote.host - 1] = 0;
+    session->client[sizeof session->client - 1] = 0;
+    session->last_failure[sizeof session->last_failure - 1] = 0;
+    session->label[sizeof session->label - 1] = 0;
 }
 
 static unsigned stats_least(unsigned a, unsigned b) {
     return a < b ? a : b;
 }
 
-/* What a reader copies from the page. */
-struct stats_copy {
-    struct stats_device *device;
-    struct stats_session *sessions;
-    struct stats_principal *principals;
-    struct stats_program *programs;
-    unsigned capacity, copied, total;
-};
-
-static void stats_copy_sessions(const struct stats_page *page, struct stats_copy *copy) {
-    copy->total = stats_least(page->n_sessions, STATS_SESSIONS_MAX);
-    copy->copied = stats_least(copy->total, copy->capacity);
-    *copy->device = page->device;
-    if (copy->copied)
-        memcpy(copy->sessions, page->sessions, copy->copied * sizeof *copy->sessions);
+static void stats_terminate(struct stats_copy *copy) {
+    stats_terminate_device(&copy->device);
+    for (unsigned i = 0; i < stats_least(copy->n_sessions, copy->sessions_room); i++)
+        stats_terminate_session(&copy->sessions[i]);
+    for (unsigned i = 0; i < stats_least(copy->n_principals, copy->principals_room); i++)
+        copy->principals[i].name[sizeof copy->principals[i].name - 1] = 0;
+    for (unsigned i = 0; i < stats_least(copy->n_programs, copy->programs_room); i++)
+        stats_terminate_program(&copy->programs[i]);
 }
 
-static void stats_copy_principals(const struct stats_page *page, struct stats_copy *copy) {
-    copy->total = stats_least(page->n_principals, STATS_PRINCIPALS_MAX);
-    copy->copied = stats_least(copy->total, copy->capacity);
-    if (copy->copied)
-        memcpy(copy->principals, page->principals, copy->copied * sizeof *copy->principals);
+/* Copies as many rows as there is room for; returns how many there are. */
+static unsigned stats_take(void *rows, unsigned room, const void *from, uint32_t n, unsigned most, size_t size) {
+    unsigned total = stats_least(n, most), copied = stats_least(total, room);
+    if (copied)
+        memcpy(rows, from, copied * size);
+    return total;
 }
 
-static void stats_copy_programs(const struct stats_page *page, struct stats_copy *copy) {
-    copy->total = stats_least(page->n_programs, STATS_PROGRAMS_MAX);
-    copy->copied = stats_least(copy->total, copy->capacity);
-    if (copy->copied)
-        memcpy(copy->programs, page->programs, copy->copied * sizeof *copy->programs);
+static void stats_take_all(const struct stats_page *page, struct stats_copy *copy) {
+    copy->written_ns = atomic_load_explicit(&page->written_ns, memory_order_relaxed);
+    copy->device = page->device;
+    copy->n_sessions = stats_take(copy->sessions, copy->sessions_room, page->sessions, page->n_sessions,
+                                  STATS_SESSIONS_MAX, sizeof *copy->sessions);
+    copy->n_principals = stats_take(copy->principals, copy->principals_room, page->principals, page->n_principals,
+                                    STATS_PRINCIPALS_MAX, sizeof *copy->principals);
+    copy->n_programs = stats_take(copy->programs, copy->programs_room, page->programs, page->n_programs,
+                                  STATS_PROGRAMS_MAX, sizeof *copy->programs);
 }
 
-static bool stats_page_copy(const struct stats_page *page,
-                            void (*take)(const struct stats_page *page, struct stats_copy *copy),
-                            struct stats_copy *copy) {
+bool stats_page_read(const struct stats_page *page, struct stats_copy *copy) {
     uint64_t deadline = clock_now_ns() + STATS_READ_PATIENCE_NS;
     do {
         uint32_t before = atomic_load_explicit(&page->sequence, memory_order_acquire);
         if (!(before & 1)) {
-            take(page, copy);
+            stats_take_all(page, copy);
             /* The copies must be done before the number is looked at again. */
             atomic_thread_fence(memory_order_acquire);
-            if (atomic_load_explicit(&page->sequence, memory_order_relaxed) == before)
+            if (atomic_load_explicit(&page->sequence, memory_order_relaxed) == before) {
+                stats_terminate(copy);
                 return true;
+            }
         }
         sched_yield();
     } while (clock_now_ns() < deadline);
     return false;
-}
-
-int stats_page_read(const struct stats_page *page, struct stats_device *device, struct stats_session *sessions,
-                    unsigned capacity) {
-    struct stats_copy copy = {.device = device, .sessions = sessions, .capacity = capacity};
-    if (!stats_page_copy(page, stats_copy_sessions, &copy))
-        return -1;
-    stats_terminate(device, sessions, copy.copied);
-    return (int)copy.total;
-}
-
-int stats_page_read_principals(const struct stats_page *page, struct stats_principal *principals, unsigned capacity) {
-    struct stats_copy copy = {.principals = principals, .capacity = capacity};
-    if (!stats_page_copy(page, stats_copy_principals, &copy))
-        return -1;
-    for (unsigned i = 0; i < copy.copied; i++)
-        principals[i].name[sizeof principals[i].name - 1] = 0;
-    return (int)copy.total;
-}
-
-int stats_page_read_programs(const struct stats_page *page, struct stats_program *programs, unsigned capacity) {
-    struct stats_copy copy = {.programs = programs, .capacity = capacity};
-    if (!stats_page_copy(page, stats_copy_programs, &copy))
-        return -1;
-    for (unsigned i = 0; i < copy.copied; i++) {
-        struct recorded_figures *figures = &programs[i].figures;
-        principal_end_texts(&programs[i].principal);
-        figures->label[sizeof figures->label - 1] = 0;
-        figures->cause[sizeof figures->cause - 1] = 0;
-        figures->graph_reason[sizeof figures->graph_reason - 1] = 0;
-        figures->fused_reason[sizeof figures->fused_reason - 1] = 0;
-    }
-    return (int)copy.total;
 }
 
 /* ---- operations ---- */

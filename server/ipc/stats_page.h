@@ -4,6 +4,7 @@
 #pragma once
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "engine/device/device.h"
@@ -201,11 +202,16 @@ struct stats_page {
 /* Writer: one thread. */
 void stats_page_begin(struct stats_page *page);
 void stats_page_end(struct stats_page *page);
-/* Reader: copies the device and up to `capacity` sessions; returns the number of sessions on the page, or -1 where the
- * writer did not finish within a millisecond (it died or was stopped while writing). Then the outputs hold torn data:
+/* What a reader copies from the page, all of it of one moment. */
+struct stats_copy {
+    uint64_t written_ns;
+    struct stats_device device;
+    struct stats_session *sessions;     /* of the reader, with room for `sessions_room` */
+    struct stats_principal *principals; /* likewise, */
+    struct stats_program *programs;     /* and likewise */
+    unsigned sessions_room, principals_room, programs_room;
+    unsigned n_sessions, n_principals, n_programs; /* on the page: those beyond the room were not copied */
+};
+/* Reader. False: the writer did not finish within a millisecond (it died or was stopped while writing). Then the copy is torn:
  * read into a scratch copy, and keep the last good one. */
-int stats_page_read(const struct stats_page *page, struct stats_device *device, struct stats_session *sessions,
-                    unsigned capacity);
-/* The same for the principals, and for the programs. */
-int stats_page_read_principals(const struct stats_page *page, struct stats_principal *principals, unsigned capacity);
-int stats_page_read_programs(const struct stats_page *page, struct stats_program *programs, unsigned capacity);
+bool stats_page_read(const struct stats_page *page, struct stats_copy *copy);
