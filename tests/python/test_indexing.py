@@ -177,6 +177,25 @@ class Updates(unittest.TestCase):
         self.assertEqual(view[:4].tolist(), [1, 1, 1, 8])
         daemon.close()
 
+    def test_assignment_of_values_through_a_mask_writes_into_the_memory_that_the_array_has(self):
+        """A copy of the array, which has a MiB, would be refused."""
+        daemon = td.serve(flags=("--session-bytes", str(3 << 19)), default=False)
+        device = daemon.connection.device()
+        x = td.zeros((512, 512), device=device)
+        rows = td.arange(512, device=device) % 100 == 7
+        values = td.asarray([[1.0], [2.0], [3.0], [4.0], [5.0], [6.0]], device=device)
+        for _ in range(20):
+            x[rows] = values
+        self.assertEqual([x[i, 5].item() for i in (6, 7, 107, 307, 507, 508)], [0, 1, 2, 4, 6, 0])
+        x = None
+        x = td.zeros((256, 16, 16), dtype=td.complex128, device=device)
+        few = td.zeros((256, 16), dtype=td.bool, device=device)
+        few[3, 5] = few[200, 0] = True
+        for _ in range(20):
+            x[few] = td.asarray([[1j], [2.0]], device=device)
+        self.assertEqual([x[i].item() for i in ((3, 5, 0), (3, 5, 15), (200, 0, 9), (200, 1, 0), (3, 4, 15))], [1j, 1j, 2, 0, 0])
+        daemon.close()
+
     def test_assignment_through_a_mask(self):
         x = row_major((2, 3))
         x[x > 3] = -1
@@ -185,6 +204,16 @@ class Updates(unittest.TestCase):
         self.assertEqual(x.tolist(), [[0, 1, 2], [3, 7, 8]])
         x[td.asarray([False, True])] = 0
         self.assertEqual(x.tolist(), [[0, 1, 2], [0, 0, 0]])
+        view = x[1]
+        x[td.asarray([True, True])] = td.asarray([[1, 2, 3], [4, 5, 6]])
+        self.assertEqual((x.tolist(), view.tolist()), ([[1, 2, 3], [4, 5, 6]], [0, 0, 0]))
+        x[td.asarray([[False, True, False], [False, False, False]]),] = td.asarray([9])
+        x[td.asarray([[True, False, True], [False, True, False]])] = td.asarray([7, 8, 9])
+        self.assertEqual(x.tolist(), [[7, 9, 8], [4, 9, 6]])
+        x[td.zeros((2, 3), dtype=td.bool)] = td.zeros(0, dtype=x.dtype)
+        with self.assertRaises(ValueError):
+            x[x > 0] = td.asarray([1, 2])
+        self.assertEqual(x.tolist(), [[7, 9, 8], [4, 9, 6]])
 
     def test_a_value_of_a_higher_kind_is_refused(self):
         for x, value in (

@@ -20,7 +20,7 @@ def _getitem(self, key):
 def _setitem(self, key, value):
     """x[key] = value. Arrays in the daemon never change: this object takes a new array, x.at[key].set(value). So views and shares of x
     that were made before keep the old elements; other names of this object see the new ones. Where there are no views and shares, rows and
-    other lines along one axis are written into the memory that x has."""
+    other lines along one axis, and what a mask selects, are written into the memory that x has."""
     _indexing.put_into(self, key, value)
 
 

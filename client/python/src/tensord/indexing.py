@@ -414,12 +414,15 @@ def put(x, key, value):
 
 def put_into(x, key, value):
     """x[key] = value: the object x takes the new array. The new one has the memory of the old one if nothing else uses that memory and the
-    key is a mask, for one value, or has one array of integers at most, of rank 1, without other integers and slices; then nothing but the part
+    key is a mask, or has one array of integers at most, of rank 1, without other integers and slices; then nothing but the part
     is written. Blocks as put()."""
     value = value_for(x, value)
     mask = _mask_for(x, key)
-    if mask is not None and value.size == 1 and not x.requires_grad and not value.requires_grad:
-        _core.where_into([x], mask, _core.reshape(value, ()))
+    if mask is not None and not x.requires_grad and not value.requires_grad:
+        if value.size == 1:
+            _core.where_into([x], mask, _core.reshape(value, ()))
+        else:
+            _put_masked(x, key[0] if isinstance(key, tuple) else key, value)
         return
     if mask is None:
         key = tuple(_items(key, x))
@@ -430,6 +433,25 @@ def put_into(x, key, value):
         if cuts == []:
             key = ...
     x._exchange(put(x, key, value))
+
+
+def _put_masked(x, mask, value):
+    """x[mask] = value by a scatter along the mask's axes, taken as one. Blocks until the number of true elements is known."""
+    shape, rows, inner = x.shape, mask.size, x.shape[mask.ndim :]
+    (places,) = _true_places(_core.reshape(mask, (rows,)))
+    value = _fit(value, places.shape + inner)
+    if not value.size:
+        return
+    places = _core.reshape(places, places.shape + (1,) * len(inner))
+    if mask.ndim == 1:
+        _core.scatter_into([x], places, value, 0)
+        return
+    lines = _core.reshape(x, (rows,) + inner)
+    x._exchange(_core.full((), 0, x.dtype, x.device))  # the lines alone have the memory now, so that it is written
+    try:
+        _core.scatter_into([lines], places, value, 0)
+    finally:
+        x._exchange(_core.reshape(lines, shape))
 
 
 def _cuts(x, key):
