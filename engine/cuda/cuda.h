@@ -110,9 +110,9 @@ static inline bool cuda_dtype_common(enum dtype dtype) {
     return dtype == DTYPE_F16 || dtype == DTYPE_BF16 || dtype == DTYPE_F32;
 }
 
-/* Makes the stream's scratch memory at least this large; its content is lost. It is kept until the device needs the memory for another
- * stream, or has had nothing to do for a while. NULL and a fault if there is no memory: with STATUS_OUT_OF_MEMORY the driver must go on
- * without scratch memory, since an error that it returns counts as a failure of the device. */
+/* Makes the stream's scratch memory at least this large; its content is lost. The stream has it until another needs the memory, or the device has
+ * had nothing to do for a while; on a full device, what is held for that. NULL with STATUS_OUT_OF_MEMORY: no launch gets so much on this device,
+ * whatever is free. Then the driver must go on without scratch memory, since an error that it returns counts as a failure of the device. */
 void *cuda_scratch(struct cuda_stream *stream, size_t bytes, struct fault *fault);
 
 /* Turns a CUDA error into a fault that names the call and has CUDA's name and message of the error: STATUS_DEVICE_LOST for a sticky error,

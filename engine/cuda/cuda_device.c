@@ -15,21 +15,27 @@
 #include "engine/cuda/softmax.h"
 #include "engine/device/module.h"
 
+/* Scratch memory for one launch, which is held (struct cuda_fallback): a product takes less (matmul.c). */
+static const uint64_t fallback_bytes = UINT64_C(256) << 20;
+
 /* The free memory that is left to CUDA itself. Workspaces may have a part of it, so that they and the pool never compete: products need
  * 32 MiB for each stream on Hopper. The rest is for what nobody counts: code that is loaded when it is launched first, what libraries
  * have for themselves, nodes of graphs. When it is used up, CUDA cannot load a kernel for its first launch: that
  * is a failure of the device, and the worker ends. */
-static uint64_t cuda_kept(const struct cuda *cuda, uint64_t unused, uint64_t total, uint64_t *workspaces) {
+static uint64_t cuda_kept(const struct cuda *cuda, uint64_t unused, uint64_t total, uint64_t *workspaces,
+                          uint64_t *fallback) {
     bool libraries = false;
     for (int i = 0; i < CUDA_LIBRARIES; i++)
         libraries |= cuda_library_wanted(cuda, (enum cuda_library)i);
     uint64_t base = (UINT64_C(512) << 20) + total / 128, wanted = base / 4 * 3;
-    uint64_t kept = base + (libraries ? UINT64_C(512) << 20 : 0);
+    uint64_t kept = base + fallback_bytes + (libraries ? UINT64_C(512) << 20 : 0);
+    double part = 1;
     if (kept > unused / 2) {
-        wanted = (uint64_t)((double)wanted * ((double)(unused / 2) / (double)kept));
+        part = (double)(unused / 2) / (double)kept;
         kept = unused / 2;
     }
-    *workspaces = wanted;
+    *workspaces = (uint64_t)((double)wanted * part);
+    *fallback = (uint64_t)((double)fallback_bytes * part);
     return kept;
 }
 
@@ -194,19 +200,20 @@ static int cuda_read_properties(struct cuda_device *device, struct fault *fault)
 
 static int cuda_read_memory(struct cuda_device *device, uint64_t wanted, struct fault *fault) {
     size_t free_bytes, total_bytes;
+    uint64_t fallback;
     cudaMemPool_t pool;
     uint64_t keep = UINT64_MAX;
     int depend = 0;
     CUDA_TRY(fault, cudaMemGetInfo(&free_bytes, &total_bytes));
     device->info.memory_device = total_bytes;
-    uint64_t kept = cuda_kept(&device->cuda, free_bytes, total_bytes, &device->workspaces.limit);
+    uint64_t kept = cuda_kept(&device->cuda, free_bytes, total_bytes, &device->workspaces.limit, &fallback);
     device->memory_total = wanted ? wanted : free_bytes - kept;
     /* So that scratch memory that is given back stays in CUDA's pool. */
     CUDA_TRY(fault, cudaDeviceGetDefaultMemPool(&pool, device->cuda.ordinal));
     CUDA_TRY(fault, cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep));
     /* Else one session's stream may be made to wait for another's, whose scratch memory it gets. */
     CUDA_TRY(fault, cudaMemPoolSetAttribute(pool, cudaMemPoolReuseAllowInternalDependencies, &depend));
-    return STATUS_OK;
+    return cuda_fallback_open(device, fallback, fault);
 }
 
 static void cuda_finish_asides(struct cuda_device *device) {
@@ -260,8 +267,10 @@ static void cuda_close(struct device *base) {
         cusolver_finish(&device->cuda);
     }
     cuda_memory_finish(&device->memory);
-    if (cuda_enter(&device->cuda, &fault) == STATUS_OK)
+    if (cuda_enter(&device->cuda, &fault) == STATUS_OK) {
+        cuda_fallback_close(device);
         cuda_events_destroy(device);
+    }
     monitor_stop(device->monitor);
     pthread_mutex_destroy(&device->events_lock);
     free(device);

@@ -22,11 +22,23 @@ struct device_stream {
     struct device_stream *next, **previous; /* in the device's list */
 };
 
+/* Scratch memory that is held from the device's opening on, out of the memory that is kept from the pool, for streams that can get
+ * none of their own: so how a launch is computed, and what bits it gives, does not depend on how much memory is free. One stream has
+ * it at a time, and the next one waits on the device. */
+struct cuda_fallback {
+    void *memory; /* NULL: there was none when the device was opened */
+    size_t bytes; /* and the most scratch memory that a launch gets */
+    struct device_stream *user;
+    cudaEvent_t passed; /* recorded where the last user gave it away, */
+    bool recorded;      /* if one has */
+};
+
 /* Scratch memory of all streams. The submitter's thread; any thread may read the atomic fields. */
 struct cuda_workspaces {
     struct device_stream *streams;
-    uint64_t clock, limit;
+    uint64_t clock, limit; /* the limit is without the fallback, and so is `bytes` */
     _Atomic uint64_t bytes, growths;
+    struct cuda_fallback fallback;
 };
 
 struct cuda_device {
@@ -60,6 +72,9 @@ extern const struct device_fusion cuda_fusion;
 /* cuda_stream.c */
 extern const struct device_async cuda_async;
 void cuda_workspaces(struct device *device, struct device_workspaces *workspaces);
+/* Takes the fallback of so many bytes. */
+int cuda_fallback_open(struct cuda_device *device, size_t bytes, struct fault *fault);
+void cuda_fallback_close(struct cuda_device *device);
 void cuda_events_destroy(struct cuda_device *device);
 
 /* cuda_places.c */

@@ -71,6 +71,60 @@ static struct cuda_device *stream_device(const struct cuda_stream *stream) {
     return (struct cuda_device *)((char *)stream->cuda - offsetof(struct cuda_device, cuda));
 }
 
+/* ---- the fallback ---- */
+
+int cuda_fallback_open(struct cuda_device *device, size_t bytes, struct fault *fault) {
+    struct cuda_fallback *fallback = &device->workspaces.fallback;
+    struct fault refused;
+    *fallback = (struct cuda_fallback){.bytes = bytes};
+    CUDA_TRY(fault, cudaEventCreateWithFlags(&fallback->passed, cudaEventDisableTiming));
+    cudaError_t error = cudaMalloc(&fallback->memory, bytes);
+    if (error == cudaSuccess)
+        return STATUS_OK;
+    fallback->memory = NULL;
+    if (cuda_fault(&refused, error, "cudaMalloc") == STATUS_OUT_OF_MEMORY)
+        return STATUS_OK;
+    cuda_fallback_close(device);
+    *fault = refused;
+    return (int)refused.code;
+}
+
+void cuda_fallback_close(struct cuda_device *device) {
+    struct cuda_fallback *fallback = &device->workspaces.fallback;
+    if (fallback->memory)
+        cudaFree(fallback->memory);
+    cudaEventDestroy(fallback->passed);
+    fallback->memory = NULL;
+    cudaGetLastError();
+}
+
+/* What the user has put on its stream so far is what the next one waits for. */
+static cudaError_t fallback_pass(struct cuda_fallback *fallback) {
+    if (!fallback->user)
+        return cudaSuccess;
+    cudaError_t error = cudaEventRecord(fallback->passed, fallback->user->cuda.stream);
+    fallback->user = NULL;
+    fallback->recorded = error == cudaSuccess;
+    return error;
+}
+
+static void *fallback_take(struct cuda_device *device, struct device_stream *stream, struct fault *fault) {
+    struct cuda_fallback *fallback = &device->workspaces.fallback;
+    if (!fallback->memory || fallback->user == stream)
+        return fallback->memory; /* NULL: the fault is the one of the stream's own memory */
+    cudaError_t error = fallback_pass(fallback);
+    if (error == cudaSuccess && fallback->recorded)
+        error = cudaStreamWaitEvent(stream->cuda.stream, fallback->passed, 0);
+    if (error != cudaSuccess) {
+        cuda_fault(fault, error, "cudaStreamWaitEvent");
+        return NULL;
+    }
+    fallback->user = stream;
+    return fallback->memory;
+}
+
+/* ---- the scratch memory of a launch ---- */
+
 /* A graph keeps the address of the memory that it was captured with. */
 static void *capture_scratch(struct cuda_capture *capture, size_t bytes, struct fault *fault) {
     if (bytes <= capture->bytes)
@@ -82,21 +136,21 @@ static void *capture_scratch(struct cuda_capture *capture, size_t bytes, struct 
 }
 
 void *cuda_scratch(struct cuda_stream *cuda_stream, size_t bytes, struct fault *fault) {
-    if (cuda_stream->capture)
-        return capture_scratch(cuda_stream->capture, bytes, fault);
     struct device_stream *stream = (struct device_stream *)cuda_stream;
     struct cuda_device *device = stream_device(cuda_stream);
+    size_t most = device->workspaces.fallback.bytes;
+    if (bytes > most) { /* whatever is free, and in a graph, too: a launch is computed in the same way each time */
+        fault_set(fault, STATUS_OUT_OF_MEMORY, "a workspace of %zu bytes: a launch may have %zu on this device", bytes,
+                  most);
+        return NULL;
+    }
+    if (cuda_stream->capture)
+        return capture_scratch(cuda_stream->capture, bytes, fault);
     struct cuda_scratch *scratch = &cuda_stream->scratch;
     uint64_t limit = device->workspaces.limit, wanted = scratch_smallest;
     scratch->used = ++device->workspaces.clock;
     if (bytes <= scratch->bytes && scratch->memory)
         return scratch->memory;
-    if (bytes > limit) {
-        fault_set(fault, STATUS_OUT_OF_MEMORY,
-                  "a workspace of %zu bytes: of %llu that workspaces may have in all, %llu are taken", bytes,
-                  (unsigned long long)limit, (unsigned long long)atomic_load(&device->workspaces.bytes));
-        return NULL;
-    }
     while (wanted < bytes)
         wanted *= 2;
     wanted = wanted < limit ? wanted : limit;
@@ -105,8 +159,8 @@ void *cuda_scratch(struct cuda_stream *cuda_stream, size_t bytes, struct fault *
     cudaError_t error = scratch_take(device, stream, (size_t)wanted);
     if (error == cudaSuccess)
         return scratch->memory;
-    cuda_fault(fault, error, "cudaMallocAsync");
-    return NULL;
+    return cuda_fault(fault, error, "cudaMallocAsync") == STATUS_OUT_OF_MEMORY ? fallback_take(device, stream, fault)
+                                                                               : NULL;
 }
 
 static void cuda_trim(struct device *base) {
@@ -164,6 +218,8 @@ static void cuda_stream_destroy(struct device *base, struct device_stream *strea
     struct fault fault;
     if (cuda_enter(&device->cuda, &fault) == STATUS_OK) {
         scratch_drop(device, stream);
+        if (device->workspaces.fallback.user == stream)
+            fallback_pass(&device->workspaces.fallback);
         cudaStreamDestroy(stream->cuda.stream);
     }
     *stream->previous = stream->next;

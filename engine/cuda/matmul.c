@@ -260,7 +260,8 @@ static int product_try(struct product *product, const struct way *way, bool *tak
     return code;
 }
 
-/* *taken becomes false if there is no memory: that is no failure of the device. */
+/* *taken becomes false if the device never gives so much to a launch: that is no failure, and another way is tried, the same one each
+ * time. */
 static int product_scratch(struct product *product, int64_t workspace, bool *taken, struct fault *fault) {
     int64_t bytes = product->workspace_offset + workspace;
     product->scratch = NULL;
@@ -300,7 +301,7 @@ static bool product_for_library(const struct product *product) {
     return dtype_kind(product->dtype) >= DTYPE_KIND_FLOAT || product->dtype == DTYPE_I8;
 }
 
-/* Computes the product by the module's own kernel, with its sums cut if there is memory for that. */
+/* Computes the product by the module's own kernel, with its sums cut if a launch may have the memory for that on this device. */
 static int product_by_tiles(const struct product *product, void *workspace, struct fault *fault) {
     const struct matmul_tiled tiled = product_tiled(product);
     if (product_for_library(product)) { /* for which it was not asked when it was bound */

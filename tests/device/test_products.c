@@ -1,8 +1,9 @@
 /* Products of floats whose extents, strides and addresses are odd: right, and left to the library where a device has one,
- * whose own kernel for the rest is slower by orders of magnitude. */
+ * whose own kernel for the rest is slower by orders of magnitude; and with the same bits whatever memory is free. */
 #include <criterion/criterion.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "tests/device/cases.h"
@@ -146,4 +147,58 @@ Test(products, of_many_batches_are_few_calls, .timeout = 120) {
             cr_expect_leq(calls + slow, 64, "copied operands are one batch, or those of one axis are few");
     }
     suite_close(&suite);
+}
+
+/* ---- memory ---- */
+
+/* (rows, columns) out of every other row and column of a matrix: a library gets a copy of it. */
+static struct sample scattered_matrix(struct suite *suite, enum dtype dtype, int64_t rows, int64_t columns) {
+    const int64_t shape[2] = {2 * rows, 2 * columns};
+    struct sample x = suite_sample(suite, dtype, 2, shape, FILL_ORDINARY);
+    struct sample cut = suite_attributes(
+        suite, OP_SLICE, &x, SUITE_ATTRIBUTES(slice, .ranges = SUITE_LIST(0, OP_SLICE_NONE, 2, 0, OP_SLICE_NONE, 2)));
+    suite_free(suite, &x);
+    return cut;
+}
+
+enum { SCRATCH_ROWS = 3, SCRATCH_DEPTH = 1300, SCRATCH_COLUMNS = 5, SCRATCH_SESSIONS = 3 };
+
+struct scratch_bits {
+    uint8_t of[SCRATCH_SESSIONS][SCRATCH_ROWS * SCRATCH_COLUMNS * 8];
+};
+
+/* The results of a product that wants scratch memory, in each of some sessions of one device. */
+static void scratch_products(enum dtype dtype, struct scratch_bits *bits) {
+    struct suite suite;
+    memset(bits, 0, sizeof *bits);
+    suite_open(&suite, 4713);
+    for (unsigned i = 0; i < SCRATCH_SESSIONS; i++) {
+        struct sample a = scattered_matrix(&suite, dtype, SCRATCH_ROWS, SCRATCH_DEPTH);
+        struct sample b = scattered_matrix(&suite, dtype, SCRATCH_DEPTH, SCRATCH_COLUMNS);
+        struct sample result = suite_binary(&suite, OP_MATMUL, &a, &b);
+        struct values *values = suite_get(&suite, &result);
+        cr_assert_leq(values_bytes(values), sizeof bits->of[i]);
+        values_encode(values, bits->of[i]);
+        values_destroy(values);
+        suite_free(&suite, &result);
+        suite_free(&suite, &a);
+        suite_free(&suite, &b);
+        suite_restart(&suite);
+    }
+    suite_close(&suite);
+}
+
+/* Only the emulated device can be told to have no free memory. */
+Test(products, have_the_same_bits_when_no_memory_is_free, .timeout = 120) {
+    static const enum dtype dtypes[] = {DTYPE_F32, DTYPE_F16, DTYPE_F64};
+    for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
+        struct scratch_bits usual, starved;
+        scratch_products(dtypes[i], &usual);
+        setenv("EMULATED_NO_SCRATCH", "1", 1);
+        scratch_products(dtypes[i], &starved);
+        unsetenv("EMULATED_NO_SCRATCH");
+        for (unsigned k = 0; k < SCRATCH_SESSIONS; k++)
+            cr_expect_arr_eq(usual.of[k], starved.of[k], sizeof usual.of[k], "%s, session %u", dtype_name(dtypes[i]),
+                             k);
+    }
 }

@@ -115,8 +115,11 @@ cudaError_t cudaFreeHost(void *memory) {
     return cudaFree(memory);
 }
 
-/* Scratch memory. What kernels read there without having written it is nothing that a result could be made of. */
+/* Scratch memory. What kernels read there without having written it is nothing that a result could be made of. While the environment has
+ * EMULATED_NO_SCRATCH, there is none. */
 cudaError_t cudaMallocAsync(void **memory, size_t bytes, cudaStream_t stream) {
+    if (getenv("EMULATED_NO_SCRATCH"))
+        return cudaErrorMemoryAllocation;
     if (stream->captured)
         return cudaErrorStreamCaptureUnsupported;
     cudaError_t error = cudaMalloc(memory, bytes);
