@@ -129,7 +129,7 @@ static struct guard *guard_blank(const char *operation, const char *label, uint6
     if (!guard)
         return NULL;
     memset(guard, 0, offsetof(struct guard, message) + 1); /* texts are not read behind their ends */
-    guard->counted = false;
+    guard->broadcasts = guard->counted = false;
     atomic_init(&guard->references, 1);
     guard_text(guard->operation, sizeof guard->operation, operation);
     guard_text(guard->label, sizeof guard->label, label);
@@ -150,6 +150,32 @@ struct guard *guard_create(struct reports *reports, const char *operation, const
     guard->reports = reports;
     guard->axis = axis;
     return guard;
+}
+
+void guard_set_broadcast(struct guard *guard, int rank, const int64_t *from, const int64_t *to) {
+    struct guard_broadcast *broadcast = &guard->broadcast;
+    int64_t stride = 1;
+    broadcast->rank = rank;
+    guard->broadcasts = false;
+    for (int i = rank - 1; i >= 0; i--) {
+        broadcast->shape[i] = to[i];
+        broadcast->strides[i] = from[i] == 1 ? 0 : stride;
+        stride *= from[i];
+        guard->broadcasts |= from[i] != to[i];
+    }
+}
+
+/* The report's position, in the indices as they came. */
+static int64_t guard_position(const struct guard *guard) {
+    const struct guard_broadcast *broadcast = &guard->broadcast;
+    int64_t position = guard->report->position, own = 0;
+    if (!guard->broadcasts)
+        return position;
+    for (int i = broadcast->rank - 1; i >= 0; i--) {
+        own += position % broadcast->shape[i] * broadcast->strides[i];
+        position /= broadcast->shape[i];
+    }
+    return own;
 }
 
 static struct guard guard_no_memory = {
@@ -206,11 +232,11 @@ void guard_fault(const struct guard *guard, struct fault *fault) {
                   report->value / report->limit, report->value % report->limit);
     else if (guard->axis < 0)
         fault_set(fault, guard_code(guard), "index %s at position %" PRId64 " is none of %" PRId64 " classes", index,
-                  report->position, report->limit);
+                  guard_position(guard), report->limit);
     else
         fault_set(fault, guard_code(guard),
                   "index %s at position %" PRId64 " is out of range for axis %d of extent %" PRId64, index,
-                  report->position, guard->axis, report->limit);
+                  guard_position(guard), guard->axis, report->limit);
     size_t used = strlen(fault->message);
     if (guard->iteration && guard->reports)
         snprintf(fault->message + used, sizeof fault->message - used, ", in iteration %" PRIu64 " of the loop",

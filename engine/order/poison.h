@@ -15,6 +15,7 @@
 #include <stdbool.h>
 
 #include "engine/device/launch.h"
+#include "proto/ops/shape.h"
 
 struct device;
 
@@ -46,6 +47,13 @@ void reports_give(struct reports *reports, struct report *report);
 
 /* ---- guards and poison ---- */
 
+/* Indices that broadcast: the device counts a position in the shape that they broadcast to. */
+struct guard_broadcast {
+    int rank;
+    int64_t shape[SHAPE_RANK_MAX];
+    int64_t strides[SHAPE_RANK_MAX]; /* in the indices as they came, one after another; 0 where they broadcast */
+};
+
 struct guard {
     _Atomic unsigned references;
     struct reports *reports; /* where `report` came from; NULL: the operation failed outside the device, with `code` */
@@ -59,8 +67,12 @@ struct guard {
     int axis;
     bool above;  /* the index is u64, of which the report's value is the bits */
     bool launch; /* a user kernel's launch was refused: the report's value is the device's own number of the error */
-    char message[256]; /* if there is no report */
-    bool counted;      /* owner thread: its session's figures include it */
+    bool broadcasts; /* a position counts in `broadcast` */
+    bool counted;    /* owner thread: its session's figures include it */
+    union {
+        char message[256]; /* if there is no report */
+        struct guard_broadcast broadcast;
+    };
 };
 
 struct poison {
@@ -74,6 +86,8 @@ enum poison_state { POISON_OPEN, POISON_CLEAR, POISON_FAILED };
 /* NULL out of memory. */
 struct guard *guard_create(struct reports *reports, const char *operation, const char *label, uint64_t sequence,
                            int axis);
+/* The indices have the shape `from` and broadcast to `to`. */
+void guard_set_broadcast(struct guard *guard, int rank, const int64_t *from, const int64_t *to);
 /* A guard of an operation that has failed outside the device. Never NULL: out of memory, a static guard takes its place. */
 struct guard *guard_failed(const struct fault *cause, const char *operation, const char *label, uint64_t sequence);
 struct guard *guard_ref(struct guard *guard);

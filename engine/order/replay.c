@@ -67,6 +67,9 @@ static bool replay_failed(struct replay_run *run) {
         guard->axis = words->axis;
         guard->above = words->above;
         guard->launch = words->launch;
+        guard->broadcasts = words->broadcast != 0;
+        if (guard->broadcasts)
+            guard->broadcast = replay->broadcasts[words->broadcast - 1];
         guard->iteration = run->times > 1 ? run->iteration + 1 : 0;
         guard->report->value = report->value;
         guard->report->position = report->position;
@@ -151,6 +154,7 @@ void replay_destroy(struct replay *replay) {
     free(replay->steps);
     free(replay->patches);
     free(replay->guards);
+    free(replay->broadcasts);
     free(replay->names);
     free(replay->first_patch);
     free(replay->applied);

@@ -50,6 +50,7 @@ struct replay_patch {
 /* What to say of a launch that reports wrong data: the report's base is `first_report` and this entry's number. */
 struct replay_guard {
     uint32_t name;
+    uint32_t broadcast; /* number of its entry of `broadcasts`, from 1; 0: its indices do not broadcast */
     int axis;
     bool above, launch;
 };
@@ -76,10 +77,11 @@ struct replay {
     struct replay_step *steps;
     struct replay_patch *patches;
     struct replay_guard *guards;
+    struct guard_broadcast *broadcasts;
     struct replay_name *names;
     uint32_t *first_patch; /* of each base; one more number ends the last one's */
     uint8_t **applied;     /* the bases whose addresses are in `launches` now; submitter's */
-    unsigned n_steps, n_patches, n_guards, n_names, n_bases, first_report;
+    unsigned n_steps, n_patches, n_guards, n_broadcasts, n_names, n_bases, first_report;
     unsigned n_once;              /* the first steps, whose results stay: a run makes them if none has done so, */
     bool once;                    /* and this one has; submitter's */
     unsigned n_singly;            /* fused launches that may be made one by one, */

@@ -64,6 +64,7 @@ static int take_indices(struct step *step, unsigned i, int axis, struct view *vi
         int64_t shape[SHAPE_RANK_MAX];
         memcpy(shape, step->output->type.shape, sizeof shape);
         shape[axis] = view->shape[axis];
+        guard_set_broadcast(step->guard, view->rank, view->shape, shape);
         view_broadcast(view, step->output->type.rank, shape);
         code = view_make_lines(step, view, axis);
     } else if (code == STATUS_OK && step->request->opcode == OP_ONE_HOT) {
@@ -145,8 +146,10 @@ static int scatter_indices(struct step *step, int axis, const struct tensor_type
     int code = bind_indices(step, view);
     for (int i = 0; i < view->rank; i++)
         same &= i == axis || view->shape[i] == 1;
-    if (!same)
+    if (!same) {
+        guard_set_broadcast(step->guard, view->rank, view->shape, places->shape);
         view_broadcast(view, places->rank, places->shape);
+    }
     if (code == STATUS_OK)
         code = view_make_lines(step, view, axis);
     view->as = DTYPE_I64;

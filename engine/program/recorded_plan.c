@@ -90,7 +90,8 @@ static uint64_t plan_bytes(const struct planner *planner) {
         return bytes;
     return bytes + sizeof *replay + planner->replay_room + planner->steps_room * sizeof *replay->steps +
            planner->patches_room * sizeof *replay->patches + planner->guards_room * sizeof *replay->guards +
-           planner->names_room * sizeof *replay->names + replay->n_bases * PLAN_BASE_BYTES;
+           replay->n_broadcasts * sizeof *replay->broadcasts + planner->names_room * sizeof *replay->names +
+           replay->n_bases * PLAN_BASE_BYTES;
 }
 
 static uint64_t planner_bytes(const struct planner *planner) {

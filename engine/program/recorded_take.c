@@ -177,6 +177,21 @@ static int take_kernel(struct planner *planner, const struct planned_launch *pla
     return code;
 }
 
+/* How the guard's indices broadcast; 0: they do not, or there is no host memory, and positions will count in the shape that they broadcast to. */
+static uint32_t list_broadcast(struct replay *replay, const struct guard *guard) {
+    unsigned n = replay->n_broadcasts;
+    if (!guard->broadcasts)
+        return 0;
+    if ((n & (n - 1)) == 0) { /* a power of two, or none: there is room for as many more */
+        struct guard_broadcast *more = realloc(replay->broadcasts, (n ? 2 * n : 1) * sizeof *more);
+        if (!more)
+            return 0;
+        replay->broadcasts = more;
+    }
+    replay->broadcasts[n] = guard->broadcast;
+    return ++replay->n_broadcasts;
+}
+
 /* Adds the launch, or the guard, which comes behind its launches. */
 static void list_record(struct planner *planner, const struct record *record, bool once) {
     struct replay *replay = planner->plan->replay;
@@ -187,8 +202,11 @@ static void list_record(struct planner *planner, const struct record *record, bo
         planner->replay_room += record->bytes + sizeof(struct fused_operation) + sizeof(struct fused_launch);
     } else if (record->kind == RECORD_POISON && record->poison.guard) {
         const struct guard *guard = record->poison.guard;
-        replay->guards[replay->n_guards++] = (struct replay_guard){
-            .name = (uint32_t)guard->sequence, .axis = guard->axis, .above = guard->above, .launch = guard->launch};
+        replay->guards[replay->n_guards++] = (struct replay_guard){.name = (uint32_t)guard->sequence,
+                                                                   .broadcast = list_broadcast(replay, guard),
+                                                                   .axis = guard->axis,
+                                                                   .above = guard->above,
+                                                                   .launch = guard->launch};
     }
 }
 
