@@ -2,10 +2,12 @@
 #include <criterion/criterion.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 
+#include "tests/daemon/client.h"
 #include "tests/daemon/daemon.h"
 #include "tests/daemon/deadline.h"
 #include "tests/daemon/status.h"
@@ -259,4 +261,41 @@ Test(half_close, waiting_for_the_answer_costs_no_processor) {
     unsigned long long spent = daemon_process_cpu_ms(worker) - before;
     cr_assert_lt(spent, WATCH_MS / 3, "the worker used %llu of %d ms", spent, WATCH_MS);
     wire_close(&wire);
+}
+
+/* ---- the log ---- */
+
+/* Waits for the end of the only session, whose cause the log gives. */
+static void expect_logged(const char *cause) {
+    char words[128];
+    cr_assert(daemon_log_has(&tensord, "event=session_close", GONE_MS));
+    char *log = daemon_log(&tensord), *line = strstr(log, "event=session_close");
+    line[strcspn(line, "\n")] = 0;
+    snprintf(words, sizeof words, "cause=\"%s\"", cause);
+    cr_expect(strstr(line, words), "%s", line);
+    free(log);
+}
+
+Test(half_close, the_log_says_that_a_client_has_closed) {
+    struct wire wire;
+    wire_open(&wire, tensord.url, PREAMBLE_TARGET_DEFAULT);
+    cr_assert(wire_ping(&wire));
+    wire_close(&wire);
+    expect_logged("closed by the client");
+}
+
+Test(half_close, the_log_says_that_a_client_has_closed_its_side) {
+    struct wire wire;
+    wire_open(&wire, tensord.tcp, PREAMBLE_TARGET_DEFAULT);
+    cr_assert(wire_ping(&wire));
+    shutdown(wire.fd, SHUT_WR);
+    expect_logged("closed by the client");
+    wire_close(&wire);
+}
+
+Test(half_close, the_log_says_that_a_client_has_closed_which_could_have_come_back) {
+    struct client client;
+    client_open(&client, tensord.url, "cpu:0");
+    client_close(&client);
+    expect_logged("closed by the client");
 }
