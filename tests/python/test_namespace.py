@@ -1,6 +1,8 @@
 """Every function of the namespace is called, and gives what its documentation says."""
 
+import ast
 import math
+import pathlib
 import unittest
 
 import tensord as td
@@ -415,6 +417,39 @@ class BeyondTheStandard(unittest.TestCase):
         for name in "relu gelu softmax conv layer_norm cross_entropy scatter embedding pad einsum".split():
             self.assertTrue(callable(getattr(td, name)), name)
         self.assertEqual(td.relu(td.asarray([-1.0, 2.0])).tolist(), [0, 2])
+
+
+class Types(unittest.TestCase):
+    """What editors and type checkers can know, which read the package without running it."""
+
+    SEVERAL = set("meshgrid broadcast_arrays unstack nonzero unique_all unique_counts unique_inverse eigh qr slogdet svd can_cast finfo iinfo isdtype result_type".split())
+
+    def parsed(self, name):
+        return ast.parse((pathlib.Path(td.__file__).parent / name).read_text())
+
+    def test_functions_that_give_an_array_say_so(self):
+        for module, names in ((td, STANDARD), (td.linalg, LINALG), (td.fft, FFT)):
+            for name in names:
+                function = getattr(module, name)
+                if name not in self.SEVERAL and hasattr(function, "__code__"):
+                    self.assertIs(function.__annotations__.get("return"), td.Array, name)
+
+    def test_what_is_loaded_at_first_use_is_imported_for_readers_of_types(self):
+        (block,) = (each for each in self.parsed("__init__.py").body if isinstance(each, ast.If) and each.test.id == "TYPE_CHECKING")
+        names = {alias.name for each in block.body for alias in each.names}
+        self.assertEqual(names - {"*"}, set(td._LATER) | td._LATER_MODULES)
+        self.assertIn("*", names)  # of _core, whose names are put into the namespace one by one
+
+    def test_types_of_the_extension_are_types(self):
+        """Not dtypes, which have the names of types: bool is td.bool there."""
+        stub = self.parsed("_core.pyi")
+        values = {each.target.id for each in stub.body if isinstance(each, ast.AnnAssign)}
+        self.assertIn("bool", values)
+        for function in (each for each in ast.walk(stub) if isinstance(each, ast.FunctionDef)):
+            arguments = function.args
+            for annotation in [each.annotation for each in arguments.posonlyargs + arguments.args + arguments.kwonlyargs] + [function.returns]:
+                names = {each.id for each in ast.walk(annotation) if isinstance(each, ast.Name)} if annotation else set()
+                self.assertFalse(names & values, f"{function.name}, line {function.lineno}")
 
 
 if __name__ == "__main__":

@@ -108,6 +108,13 @@ __version__ = _core.__version__
 _LATER = {"serve": "_serve", "Daemon": "_serve", "save_file": "_safetensors", "load_file": "_safetensors"}
 _LATER_MODULES = {"nn", "optim", "data"}
 
+TYPE_CHECKING = False  # as typing's, which costs an import
+if TYPE_CHECKING:  # the same for those that read types without running this: what was imported before comes first
+    from . import data, nn, optim
+    from ._core import *  # type: ignore  # noqa: F403
+    from ._safetensors import load_file, save_file
+    from ._serve import Daemon, serve
+
 
 def __getattr__(name):
     from importlib import import_module

@@ -36,7 +36,7 @@ def _from_list(obj, dtype, device):
     return _core.asarray(_hostdata.plain(obj), dtype, device)
 
 
-def asarray(obj, /, *, dtype=None, device=None, copy=None):
+def asarray(obj, /, *, dtype=None, device=None, copy=None) -> Array:
     """An array from an array, a scalar, nested lists of scalars, an object with a buffer (a NumPy array, bytes, array.array), or
     an object with `__dlpack__`.
 
@@ -60,7 +60,7 @@ def asarray(obj, /, *, dtype=None, device=None, copy=None):
     return _core.asarray(obj, dtype, device)
 
 
-def from_dlpack(x, /, *, device=None, copy=None):
+def from_dlpack(x, /, *, device=None, copy=None) -> Array:
     """An array from an object with `__dlpack__`, whose elements are in host memory, or a tensord array.
 
     The elements are copied to the device; copy=False: BufferError unless `x` is a tensord array that is there already, which is then
@@ -78,7 +78,7 @@ def from_dlpack(x, /, *, device=None, copy=None):
     return _core.asarray(x, None, device)
 
 
-def astype(x, dtype, /, *, copy=True, device=None):
+def astype(x, dtype, /, *, copy=True, device=None) -> Array:
     """x in another dtype.
 
     Floats become integers by truncation, saturated, NaN as 0. TypeError for a complex array and a real dtype: real(), imag() and
@@ -97,7 +97,7 @@ def astype(x, dtype, /, *, copy=True, device=None):
     return _core.cast(x, dtype)
 
 
-def full(shape, fill_value, *, dtype=None, device=None):
+def full(shape, fill_value, *, dtype=None, device=None) -> Array:
     """An array in which every element is `fill_value`: a scalar, or an array of one element. dtype None: the value's default dtype,
     or the array's. OverflowError for an integer that the dtype does not hold."""
     _check_dtype(dtype)
@@ -128,42 +128,42 @@ def full(shape, fill_value, *, dtype=None, device=None):
     return _core.full(shape, fill_value, dtype, device)
 
 
-def empty(shape, *, dtype=None, device=None):
+def empty(shape, *, dtype=None, device=None) -> Array:
     """An array of this shape, float32 by default. Its elements are 0: device memory of others is never shown."""
     return zeros(shape, dtype=dtype, device=device)
 
 
-def zeros(shape, *, dtype=None, device=None):
+def zeros(shape, *, dtype=None, device=None) -> Array:
     """An array of zeros, float32 by default."""
     return full(shape, 0, dtype=dtype or _dtypes.float32, device=device)
 
 
-def ones(shape, *, dtype=None, device=None):
+def ones(shape, *, dtype=None, device=None) -> Array:
     """An array of ones, float32 by default."""
     return full(shape, 1, dtype=dtype or _dtypes.float32, device=device)
 
 
-def full_like(x, /, fill_value, *, dtype=None, device=None):
+def full_like(x, /, fill_value, *, dtype=None, device=None) -> Array:
     """full() with x's shape, and by default x's dtype and device."""
     return full(x.shape, fill_value, dtype=dtype or x.dtype, device=device or x.device)
 
 
-def empty_like(x, /, *, dtype=None, device=None):
+def empty_like(x, /, *, dtype=None, device=None) -> Array:
     """empty() with x's shape, and by default x's dtype and device."""
     return full_like(x, 0, dtype=dtype, device=device)
 
 
-def zeros_like(x, /, *, dtype=None, device=None):
+def zeros_like(x, /, *, dtype=None, device=None) -> Array:
     """zeros() with x's shape, and by default x's dtype and device."""
     return full_like(x, 0, dtype=dtype, device=device)
 
 
-def ones_like(x, /, *, dtype=None, device=None):
+def ones_like(x, /, *, dtype=None, device=None) -> Array:
     """ones() with x's shape, and by default x's dtype and device."""
     return full_like(x, 1, dtype=dtype, device=device)
 
 
-def arange(start, /, stop=None, step=1, *, dtype=None, device=None):
+def arange(start, /, stop=None, step=1, *, dtype=None, device=None) -> Array:
     """start, start + step, … below stop, or above it for a negative step; with one argument 0, 1, … below it. Rank 1.
 
     dtype None: int64 if all numbers are integers, else float32. Integers are exact over the whole range of int64 and uint64.
@@ -208,7 +208,7 @@ def _linspace(start, stop, count, endpoint, dtype, device):
     return _core.linspace(dtype=dtype, start=start, stop=stop, count=count, endpoint=endpoint, device=device)
 
 
-def linspace(start, stop, /, num, *, dtype=None, device=None, endpoint=True):
+def linspace(start, stop, /, num, *, dtype=None, device=None, endpoint=True) -> Array:
     """`num` numbers in equal steps from start to stop; with endpoint=False they stop one step before. Rank 1.
 
     dtype None: float32, or complex64 if a bound is complex. ValueError for a negative number of elements.
@@ -229,7 +229,7 @@ def linspace(start, stop, /, num, *, dtype=None, device=None, endpoint=True):
     return astype(_linspace(float(start), float(stop), num, endpoint, _dtypes.float64, device), dtype)
 
 
-def eye(n_rows, n_cols=None, /, *, k=0, dtype=None, device=None):
+def eye(n_rows, n_cols=None, /, *, k=0, dtype=None, device=None) -> Array:
     """(n_rows, n_cols), ones at (i, i + k) and zeros elsewhere, float32 by default. n_cols None: as many as rows."""
     n_cols = n_rows if n_cols is None else n_cols
     k = max(-n_rows, min(k, n_cols))  # beyond that there are no ones
@@ -262,11 +262,11 @@ def _diagonal(x, k):
     return max(-x.shape[-2], min(k, x.shape[-1])) if x.ndim > 1 else k
 
 
-def tril(x, /, *, k=0):
+def tril(x, /, *, k=0) -> Array:
     """x[…, i, j] where j - i <= k, and 0 elsewhere: the lower triangle of each matrix. ValueError below rank 2."""
     return _core.tril(x, _diagonal(x, k))
 
 
-def triu(x, /, *, k=0):
+def triu(x, /, *, k=0) -> Array:
     """x[…, i, j] where j - i >= k, and 0 elsewhere: the upper triangle of each matrix. ValueError below rank 2."""
     return _core.triu(x, _diagonal(x, k))

@@ -10,7 +10,7 @@ from .manipulation import broadcast_shapes, share
 Array = _core.Array
 
 
-def imag(x, /):
+def imag(x, /) -> Array:
     """The imaginary part, a float32 or float64; zeros of a real array."""
     return _core.imag(x) if _dtypes.is_complex(x.dtype) else _core.full(x.shape, 0, x.dtype, x.device)
 
@@ -28,7 +28,7 @@ def _limit(limit, x):
 builtin_min, builtin_max = min, max
 
 
-def clip(x, /, min=None, max=None):
+def clip(x, /, min=None, max=None) -> Array:
     """x within the limits, which are scalars, arrays that broadcast, or None: minimum(maximum(x, min), max), in x's dtype. NaN where one
     of them is NaN."""
     shape = broadcast_shapes(*(one.shape for one in (x, min, max) if isinstance(one, Array)))

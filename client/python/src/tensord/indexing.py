@@ -590,7 +590,7 @@ class AtKey:
 # ---- functions of the standard ----
 
 
-def take(x, indices, /, *, axis=None):
+def take(x, indices, /, *, axis=None) -> Array:
     """x's slices at the indices along an axis, which may be left out for rank 1. The indices are integers of rank 1; negative ones count
     from the end. An index that the axis does not have poisons the result with OutOfRangeError."""
     if axis is None:
@@ -607,7 +607,7 @@ def take(x, indices, /, *, axis=None):
     return _core.reshape(taken, x.shape[:axis] + indices.shape + x.shape[axis + 1 :])
 
 
-def take_along_axis(x, indices, /, *, axis=-1):
+def take_along_axis(x, indices, /, *, axis=-1) -> Array:
     """One element of x for each index along an axis: the indices have x's rank, and the other axes broadcast. Negative indices count
     from the end."""
     axis = axis_of(axis, x.ndim)

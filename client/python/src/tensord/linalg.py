@@ -25,7 +25,7 @@ _infinity = float("inf")
 # ---- decompositions ----
 
 
-def cholesky(x, /, *, upper=False):
+def cholesky(x, /, *, upper=False) -> Array:
     """The lower triangular L with x = L · Lᴴ of a Hermitian positive definite matrix, or with upper=True the upper triangular U with
     x = Uᴴ · U. Only that triangle is read."""
     return _core.cholesky(x, upper)
@@ -50,7 +50,7 @@ def eigh(x, /):
     return EigenResult(*_core.eigh(x))
 
 
-def eigvalsh(x, /):
+def eigvalsh(x, /) -> Array:
     """The eigenvalues of symmetric (complex: Hermitian) matrices in ascending order."""
     return _core.eigvalsh(x)
 
@@ -61,7 +61,7 @@ def svd(x, /, *, full_matrices=True):
     return SVDResult(*_core.svd(x, full_matrices))
 
 
-def svdvals(x, /):
+def svdvals(x, /) -> Array:
     """The singular values in descending order."""
     return _core.svdvals(x)
 
@@ -69,12 +69,12 @@ def svdvals(x, /):
 # ---- equations ----
 
 
-def solve(x1, x2, /):
+def solve(x1, x2, /) -> Array:
     """x with x1 · x = x2, for square matrices x1 (…, n, n); x2 is one vector (n), or matrices (…, n, k). Batches broadcast."""
     return _core.solve(x1, x2)
 
 
-def triangular_solve(x1, x2, /, *, upper=False, unit_diagonal=False):
+def triangular_solve(x1, x2, /, *, upper=False, unit_diagonal=False) -> Array:
     """x with x1 · x = x2 for triangular x1, whose other triangle is not read. As torch.linalg.solve_triangular."""
     return _core.triangular_solve(x1, x2, upper, unit_diagonal)
 
@@ -84,12 +84,12 @@ def lstsq(x1, x2, /):
     return _core.lstsq(x1, x2)
 
 
-def inv(x, /):
+def inv(x, /) -> Array:
     """The inverse of square matrices."""
     return _core.inv(x)
 
 
-def pinv(x, /, *, rtol=None):
+def pinv(x, /, *, rtol=None) -> Array:
     """The pseudoinverse by singular values; those not above rtol times the greatest one count as 0. rtol None: max(m, n) times the
     dtype's epsilon. An array of tolerances, one for each matrix, is possible, too."""
     if isinstance(rtol, Array):
@@ -110,7 +110,7 @@ def _adjoint(x):
     return _core.conj(_core.transpose(x))
 
 
-def det(x, /):
+def det(x, /) -> Array:
     """The determinant of square matrices."""
     return _core.det(x)
 
@@ -121,7 +121,7 @@ def slogdet(x, /):
     return SlogdetResult(*_core.slogdet(x))
 
 
-def matrix_rank(x, /, *, rtol=None):
+def matrix_rank(x, /, *, rtol=None) -> Array:
     """How many singular values of each matrix are above rtol times its greatest one, as int64. rtol None: max(m, n) times the dtype's
     epsilon. An array of tolerances, one for each matrix, is possible, too."""
     if not isinstance(rtol, Array):
@@ -133,7 +133,7 @@ def matrix_rank(x, /, *, rtol=None):
     return _core.count_nonzero(_core.greater(s, limit), (-1,), False)
 
 
-def matrix_power(x, n, /):
+def matrix_power(x, n, /) -> Array:
     """Square matrices to an integral power, by repeated squaring; a negative one is that of the inverse."""
     n = n.__index__()
     if n < 0:
@@ -146,7 +146,7 @@ def matrix_power(x, n, /):
 _NORMS = {"fro": "fro", "nuc": "nuc", 1: "1", -1: "-1", 2: "2", -2: "-2", _infinity: "inf", -_infinity: "-inf"}
 
 
-def matrix_norm(x, /, *, keepdims=False, ord="fro"):
+def matrix_norm(x, /, *, keepdims=False, ord="fro") -> Array:
     """A norm of each matrix: "fro" the root of the sum of squares, "nuc" the sum of the singular values, 1 and inf the greatest sum of
     magnitudes of a column and of a row, 2 the greatest singular value; -1, -inf and -2 the least ones. Norms of an empty matrix are 0;
     ShapeError where there is nothing to choose the least one from."""
@@ -157,7 +157,7 @@ def matrix_norm(x, /, *, keepdims=False, ord="fro"):
     return _core.matrix_norm(x, _NORMS[ord], keepdims)
 
 
-def vector_norm(x, /, *, axis=None, keepdims=False, ord=2):
+def vector_norm(x, /, *, axis=None, keepdims=False, ord=2) -> Array:
     """sum(|x|^ord)^(1/ord) over an axis, a tuple of axes, or all elements as one vector: 2 is Euclid's norm, inf the greatest magnitude,
     -inf the least one, 0 the number of elements that are not 0."""
     axes = axes_of(axis, x.ndim)
@@ -169,14 +169,14 @@ def vector_norm(x, /, *, axis=None, keepdims=False, ord=2):
 # ---- products and parts ----
 
 
-def outer(x1, x2, /):
+def outer(x1, x2, /) -> Array:
     """x1's elements times x2's: (m) by (n) is (m, n). ValueError for other ranks."""
     if x1.ndim != 1 or x2.ndim != 1:
         raise ValueError(f"outer() takes two vectors, not ranks {x1.ndim} and {x2.ndim}")
     return _core.outer(x1, x2)
 
 
-def cross(x1, x2, /, *, axis=-1):
+def cross(x1, x2, /, *, axis=-1) -> Array:
     """The cross product along an axis with three elements in both; the other axes broadcast."""
     if axis >= 0:
         if x1.ndim != x2.ndim:
@@ -185,17 +185,17 @@ def cross(x1, x2, /, *, axis=-1):
     return _core.cross(x1, x2, axis)
 
 
-def kron(x1, x2, /):
+def kron(x1, x2, /) -> Array:
     """Kronecker's product: each element of x1 replaced by that element times x2."""
     return _core.kron(x1, x2)
 
 
-def diagonal(x, /, *, offset=0):
+def diagonal(x, /, *, offset=0) -> Array:
     """The diagonal of each matrix, as a last axis; `offset` above 0 is above the main diagonal. A view."""
     return _core.diagonal(x, offset)
 
 
-def trace(x, /, *, offset=0, dtype=None):
+def trace(x, /, *, offset=0, dtype=None) -> Array:
     """The sum of this diagonal of each matrix. dtype as for sum()."""
     from .statistical import sum
 

@@ -53,7 +53,7 @@ def broadcast_shapes(*shapes):
     return tuple(result)
 
 
-def broadcast_to(x, /, shape):
+def broadcast_to(x, /, shape) -> Array:
     """x with axes of extent 1, and new leading axes, repeated to fill `shape`. A view."""
     return _core.broadcast_to(x, tuple(shape))
 
@@ -72,7 +72,7 @@ def _same_dtype(arrays):
     return [x if x.dtype is dtype else _core.cast(x, dtype) for x in arrays]
 
 
-def concat(arrays, /, *, axis=0):
+def concat(arrays, /, *, axis=0) -> Array:
     """Arrays one after another along an axis; their other extents are equal, and their dtypes promote. axis=None: all elements of
     each, in row-major order."""
     arrays = _same_dtype(arrays)
@@ -81,7 +81,7 @@ def concat(arrays, /, *, axis=0):
     return _core.concat(arrays, axis)
 
 
-def stack(arrays, /, *, axis=0):
+def stack(arrays, /, *, axis=0) -> Array:
     """Arrays of equal shapes along a new axis at this place of the result; their dtypes promote."""
     return _core.stack(_same_dtype(arrays), axis)
 
@@ -95,18 +95,18 @@ def unstack(x, /, *, axis=0):
     return tuple(_core.reshape(part, shape) for part in parts)
 
 
-def expand_dims(x, /, axis=0):
+def expand_dims(x, /, axis=0) -> Array:
     """x with a new axis of extent 1 at place `axis` of the result. A view. IndexError for a place that the result does not have."""
     axis_of(axis, x.ndim + 1)
     return _core.expand_dims(x, axis)
 
 
-def squeeze(x, /, axis):
+def squeeze(x, /, axis) -> Array:
     """x without this axis, or these axes, whose extents must be 1. A view. ValueError for another extent."""
     return _core.squeeze(x, axes_of(axis, x.ndim))
 
 
-def reshape(x, /, shape, *, copy=None):
+def reshape(x, /, shape, *, copy=None) -> Array:
     """The same elements in row-major order in another shape, of which one extent may be -1: it is computed from the others.
 
     copy=True: the result never changes with x. copy=False is refused: a later assignment to x never shows in the result.
@@ -116,7 +116,7 @@ def reshape(x, /, shape, *, copy=None):
     return _core.reshape(x, shape if type(shape) is tuple else shape_of(shape))
 
 
-def permute_dims(x, /, axes):
+def permute_dims(x, /, axes) -> Array:
     """Axis i of the result is axis axes[i] of x. A view. ValueError unless `axes` names each axis once."""
     axes = axes_of(tuple(axes), x.ndim)
     if len(axes) != x.ndim:
@@ -124,7 +124,7 @@ def permute_dims(x, /, axes):
     return _core.permute(x, axes)
 
 
-def moveaxis(x, source, destination, /):
+def moveaxis(x, source, destination, /) -> Array:
     """x with axis source[i] at place destination[i], and the other axes in their order. A view."""
     source, destination = axes_of(source, x.ndim), axes_of(destination, x.ndim)
     if len(source) != len(destination):
@@ -132,18 +132,18 @@ def moveaxis(x, source, destination, /):
     return _core.moveaxis(x, source, destination)
 
 
-def matrix_transpose(x, /):
+def matrix_transpose(x, /) -> Array:
     """(…, m, n) to (…, n, m). A view. ValueError below rank 2."""
     return _core.transpose(x)
 
 
-def flip(x, /, *, axis=None):
+def flip(x, /, *, axis=None) -> Array:
     """x in reverse order along an axis, several axes, or all of them (None). A view."""
     axes = axes_of(axis, x.ndim)
     return _core.flip(x, axes) if axes else share(x)
 
 
-def roll(x, /, shift, *, axis=None):
+def roll(x, /, shift, *, axis=None) -> Array:
     """x's elements moved by `shift` places along an axis; what goes beyond the end comes in at the beginning. Tuples of shifts and
     axes: one after another. axis=None: of all elements in row-major order, in x's shape again."""
     if axis is None:
@@ -158,7 +158,7 @@ def roll(x, /, shift, *, axis=None):
     return x
 
 
-def repeat(x, repeats, /, *, axis=None):
+def repeat(x, repeats, /, *, axis=None) -> Array:
     """Each element of x along an axis, repeated; axis=None: of all elements in row-major order.
 
     `repeats` is a number, or an integer array of rank 1 with one for each element. Of an array, the call blocks until the array's sum
@@ -195,7 +195,7 @@ def _repeat_each(x, repeats, axis):
     return _core.take(x, _core.searchsorted(ends, places, True), axis)
 
 
-def tile(x, repetitions, /):
+def tile(x, repetitions, /) -> Array:
     """x as a whole, repeated repetitions[i] times along axis i; the shorter one of shape and list gets ones in front."""
     repetitions = shape_of(repetitions)
     if not repetitions:

@@ -13,18 +13,18 @@ def _position(operation, x, axis, keepdims):
     return operation(x, (axis_of(axis, x.ndim),), keepdims)
 
 
-def argmax(x, /, *, axis=None, keepdims=False):
+def argmax(x, /, *, axis=None, keepdims=False) -> Array:
     """The place of the greatest element along an axis, or among all elements in row-major order, as int64: the first one of equals.
     NaN counts as the greatest. ValueError if there are no elements."""
     return _position(_core.argmax, x, axis, keepdims)
 
 
-def argmin(x, /, *, axis=None, keepdims=False):
+def argmin(x, /, *, axis=None, keepdims=False) -> Array:
     """The place of the least element, as argmax(). NaN counts as the least."""
     return _position(_core.argmin, x, axis, keepdims)
 
 
-def count_nonzero(x, /, *, axis=None, keepdims=False):
+def count_nonzero(x, /, *, axis=None, keepdims=False) -> Array:
     """How many elements are not 0, as int64, over an axis, a tuple of axes, or all of them."""
     axes = axes_of(axis, x.ndim)
     if not axes and axis is not None:
@@ -44,7 +44,7 @@ def nonzero(x, /):
     return unstack(_core.slice(places, ((None, None, 1), (0, count, 1))))
 
 
-def searchsorted(x1, x2, /, *, side="left", sorter=None):
+def searchsorted(x1, x2, /, *, side="left", sorter=None) -> Array:
     """For each element of x2 its place in x1, which has rank 1 and is in ascending order: before elements that are equal to it, or
     with side="right" behind them. int64, in x2's shape. `sorter`: the places that put x1 in order, as argsort() gives them."""
     if side not in ("left", "right"):
@@ -61,7 +61,7 @@ def searchsorted(x1, x2, /, *, side="left", sorter=None):
     return _core.searchsorted(x1, x2, side == "right")
 
 
-def where(condition, x1, x2, /):
+def where(condition, x1, x2, /) -> Array:
     """x1 where the condition is true, x2 elsewhere; the three broadcast. x1 and x2 are arrays or scalars, whose dtypes promote."""
     if not isinstance(x1, Array) or not isinstance(x2, Array):
         dtype = _dtypes.result_type(x1, x2)

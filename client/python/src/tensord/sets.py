@@ -8,6 +8,8 @@ from collections import namedtuple
 
 from . import _core
 
+Array = _core.Array
+
 unique_all_result = namedtuple("unique_all_result", "values indices inverse_indices counts")
 unique_counts_result = namedtuple("unique_counts_result", "values counts")
 unique_inverse_result = namedtuple("unique_inverse_result", "values inverse_indices")
@@ -42,7 +44,7 @@ def unique_inverse(x, /):
     return unique_inverse_result(_first(values, count), inverse)
 
 
-def unique_values(x, /):
+def unique_values(x, /) -> Array:
     """The different elements. Blocks."""
     values, _, _, _, count = _unique(x)
     return _first(values, count)

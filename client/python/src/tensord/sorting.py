@@ -3,13 +3,15 @@
 from . import _core
 from .manipulation import axis_of
 
+Array = _core.Array
 
-def sort(x, /, *, axis=-1, descending=False, stable=True):
+
+def sort(x, /, *, axis=-1, descending=False, stable=True) -> Array:
     """x's elements along an axis in ascending or descending order. Always stable. TypeError for complex numbers, which have no order."""
     return _core.sort(x, axis_of(axis, x.ndim), descending)
 
 
-def argsort(x, /, *, axis=-1, descending=False, stable=True):
+def argsort(x, /, *, axis=-1, descending=False, stable=True) -> Array:
     """The places, as int64, of the elements in the order in which sort() puts them."""
     return _core.argsort(x, axis_of(axis, x.ndim), descending)
 

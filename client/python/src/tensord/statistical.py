@@ -7,6 +7,8 @@ from . import _core
 from . import dtypes as _dtypes
 from .manipulation import axes_of, axis_of, share
 
+Array = _core.Array
+
 
 def _axes(x, axis):
     """The axes for an operation, whose empty list stands for all of them; None if there is nothing to reduce."""
@@ -46,13 +48,13 @@ def _accumulate(operation, x, axis, dtype, keepdims):
     return _as(operation(x, axes, keepdims), dtype)
 
 
-def sum(x, /, *, axis=None, dtype=None, keepdims=False):
+def sum(x, /, *, axis=None, dtype=None, keepdims=False) -> Array:
     """The sum; 0 of no elements. dtype None: int64 for signed integers and bools, uint64 for unsigned ones, else x's.
     Integers wrap around in the result's dtype."""
     return _accumulate(_core.sum, x, axis, dtype, keepdims)
 
 
-def prod(x, /, *, axis=None, dtype=None, keepdims=False):
+def prod(x, /, *, axis=None, dtype=None, keepdims=False) -> Array:
     """The product; 1 of no elements. dtype as for sum()."""
     return _accumulate(_core.prod, x, axis, dtype, keepdims)
 
@@ -62,17 +64,17 @@ def _reduce(operation, x, axis, keepdims):
     return operation(x, axes, keepdims) if axes is not None else share(x)
 
 
-def max(x, /, *, axis=None, keepdims=False):
+def max(x, /, *, axis=None, keepdims=False) -> Array:
     """The greatest element, NaN if an element is NaN. ValueError for a result of no elements."""
     return _reduce(_core.max, x, axis, keepdims)
 
 
-def min(x, /, *, axis=None, keepdims=False):
+def min(x, /, *, axis=None, keepdims=False) -> Array:
     """The least element, NaN if an element is NaN. ValueError for a result of no elements."""
     return _reduce(_core.min, x, axis, keepdims)
 
 
-def mean(x, /, *, axis=None, keepdims=False):
+def mean(x, /, *, axis=None, keepdims=False) -> Array:
     """The arithmetic mean, in x's dtype, float32 for integers; NaN of no elements."""
     axes = _axes(x, axis)
     if axes is None:
@@ -80,7 +82,7 @@ def mean(x, /, *, axis=None, keepdims=False):
     return _core.mean(x, axes, keepdims)
 
 
-def var(x, /, *, axis=None, correction=0.0, keepdims=False):
+def var(x, /, *, axis=None, correction=0.0, keepdims=False) -> Array:
     """The variance: the sum of squared distances from the mean, divided by n - correction. float32 for integers."""
     axes = _axes(x, axis)
     if axes is None:
@@ -88,7 +90,7 @@ def var(x, /, *, axis=None, correction=0.0, keepdims=False):
     return _core.var(x, axes, float(correction), keepdims)
 
 
-def std(x, /, *, axis=None, correction=0.0, keepdims=False):
+def std(x, /, *, axis=None, correction=0.0, keepdims=False) -> Array:
     """The standard deviation: the root of var()."""
     axes = _axes(x, axis)
     if axes is None:
@@ -107,13 +109,13 @@ def _cumulative(operation, x, axis, dtype, include_initial):
     return _as(operation(_accumulated(x, dtype), axis, include_initial), dtype)
 
 
-def cumulative_sum(x, /, *, axis=None, dtype=None, include_initial=False):
+def cumulative_sum(x, /, *, axis=None, dtype=None, include_initial=False) -> Array:
     """Running sums along an axis, which may be left out for rank 1. include_initial=True: with a 0 before the first one.
     dtype as for sum()."""
     return _cumulative(_core.cumulative_sum, x, axis, dtype, include_initial)
 
 
-def cumulative_prod(x, /, *, axis=None, dtype=None, include_initial=False):
+def cumulative_prod(x, /, *, axis=None, dtype=None, include_initial=False) -> Array:
     """Running products along an axis, which may be left out for rank 1. include_initial=True: with a 1 before the first one.
     dtype as for sum()."""
     return _cumulative(_core.cumulative_prod, x, axis, dtype, include_initial)

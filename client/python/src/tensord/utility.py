@@ -4,6 +4,8 @@ from . import _core
 from . import dtypes as _dtypes
 from .manipulation import axes_of, axis_of, share
 
+Array = _core.Array
+
 
 def _test(operation, x, axis, keepdims):
     axes = axes_of(axis, x.ndim)
@@ -12,17 +14,17 @@ def _test(operation, x, axis, keepdims):
     return operation(x, axes, keepdims)
 
 
-def all(x, /, *, axis=None, keepdims=False):
+def all(x, /, *, axis=None, keepdims=False) -> Array:
     """Whether each element is not 0, over an axis, a tuple of axes, or all of them; true of no elements."""
     return _test(_core.all, x, axis, keepdims)
 
 
-def any(x, /, *, axis=None, keepdims=False):
+def any(x, /, *, axis=None, keepdims=False) -> Array:
     """Whether an element is not 0, over an axis, a tuple of axes, or all of them; false of no elements."""
     return _test(_core.any, x, axis, keepdims)
 
 
-def diff(x, /, *, axis=-1, n=1, prepend=None, append=None):
+def diff(x, /, *, axis=-1, n=1, prepend=None, append=None) -> Array:
     """The difference of each element and the one before it, along an axis, n times over. `prepend` and `append` are arrays that are
     joined to x before. Of bools, whether the two differ."""
     if n < 0:
