@@ -316,7 +316,8 @@ static void job_blocks(struct convolution_job *job) {
     job->row_blocks = divided_up(job->depth, job->rows);
     job->plain = job->way != WAY_WEIGHT && job->kernel == 1 && !job->widen;
     for (int i = 0; i < CONVOLUTION_AXES; i++) {
-        job->plain &= c->stride[i] == 1 && c->padding[i] == 0;
+        /* output_padding, which the dilation limits, too, adds places that see nothing of the source. */
+        job->plain &= c->stride[i] == 1 && c->padding[i] == 0 && c->x[i] == c->y[i];
     }
     int64_t width = most(BLOCK / job->rows / PLACES_MULTIPLE * PLACES_MULTIPLE, BLOCK_PLACES);
     job->width = least(width, job->places);

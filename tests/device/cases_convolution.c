@@ -43,6 +43,16 @@ static struct geometry geometry_random(struct suite *suite) {
     return g;
 }
 
+/* Of a transposed one: output_padding up to what stride or dilation allow, so that places of x may see nothing of y. */
+static void geometry_widen(struct suite *suite, struct geometry *g) {
+    for (int i = 0; i < g->axes; i++) {
+        int64_t most = g->stride[i] > g->dilation[i] ? g->stride[i] : g->dilation[i];
+        int64_t by = suite_below(suite, most - g->more[i]);
+        g->more[i] += by;
+        g->x[i] += by;
+    }
+}
+
 static int geometry_shape(const struct geometry *g, int64_t channels, const int64_t *extents, int64_t *shape) {
     bool last = g->layout == OP_LAYOUT_CHANNELS_LAST;
     shape[0] = g->batch;
@@ -170,6 +180,8 @@ static void case_convolution(struct suite *suite, const struct op_case *row) {
     for (enum dtype dtype = DTYPE_BOOL; dtype < DTYPE_COUNT; dtype++) {
         for (int i = 0; op_case_takes(row, dtype) && i < SUITE_REPEAT(50); i++) {
             struct geometry g = geometry_random(suite);
+            if (row->opcode == OP_CONV_TRANSPOSE)
+                geometry_widen(suite, &g);
             conv_once(suite, &g, row->opcode, dtype,
                       suite_chance(suite, 85) ? dtype : op_case_partner(suite, row, dtype));
         }
