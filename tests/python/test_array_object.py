@@ -17,6 +17,10 @@ class Representation(unittest.TestCase):
         self.assertEqual(repr(td.asarray(1 - 2j)), "tensord.Array(1.-2.j, dtype=complex64, device='cpu:0')")
         self.assertEqual(repr(td.zeros((0, 2))), "tensord.Array([], shape=(0, 2), dtype=float32, device='cpu:0')")
 
+    def test_matrices_are_parted_by_an_empty_line(self):
+        text = "tensord.Array([[[0],\n                [1]],\n\n               [[2],\n                [3]]], dtype=int64, device='cpu:0')"
+        self.assertEqual(repr(td.reshape(td.arange(4), (2, 2, 1))), text)
+
     def test_large_arrays_are_previewed(self):
         text = repr(td.reshape(td.arange(10**6), (1000, 1000)))
         self.assertIn("…", text)

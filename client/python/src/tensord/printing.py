@@ -64,7 +64,7 @@ def _lay_out(texts, width, cut, indent):
         items.insert(EDGE, "…")
     if len(cut) == 1:
         return "[" + _wrap(items, indent + 1) + "]"
-    return "[" + (",\n" * (len(cut) - 1) + " " * (indent + 1)).join(items) + "]"
+    return "[" + ("," + "\n" * (len(cut) - 1) + " " * (indent + 1)).join(items) + "]"
 
 
 def _wrap(items, indent, columns=100):

@@ -6,6 +6,7 @@ from typing import Any, Optional
 
 from .. import _core
 from ..array import Array
+from ..dtypes import is_float
 from .module import Module
 
 
@@ -60,7 +61,7 @@ class _ClassLoss(_Loss):
 
 
 class CrossEntropyLoss(_ClassLoss):
-    """Of scores (batch, classes, …) and targets (batch, …), integers."""
+    """Of scores (batch, classes, …) and targets: integers (batch, …), or probabilities of the classes in the shape of the scores, which ignore no index."""
 
     def __init__(
         self, weight: Optional[Array] = None, ignore_index: int = -100, reduction: str = "mean", label_smoothing: float = 0.0
@@ -69,6 +70,8 @@ class CrossEntropyLoss(_ClassLoss):
         self.label_smoothing = label_smoothing
 
     def forward(self, scores: Array, target: Array) -> Array:
+        if is_float(target.dtype):
+            return _core.soft_cross_entropy(scores, target, self.weight, self.reduction, self.label_smoothing)
         return _core.cross_entropy(scores, target, self.weight, self.ignore_index, self.reduction, self.label_smoothing)
 
 
@@ -86,7 +89,10 @@ class BCEWithLogitsLoss(_Loss):
         self.register_buffer("pos_weight", pos_weight)
 
     def forward(self, x: Array, target: Array) -> Array:
-        return _core.bce_with_logits(x, target, self.weight, self.pos_weight, self.reduction)
+        weight = self.weight
+        if weight is None and self.pos_weight is not None:  # the operation has no pos_weight without a weight
+            weight = _core.full((), 1.0, x.dtype, x.device)
+        return _core.bce_with_logits(x, target, weight, self.pos_weight, self.reduction)
 
 
 class KLDivLoss(_Loss):
