@@ -102,6 +102,12 @@ void rule_give_reshaped(struct rule_call *call, unsigned i, td_tensor *gradient)
                                                               : gradient);
 }
 
+td_tensor *rule_operand(const struct rule_call *call, unsigned i) {
+    enum dtype dtype = call->node->outputs[0].type.dtype;
+    td_tensor *x = rule_input(call, i);
+    return rule_type(call, i)->dtype == dtype ? x : td_cast(x, (td_dtype)dtype);
+}
+
 td_tensor *rule_zeros(const struct rule_call *call, const struct tensor_type *type) {
     return td_full(call->node->device, (td_dtype)type->dtype, type->rank, type->shape, 0);
 }

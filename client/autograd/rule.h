@@ -39,6 +39,9 @@ static inline td_tensor *rule_output(const struct rule_call *call, unsigned i) {
 static inline const struct tensor_type *rule_type(const struct rule_call *call, unsigned i) {
     return &call->node->inputs[i].type;
 }
+/* The input in the dtype of the result, to which the operation promotes its inputs: integers may not hold what a rule computes of them, and bools and
+ * integers are no operands of some functions. */
+td_tensor *rule_operand(const struct rule_call *call, unsigned i);
 /* NULL: the call does not have this input, which is optional. */
 static inline td_tensor *rule_optional(const struct rule_call *call, unsigned i) {
     return i < call->node->n_inputs ? rule_input(call, i) : NULL;

@@ -193,7 +193,7 @@ RULE(slogdet) {
 
 /* Of the x that solves aᴴ · a · x = aᴴ · b. With a = Q · R and z = R⁻¹ · R⁻ᴴ · gradient: a · z by b, and (b - a · x) · zᴴ - a · z · xᴴ by a. */
 static void lstsq_tall(struct rule_call *call, td_tensor *x, td_tensor *b, td_tensor *g, bool vector) {
-    td_tensor *a = rule_input(call, 0), *q = NULL, *r = NULL;
+    td_tensor *a = rule_operand(call, 0), *q = NULL, *r = NULL;
     td_qr(a, TD_QR_MODE_REDUCED, &q, &r);
     td_tensor *half = td_triangular_solve(rule_adjoint(r), g, 0, 0), *by_b = td_matmul(q, half);
     if (rule_wants(call, 0)) {
@@ -206,7 +206,7 @@ static void lstsq_tall(struct rule_call *call, td_tensor *x, td_tensor *b, td_te
 
 /* Of x = aᴴ · w with a · aᴴ · w = b. With aᴴ = Q · R and h = R⁻¹ · Qᴴ · gradient: h by b, and w · (gradient - aᴴ · h)ᴴ - h · xᴴ by a. */
 static void lstsq_wide(struct rule_call *call, td_tensor *x, td_tensor *g, bool vector) {
-    td_tensor *a = rule_input(call, 0), *q = NULL, *r = NULL;
+    td_tensor *a = rule_operand(call, 0), *q = NULL, *r = NULL;
     td_qr(rule_adjoint(a), TD_QR_MODE_REDUCED, &q, &r);
     td_tensor *by_b = td_triangular_solve(r, td_matmul(rule_adjoint(q), g), 1, 0);
     if (rule_wants(call, 0)) {

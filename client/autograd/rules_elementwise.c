@@ -115,16 +115,15 @@ RULE(divide) {
 
 /* By the exponent: where x is 0, y·log(x) has no value, and the derivative for exponents from 0 on is 0. */
 RULE(pow) {
-    td_tensor *g = call->g[0], *x = rule_conjugate(rule_input(call, 0)),
-              *exponent = rule_conjugate(rule_input(call, 1)), *y = rule_conjugate(rule_output(call, 0));
+    td_tensor *g = call->g[0], *x = rule_conjugate(rule_operand(call, 0)),
+              *exponent = rule_conjugate(rule_operand(call, 1)), *y = rule_conjugate(rule_output(call, 0));
     if (rule_wants(call, 0)) {
         td_tensor *slope = td_multiply(exponent, td_pow(x, rule_shift(exponent, -1)));
         rule_give(call, 0, td_multiply(g, td_where(td_equal(exponent, zero(exponent)), zero(slope), slope)));
     }
     if (rule_wants(call, 1)) {
-        bool whole = !dtype_is_complex(rule_type(call, 0)->dtype) && dtype_is_complex(rule_type(call, 1)->dtype);
-        td_tensor *slope = td_multiply(y, td_log(whole ? td_cast(x, td_tensor_dtype(y)) : x));
-        td_tensor *size = dtype_is_complex(rule_type(call, 1)->dtype) ? td_real(exponent) : exponent;
+        td_tensor *slope = td_multiply(y, td_log(x));
+        td_tensor *size = dtype_is_complex(rule_type(call, 1)->dtype) ? td_real(exponent) : rule_input(call, 1);
         td_tensor *flat = td_logical_and(td_equal(x, zero(x)), td_greater_equal(size, zero(size)));
         rule_give(call, 1, td_multiply(g, td_where(flat, zero(slope), slope)));
     }
@@ -197,7 +196,7 @@ RULE(hypot) {
 }
 
 RULE(atan2) {
-    td_tensor *y = rule_input(call, 0), *x = rule_input(call, 1);
+    td_tensor *y = rule_operand(call, 0), *x = rule_operand(call, 1);
     td_tensor *g = td_divide(call->g[0], td_add(td_square(x), td_square(y)));
     if (rule_wants(call, 0))
         rule_give(call, 0, td_multiply(g, x));

@@ -347,7 +347,7 @@ static void give_weights(struct rule_call *call, const struct classes *of, td_te
  * result. */
 static td_tensor *again_by_scores(const struct classes *of, td_tensor *h) {
     int axis = class_axis(of);
-    td_tensor *p = td_softmax(rule_input(of->call, of->scores), axis);
+    td_tensor *p = td_softmax(rule_operand(of->call, of->scores), axis);
     td_tensor *a = td_sum(times(share_of_classes(of), weights_of(of)), TD_AXES(axis), 1);
     td_tensor *b = td_multiply(by_losses(of, rule_input(of->call, 0)), a);
     td_tensor *rest = td_subtract(h, td_sum(td_multiply(h, p), TD_AXES(axis), 1));
@@ -380,7 +380,7 @@ RULE(cross_entropy) {
         rule_give(call, 0,
                   td_cross_entropy_grad(call->g[0], scores, targets, weight, of.ignore_index, reduction, of.smoothing));
     if (rule_wants(call, 2))
-        give_weights(call, &of, td_log_softmax(scores, class_axis(&of)),
+        give_weights(call, &of, td_log_softmax(rule_operand(call, 0), class_axis(&of)),
                      td_cross_entropy(scores, targets, weight, of.ignore_index, reduction, of.smoothing));
 }
 
@@ -412,7 +412,7 @@ RULE(soft_cross_entropy) {
         rule_give(call, 0, td_soft_cross_entropy_grad(call->g[0], scores, p, weight, reduction, of.smoothing));
     if (!rule_wants(call, 1) && !rule_wants(call, 2))
         return;
-    td_tensor *l = td_log_softmax(scores, class_axis(&of));
+    td_tensor *l = td_log_softmax(rule_operand(call, 0), class_axis(&of));
     if (rule_wants(call, 1)) {
         td_tensor *slope = times(rule_scale(l, of.smoothing - 1), weights_of(&of));
         rule_give(call, 1, td_multiply(by_losses(&of, call->g[0]), slope));

@@ -82,6 +82,32 @@ class Functions(unittest.TestCase):
         size(z.requires_grad_()).backward()
         self.assertEqual(z.grad.tolist(), [6 + 8j, 2j])
 
+    def test_operands_of_several_dtypes(self):
+        """As if they had been cast to the result's dtype before: integers do not hold squares, nor unsigned ones n - 1."""
+        x = td.asarray([[2.5, 1.5], [3.0, 0.5]], dtype=td.float64)
+        functions = [td.pow, td.atan2, td.linalg.lstsq, td.soft_cross_entropy]
+        others = [td.asarray([[1, 0], [0, 1]], dtype=td.bool), td.asarray([[100, 0], [1, 3]], dtype=td.int8), td.asarray([[0, 1], [2, 3]], dtype=td.uint64)]
+        others.append(td.asarray([[1.1, 2.2], [0.3, 0.7]], dtype=td.float32))
+        for function in functions:
+            for other in others:
+                for swapped in (False, True):
+                    if function is td.linalg.lstsq and not swapped:
+                        continue  # the other one may have no full rank
+                    with self.subTest(function.__name__, dtype=other.dtype.name, swapped=swapped):
+
+                        def value(x, other):
+                            return td.sum(function(*((other, x) if swapped else (x, other))) * td.asarray([1.0, 3.0], dtype=td.float64))
+
+                        found, expected = td.grad(value)(x, other), td.grad(value)(x, td.astype(other, td.float64))
+                        for a, b in zip(td.reshape(found, (-1,)).tolist(), td.reshape(expected, (-1,)).tolist()):
+                            self.assertTrue(abs(a - b) <= 1e-12 * abs(b) or (a != a and b != b), f"{found.tolist()} is not {expected.tolist()}")
+
+    def test_a_negative_number_to_a_complex_power(self):
+        def part(x):
+            return td.imag(td.pow(x, td.asarray(0.5 + 0j)))
+
+        self.assertAlmostEqual(td.grad(part)(td.asarray(-1.0)).item(), -0.5, 6)
+
     def test_constants(self):
         self.assertEqual(td.grad(lambda x: td.sum(x * td.stop_gradient(x)))(self.x).tolist(), [1, 2])
         self.assertEqual(td.grad(lambda x: td.sum(x * x.detach()))(self.x).tolist(), [1, 2])
