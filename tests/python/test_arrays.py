@@ -118,6 +118,28 @@ class Operators(unittest.TestCase):
             x += 1j
         self.check(y, [4.0, 6.0], core.float32)
 
+    def test_scalars_of_other_libraries_are_numbers(self):
+        class Scalar:  # as NumPy's
+            shape = ()
+
+            def __init__(self, value):
+                self.value = value
+
+            def item(self):
+                return self.value
+
+        x = core.asarray([1.0, 2.0])
+        self.check(x * Scalar(2.0), [2.0, 4.0], core.float32)
+        self.check(Scalar(3) - x, [2.0, 1.0], core.float32)
+        self.check(x < Scalar(1.5), [True, False], core.bool)
+        self.check(core.maximum(x, Scalar(1.5)), [1.5, 2.0], core.float32)
+        x += Scalar(1)
+        self.check(x, [2.0, 3.0], core.float32)
+        with self.assertRaises(OverflowError):
+            core.asarray([1], dtype="uint8") + Scalar(256)
+        with self.assertRaises(TypeError):
+            x + Scalar("1")
+
     def test_other_types_are_not_taken(self):
         x = core.asarray([1.0])
         with self.assertRaises(TypeError):

@@ -120,6 +120,23 @@ class Arguments(unittest.TestCase):
         with self.assertRaises(td.InvalidArgumentError):
             core.sum(x, 7)
 
+    def test_errors_name_function_and_argument(self):
+        x = core.asarray([1.0])
+        for words, call in (
+            (r"sum\(\): axes: ", lambda: core.sum(x, 2**63)),
+            (r"elu\(\): alpha: ", lambda: core.elu(x, "1")),
+            (r"leaky_relu\(\): negative_slope: ", lambda: core.leaky_relu(x, 10**400)),
+            (r"adam\(\): gradients is a sequence of arrays", lambda: core.adam([x], 1, [x], [x], 1, 0.1)),
+            ("a shape is an integer or a sequence of integers, not 2.5", lambda: td.zeros(2.5)),
+            (r"where\(\) needs an array", lambda: td.where(True, x, x)),
+            (r"Array\.sum\(\) takes", lambda: x.sum(0, 1)),
+        ):
+            with self.assertRaisesRegex((TypeError, OverflowError), words):
+                call()
+        for dtype in ("nonsense", 3):
+            with self.assertRaisesRegex(TypeError, "a dtype"):
+                core.asarray([1], dtype)
+
     def test_results_are_not_lost_with_their_sequence(self):
         parts = [core.asarray([float(i)]) for i in range(3000)]
         whole = core.concat(parts, 0)

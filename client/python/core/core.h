@@ -221,6 +221,9 @@ struct operand {
 
 /* Whether the object is a bool, int, float or complex. */
 bool scalar_check(PyObject *object);
+/* The number that a scalar of another library has, such as one of NumPy's: an object whose shape is (), and its item(). NULL without an
+ * exception: it is none. */
+PyObject *scalar_foreign(PyObject *object);
 /* A number for an operation with `like`: weak promotion as in the array API. */
 int scalar_operand(struct device *device, td_dtype like, PyObject *number, struct operand *operand);
 void operand_finish(struct device *device, struct operand *operand);

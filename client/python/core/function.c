@@ -167,6 +167,10 @@ static int take_arrays(struct call *call, const struct parameter *parameter, PyO
         return refuse(call, parameter, "a sequence of arrays", object);
     struct list *list = &call->lists[call->n_lists++];
     *list = (struct list){.tuple = PySequence_Tuple(object), .updates = parameter->kind == PARAMETER_UPDATES};
+    if (!list->tuple && PyErr_ExceptionMatches(PyExc_TypeError)) {
+        PyErr_Clear();
+        return refuse(call, parameter, "a sequence of arrays", object);
+    }
     Py_ssize_t n = list->tuple ? PyTuple_Size(list->tuple) : 0;
     list->tensors = list->tuple ? PyMem_Malloc(((size_t)n + 1) * sizeof *list->tensors) : NULL;
     if (!list->tensors)
@@ -268,6 +272,31 @@ static int take(struct call *call, const struct parameter *parameter, PyObject *
     return -1;
 }
 
+/* What Python says of a value says neither of which argument nor of which function. */
+static void name_the_argument(const struct call *call, const struct parameter *parameter) {
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
+    PyErr_NormalizeException(&type, &value, &trace);
+    if (type == PyExc_TypeError || type == PyExc_OverflowError)
+        PyErr_Format(type, "%s(): %s: %S", call->function->name, parameter->name, value);
+    else {
+        PyErr_Restore(type, value, trace);
+        return;
+    }
+    Py_XDECREF(type);
+    Py_XDECREF(value);
+    Py_XDECREF(trace);
+}
+
+static int take_named(struct call *call, const struct parameter *parameter, PyObject *object, union argument *out) {
+    int code = take(call, parameter, object, out);
+    enum parameter_kind kind = parameter->kind;
+    if (code && (kind == PARAMETER_INT || kind == PARAMETER_INTS || kind == PARAMETER_FLOAT ||
+                 kind == PARAMETER_FLOATS || kind == PARAMETER_SEED || kind == PARAMETER_STRING))
+        name_the_argument(call, parameter);
+    return code;
+}
+
 static void leave_out(const struct parameter *parameter, union argument *out) {
     *out = (union argument){.count = 0};
     if (parameter->kind == PARAMETER_FLOAT)
@@ -299,7 +328,7 @@ static int take_all(struct call *call) {
         const struct parameter *parameter = &function->parameters[i];
         call->operands[i].scalar = NULL;
         call->in[i] = (union argument){.count = 0};
-        if (call->given[i] && take(call, parameter, call->given[i], &call->in[i]))
+        if (call->given[i] && take_named(call, parameter, call->given[i], &call->in[i]))
             return -1;
         if (!call->given[i] && parameter->kind != PARAMETER_DEVICE)
             leave_out(parameter, &call->in[i]);

@@ -21,9 +21,12 @@ static int pair_take(PyObject *a, PyObject *b, struct pair *pair) {
     if (!mine->tensor)
         return -1;
     if (!array_check(other)) {
-        if (!scalar_check(other))
-            return 1;
-        return scalar_operand(pair->device, td_tensor_dtype(mine->tensor), other, its);
+        PyObject *number = scalar_check(other) ? NULL : scalar_foreign(other);
+        if (!number && !scalar_check(other))
+            return PyErr_Occurred() ? -1 : 1;
+        int code = scalar_operand(pair->device, td_tensor_dtype(mine->tensor), number ? number : other, its);
+        Py_XDECREF(number);
+        return code;
     }
     its->tensor = array_tensor((struct array *)other);
     return its->tensor ? 0 : -1;

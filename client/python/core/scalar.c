@@ -30,6 +30,22 @@ bool scalar_check(PyObject *object) {
     return PyLong_Check(object) || PyFloat_Check(object) || PyComplex_Check(object);
 }
 
+PyObject *scalar_foreign(PyObject *object) {
+    if (array_check(object) || PyType_Check(object))
+        return NULL;
+    PyObject *shape = PyObject_GetAttrString(object, "shape"), *number = NULL;
+    if (shape && PyTuple_Check(shape) && !PyTuple_Size(shape))
+        number = PyObject_CallMethod(object, "item", NULL);
+    Py_XDECREF(shape);
+    if (number && !scalar_check(number)) {
+        Py_DECREF(number);
+        number = NULL;
+    }
+    if (PyErr_Occurred() && (PyErr_ExceptionMatches(PyExc_AttributeError) || PyErr_ExceptionMatches(PyExc_TypeError)))
+        PyErr_Clear();
+    return number;
+}
+
 td_dtype scalar_dtype(PyObject *number) {
     if (PyBool_Check(number))
         return TD_BOOL;

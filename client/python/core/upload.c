@@ -221,6 +221,8 @@ static PyObject *function_asarray(PyObject *module, PyObject *arguments, PyObjec
                                      &device_object, &copy))
         return NULL;
     td_dtype dtype = dtype_object == Py_None ? 0 : dtype_take(dtype_object);
+    if (PyErr_Occurred())
+        return NULL;
     bool of_own = array_check(object);
     struct device *device = of_own && device_object == Py_None ? NULL : device_take(device_object);
     PyObject *result = NULL;

@@ -119,7 +119,7 @@ def _method(function):
     def method(self, *args, **kwargs):
         return function(self, *args, **kwargs)
 
-    method.__name__ = function.__name__
+    method.__name__, method.__qualname__ = function.__name__, f"Array.{function.__name__}"
     method.__doc__ = function.__doc__
     return method
 
@@ -130,7 +130,7 @@ def _reduction(function):
     def method(self, axis=None, **kwargs):
         return function(self, axis=axis, **kwargs)
 
-    method.__name__ = function.__name__
+    method.__name__, method.__qualname__ = function.__name__, f"Array.{function.__name__}"
     method.__doc__ = function.__doc__
     return method
 

@@ -14,11 +14,14 @@ def share(x):
 
 
 def shape_of(shape):
-    """A shape as a tuple of integers, from an integer, which is a shape of rank 1, or a sequence of them."""
+    """A shape as a tuple of integers, from an integer, which is a shape of rank 1, or a sequence of them. TypeError for anything else."""
     index = getattr(shape, "__index__", None)
     if index is not None and not (isinstance(shape, Array) and shape.ndim):
         return (index(),)
-    return tuple(extent.__index__() for extent in shape)
+    try:
+        return tuple([extent.__index__() for extent in shape])
+    except (TypeError, AttributeError):
+        raise TypeError(f"a shape is an integer or a sequence of integers, not {shape!r}") from None
 
 
 def axis_of(axis, rank):

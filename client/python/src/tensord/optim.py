@@ -74,8 +74,8 @@ class Optimizer:
     def _check(self, group: dict[str, Any]) -> None:
         for name in ("lr", "momentum", "eps", "weight_decay", "alpha"):
             value = group.get(name, 0.0)
-            if not isinstance(value, Array) and value < 0:
-                raise ValueError(f"{name} is {value}, and cannot be less than 0")
+            if not isinstance(value, Array) and not value >= 0:
+                raise ValueError(f"{name} is {value}, and not from 0 on")
         if any(not 0 <= beta < 1 for beta in group.get("betas", ())):
             raise ValueError(f"betas are from 0 to less than 1, not {group['betas']}")
 

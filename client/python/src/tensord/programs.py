@@ -136,7 +136,8 @@ class function:
 
     While it is recorded nothing runs: what looks at a value (print, float(x), bool(x), x.numpy(), `if x > 0`), uploads (td.asarray of host data) and copies to
     other devices raise InvalidArgumentError. Arrays that the function takes from elsewhere are captured: every run sees the value that
-    they had then, and cannot change. What else the function does in Python happens only while it is recorded. Results have the bits of the same operations one by one.
+    they had then, and cannot change. What else the function does in Python happens only while it is recorded. Results have the bits of the same operations one by one, for which
+    arguments that are transposed, or other views with gaps, have been copied: sums and products may add up the elements of a view in another order.
     td.grad() works inside; gradients do not go through a call. A recorded function that another one calls is a part of that.
     y.backward() works inside, too, by what is among the `state`: each run begins with gradients that are None, and they last as long as the run.
 

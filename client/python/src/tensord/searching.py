@@ -62,7 +62,10 @@ def searchsorted(x1, x2, /, *, side="left", sorter=None) -> Array:
 
 
 def where(condition, x1, x2, /) -> Array:
-    """x1 where the condition is true, x2 elsewhere; the three broadcast. x1 and x2 are arrays or scalars, whose dtypes promote."""
+    """x1 where the condition is true, x2 elsewhere; the three broadcast. x1 and x2 are arrays or scalars, whose dtypes promote. TypeError for a condition
+    that is no array."""
+    if not isinstance(condition, Array):
+        raise TypeError(f"where() needs an array of bools as its condition, not {type(condition).__name__}")
     if not isinstance(x1, Array) or not isinstance(x2, Array):
         dtype = _dtypes.result_type(x1, x2)
         if not isinstance(x1, Array):
