@@ -197,11 +197,11 @@ RULE(hypot) {
 
 RULE(atan2) {
     td_tensor *y = rule_operand(call, 0), *x = rule_operand(call, 1);
-    td_tensor *g = td_divide(call->g[0], td_add(td_square(x), td_square(y)));
+    td_tensor *length = td_hypot(x, y), *g = td_divide(call->g[0], length); /* whose square may be out of range */
     if (rule_wants(call, 0))
-        rule_give(call, 0, td_multiply(g, x));
+        rule_give(call, 0, td_multiply(g, td_divide(x, length)));
     if (rule_wants(call, 1))
-        rule_give(call, 1, td_negative(td_multiply(g, y)));
+        rule_give(call, 1, td_negative(td_multiply(g, td_divide(y, length))));
 }
 
 RULE(logaddexp) {

@@ -88,6 +88,7 @@ MODULES = {
     "identity": module("Identity", inputs=[(3,)]),
     "cross_entropy": module("CrossEntropyLoss", label_smoothing=0.1, ignore_index=1, inputs=[(4, 3), [0, 2, 1, 2]]),
     "cross_entropy of pictures": module("CrossEntropyLoss", reduction="none", inputs=[(2, 3, 2), [[0, 2], [1, 2]]]),
+    "cross_entropy of probabilities": module("CrossEntropyLoss", label_smoothing=0.1, inputs=[(4, 3), [[0.2, 0.3, 0.5]] * 4]),
     "nll_loss": module("NLLLoss", reduction="sum", inputs=[(4, 3), [0, 2, 1, 2]]),
     "mse_loss": module("MSELoss", inputs=[(4, 3), (4, 3)]),
     "l1_loss": module("L1Loss", reduction="sum", inputs=[(4, 3), (4, 3)]),

@@ -102,6 +102,12 @@ class Functions(unittest.TestCase):
                         for a, b in zip(td.reshape(found, (-1,)).tolist(), td.reshape(expected, (-1,)).tolist()):
                             self.assertTrue(abs(a - b) <= 1e-12 * abs(b) or (a != a and b != b), f"{found.tolist()} is not {expected.tolist()}")
 
+    def test_of_angles_far_from_1(self):
+        for size, dtype in ((2.0**-14, td.float16), (2.0**14, td.float16), (2.0**-80, td.float32), (2.0**80, td.float32)):
+            x = td.asarray(size, dtype=dtype)
+            slope = td.grad(lambda y: td.atan2(y, x) * size)(x)  # times size, so that it is in range
+            self.assertAlmostEqual(slope.item(), 0.5, 3, dtype.name)
+
     def test_a_negative_number_to_a_complex_power(self):
         def part(x):
             return td.imag(td.pow(x, td.asarray(0.5 + 0j)))

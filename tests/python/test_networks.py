@@ -249,6 +249,15 @@ class Modules(unittest.TestCase):
         self.assertEqual(norm.num_batches_tracked.item(), 3)
         self.assertEqual(_core._graph_length(), base)
 
+    def test_a_weight_of_positive_targets_alone(self):
+        """PyTorch's numbers."""
+        loss = td.nn.BCEWithLogitsLoss(pos_weight=td.asarray([2.0, 0.5]))
+        target = td.asarray([[1.0, 0.25], [0.0, 1.0]])
+        value, slope = td.value_and_grad(lambda x: loss(x, target))(td.asarray([[1.0, -2.0], [0.5, 3.0]]))
+        self.assertAlmostEqual(value.item(), 0.4964890, 6)
+        for found, expected in zip(flat(slope), [-0.1344707, -0.0051744, 0.1556148, -0.0059282]):
+            self.assertAlmostEqual(found, expected, 6)
+
     def test_dropout(self):
         layer = td.nn.Dropout(0.25)
         x = td.ones((200, 100)).requires_grad_()
