@@ -139,6 +139,10 @@ td_tensor *rule_shift(td_tensor *x, double term) {
     return td_add(x, rule_number(x, term));
 }
 
+td_tensor *rule_divisor(td_tensor *x) {
+    return td_where(td_equal(x, rule_number(x, 0)), rule_number(x, 1), x);
+}
+
 td_tensor *rule_conjugate(td_tensor *x) {
     return x && dtype_is_complex(x->type.dtype) ? td_conj(x) : x;
 }

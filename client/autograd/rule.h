@@ -73,6 +73,8 @@ td_tensor *rule_number(const td_tensor *like, double value);
 /* x times, or plus, a number, in x's dtype. */
 td_tensor *rule_scale(td_tensor *x, double factor);
 td_tensor *rule_shift(td_tensor *x, double term);
+/* x, but 1 where it is 0: a divisor for a quotient that td_where() leaves out there, and whose derivatives would be no numbers there. */
+td_tensor *rule_divisor(td_tensor *x);
 /* The conjugate of a complex x; else x itself. */
 td_tensor *rule_conjugate(td_tensor *x);
 /* The conjugate transpose of matrices; of real ones the transpose. */

@@ -66,7 +66,8 @@ RULE(angle) {
     if (!dtype_is_complex(rule_type(call, 0)->dtype))
         return;
     td_tensor *squares = td_add(td_square(td_real(x)), td_square(td_imag(x)));
-    td_tensor *g = td_where(td_equal(squares, zero(squares)), zero(call->g[0]), td_divide(call->g[0], squares));
+    td_tensor *g =
+        td_where(td_equal(squares, zero(squares)), zero(call->g[0]), td_divide(call->g[0], rule_divisor(squares)));
     rule_give(call, 0, td_complex(td_negative(td_multiply(g, td_imag(x))), td_multiply(g, td_real(x))));
 }
 
@@ -77,7 +78,7 @@ RULE(sign) {
         return;
     td_tensor *s = td_sign(x), *length = td_abs(x);
     td_tensor *across = td_subtract(g, td_multiply(td_real(td_multiply(g, td_conj(s))), s));
-    rule_give(call, 0, td_where(td_equal(length, zero(length)), zero(g), td_divide(across, length)));
+    rule_give(call, 0, td_where(td_equal(length, zero(length)), zero(g), td_divide(across, rule_divisor(length))));
 }
 
 /* Also from another device. */

@@ -147,7 +147,7 @@ RULE(vector_norm) {
     td_tensor *g = unreduced(call, call->g[0], attributes.axes);
     td_tensor *y = unreduced(call, rule_output(call, 0), attributes.axes);
     if (ord == 2) {
-        td_tensor *quotient = td_where(td_equal(y, zero), zero, td_divide(g, y));
+        td_tensor *quotient = td_where(td_equal(y, zero), zero, td_divide(g, rule_divisor(y)));
         rule_give(call, 0, td_multiply(quotient, x));
     } else if (ord == 1) {
         rule_give(call, 0, td_multiply(g, td_sign(x)));
@@ -155,7 +155,8 @@ RULE(vector_norm) {
         td_tensor *part = in_parts(g, td_equal(td_abs(x), y), attributes.axes);
         rule_give(call, 0, td_multiply(part, td_sign(x)));
     } else if (ord != 0) { /* a number of elements has no slope */
-        td_tensor *slope = td_multiply(td_sign(x), td_pow(td_divide(td_abs(x), y), rule_number(y, ord - 1)));
+        td_tensor *part = td_divide(rule_divisor(td_abs(x)), rule_divisor(y));
+        td_tensor *slope = td_multiply(td_sign(x), td_pow(part, rule_number(y, ord - 1)));
         rule_give(call, 0, td_where(td_equal(x, zero), zero, td_multiply(g, slope)));
     }
 }

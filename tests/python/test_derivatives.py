@@ -102,6 +102,13 @@ class Functions(unittest.TestCase):
                         for a, b in zip(td.reshape(found, (-1,)).tolist(), td.reshape(expected, (-1,)).tolist()):
                             self.assertTrue(abs(a - b) <= 1e-12 * abs(b) or (a != a and b != b), f"{found.tolist()} is not {expected.tolist()}")
 
+    def test_second_ones_of_norms_with_zeros(self):
+        weights = td.asarray([1.0, 3.0])
+        for ord, x, expected in ((2, [0.0, 0.0], [0, 0]), (2, [0.0, 2.0], [0.5, 0]), (3, [0.0, 0.0], [0, 0]), (3, [0.0, 2.0], [0, 0]), (1.5, [0.0, 2.0], [0, 0])):
+            with self.subTest(ord=ord, x=x):
+                slope = td.grad(lambda x: td.linalg.vector_norm(x, ord=ord))
+                self.assertEqual(td.grad(lambda x: td.sum(weights * slope(x)))(td.asarray(x)).tolist(), expected)
+
     def test_of_angles_far_from_1(self):
         for size, dtype in ((2.0**-14, td.float16), (2.0**14, td.float16), (2.0**-80, td.float32), (2.0**80, td.float32)):
             x = td.asarray(size, dtype=dtype)
