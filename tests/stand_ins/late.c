@@ -25,6 +25,7 @@ struct late {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     unsigned launches;        /* given to streams and not yet run; under the lock */
+    unsigned hung;            /* of these, kernels that have begun and do not end; too */
     int crash;                /* opcode of launches that end the process; HANG_NONE: none */
     int hang;                 /* opcode of kernels that do not end, or one of those above. Under the lock */
     _Atomic int waits;        /* opcode of launches whose calls wait for them */
@@ -145,6 +146,14 @@ unsigned late_launches(struct device *device) {
     return launches;
 }
 
+unsigned late_hung(struct device *device) {
+    struct late *late = (struct late *)device;
+    pthread_mutex_lock(&late->lock);
+    unsigned hung = late->hung;
+    pthread_mutex_unlock(&late->lock);
+    return hung;
+}
+
 void late_lose(struct device *device) {
     struct late *late = (struct late *)device;
     pthread_mutex_lock(&late->lock);
@@ -156,8 +165,11 @@ void late_lose(struct device *device) {
 /* False: it does not run. */
 static bool late_begin(struct late *late, int opcode) {
     pthread_mutex_lock(&late->lock);
+    bool hangs = !late->lost && late->hang == opcode;
+    late->hung += hangs;
     while (!late->lost && late->hang == opcode)
         pthread_cond_wait(&late->changed, &late->lock);
+    late->hung -= hangs;
     bool runs = !late->lost;
     pthread_mutex_unlock(&late->lock);
     return runs;

@@ -15,6 +15,8 @@ void late_hang(struct device *device, const char *operation);
 void late_wait(struct device *device, const char *operation);
 /* Launches that are on the device and have not run. */
 unsigned late_launches(struct device *device);
+/* Of these, those whose kernels hang: all that is before them in their streams has run. */
+unsigned late_hung(struct device *device);
 /* Nothing runs any more, and what hangs ends: before the end of an engine that has given the device up, which keeps no
  * launches for it. */
 void late_lose(struct device *device);

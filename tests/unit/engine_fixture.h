@@ -109,10 +109,11 @@ static inline int ask_fetch(struct answer *answer, uint64_t id) {
     return session_fetch(session, id, &answer->fetch);
 }
 
-/* Polls for as long as `times` is 0, for two seconds at most: a lost wake-up is a failure, not a hang. */
+/* Polls for as long as `times` is 0, for half a minute at least: a lost wake-up is a failure, not a hang. On a busy machine other threads may have
+ * no turn for seconds. */
 static inline bool settle(const int *times) {
     struct timespec pause = {.tv_nsec = 1000000};
-    for (int i = 0; i < 2000 && !*times; i++) {
+    for (int i = 0; i < 30000 && !*times; i++) {
         engine_kick(engine);
         engine_poll(engine);
         if (!*times)

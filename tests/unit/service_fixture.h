@@ -64,8 +64,10 @@ static inline void turn(void) {
     ({                                                                                                                 \
         unsigned turns_ = 0;                                                                                           \
         look_ns = SERVICE_TURN_NS;                                                                                     \
-        for (; !(condition) && turns_ < TURNS_MAX; turns_++)                                                           \
+        for (; !(condition) && turns_ < TURNS_MAX; turns_++) {                                                         \
             turn();                                                                                                    \
+            sched_yield(); /* to threads whose work it may wait for */                                                 \
+        }                                                                                                              \
         look_ns = 1000;                                                                                                \
         cr_assert(condition, "never: " #condition);                                                                    \
         turns_;                                                                                                        \

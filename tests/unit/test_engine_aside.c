@@ -254,6 +254,8 @@ Test(engine_aside, time_of_a_call_counts) {
     cr_assert_eq(engine_trace_start(engine, NULL, 0, &fault), STATUS_OK);
     engine_stats(engine, &before);
     hang(0);
+    while (!late_hung(later)) /* the kernel itself has begun, too */
+        sched_yield();
     nanosleep(&(struct timespec){.tv_nsec = (long)pause}, NULL);
     engine_stats(engine, &stats);
     cr_assert_geq(stats.busy_ns - before.busy_ns, pause, "while it is under way");

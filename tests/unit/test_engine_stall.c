@@ -28,6 +28,15 @@ Test(engine_stall, idle_device_is_no_stalled_one) {
     close_engine();
 }
 
+/* Until the submitter has ended its turn, which is a moment after the completion of what it ran. */
+static void await_rest(void) {
+    for (bool rests = false; !rests; sched_yield()) {
+        pthread_mutex_lock(&engine->order.lock);
+        rests = !engine->order.submitting && !engine->order.run.first;
+        pthread_mutex_unlock(&engine->order.lock);
+    }
+}
+
 Test(engine_stall, launch_that_does_not_return_is_named) {
     struct engine_stall stall;
     struct engine_stats stats;
@@ -43,6 +52,7 @@ Test(engine_stall, launch_that_does_not_return_is_named) {
     cr_assert_geq(stall.ns, 2 * second);
     unpark();
     cr_assert_eq(wait_for(1), STATUS_OK);
+    await_rest();
     cr_assert_eq(stalls_after(2 * second, 20, &stall), 0);
     close_engine();
 }
@@ -151,7 +161,41 @@ static void close_late(void) {
     engine_destroy(engine);
 }
 
-/* Until the submitter has put it on the device. */
+/* Until what was enqueued on the stream is on the device. */
+static struct stream_mark *stall_mark(struct stream *stream) {
+    struct stream_mark *mark = NULL;
+    for (int i = 0; i < 5000; i++) {
+        pthread_mutex_lock(&engine->order.lock);
+        mark = &stream->marks.ring[stream->marks.first];
+        bool there = stream->marks.count == 1 && mark->event && mark->span.launches;
+        pthread_mutex_unlock(&engine->order.lock);
+        if (there)
+            return mark;
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+    cr_assert_fail("it is not on the device");
+    return NULL;
+}
+
+static struct stream *stall_stream(uint32_t number) {
+    struct fault fault;
+    return session_find_stream(session, number, &fault);
+}
+
+/* Until so many marks stand for what was enqueued on the stream. */
+static void marks_are(const struct stream *stream, unsigned n) {
+    unsigned count = 0;
+    for (int i = 0; i < 5000 && count != n; i++) {
+        pthread_mutex_lock(&engine->order.lock);
+        count = stream->marks.count;
+        pthread_mutex_unlock(&engine->order.lock);
+        if (count != n)
+            nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+    cr_assert_eq(count, n);
+}
+
+/* What does not complete is on the device already: until then looks would find the threads slow that put it there. */
 static bool stall_found(struct engine_stall *stall) {
     for (int i = 0; i < 30000; i++) {
         struct timespec pause = {.tv_nsec = 1000000};
@@ -178,6 +222,7 @@ Test(engine_stall, endless_kernel_is_named_with_its_label_and_session) {
     cr_assert_eq(wait_for(1), STATUS_OK);
     labelled(OP_TANH, 2, 1, 0, "forward/activation");
     engine_kick(engine);
+    stall_mark(session->stream);
     cr_assert(stall_found(&stall), "never noticed");
     cr_assert_str_eq(stall.operation, "tanh");
     cr_assert_eq(stall.session, session);
@@ -194,9 +239,12 @@ Test(engine_stall, stream_behind_the_stuck_one_is_not_accused) {
     cr_assert_eq(wait_for(1), STATUS_OK);
     labelled(OP_TANH, 2, 1, 1, "culprit");
     engine_kick(engine);
+    stall_mark(stall_stream(1));
     labelled(OP_EXP, 3, 2, 2, "victim");
     labelled(OP_NEGATIVE, 4, 3, 0, "victim");
     engine_kick(engine);
+    marks_are(stall_stream(2), 1);
+    marks_are(session->stream, 1);
     cr_assert(stall_found(&stall), "never noticed");
     cr_assert_str_eq(stall.operation, "tanh");
     close_late();
@@ -218,27 +266,6 @@ static int stalls_beside(uint32_t stream, uint64_t *id, uint64_t timeout_ns, int
             return i;
     }
     return 0;
-}
-
-/* Until what was enqueued on the stream is on the device. */
-static struct stream_mark *stall_mark(struct stream *stream) {
-    struct stream_mark *mark = NULL;
-    for (int i = 0; i < 5000; i++) {
-        pthread_mutex_lock(&engine->order.lock);
-        mark = &stream->marks.ring[stream->marks.first];
-        bool there = stream->marks.count == 1 && mark->event && mark->span.launches;
-        pthread_mutex_unlock(&engine->order.lock);
-        if (there)
-            return mark;
-        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-    }
-    cr_assert_fail("it is not on the device");
-    return NULL;
-}
-
-static struct stream *stall_stream(uint32_t number) {
-    struct fault fault;
-    return session_find_stream(session, number, &fault);
 }
 
 Test(engine_stall, stream_that_is_stuck_beside_others_is_noticed) {
@@ -326,6 +353,7 @@ Test(engine_stall, several_launches_between_two_events_are_told_as_such) {
     labelled(OP_TANH, 3, 2, 0, NULL);
     labelled(OP_NEGATIVE, 4, 3, 0, "b");
     engine_kick(engine);
+    stall_mark(session->stream);
     cr_assert(stall_found(&stall), "never noticed");
     cr_assert_str_eq(stall.operation, "one of 3 launches, from exp to negative");
     close_late();
@@ -339,6 +367,7 @@ Test(engine_stall, device_has_its_time_again_without_the_session) {
     cr_assert_eq(wait_for(1), STATUS_OK);
     labelled(OP_TANH, 2, 1, 0, "culprit");
     engine_kick(engine);
+    stall_mark(session->stream);
     cr_assert(stall_found(&stall), "never noticed");
     cr_assert_eq(stall.session, session);
     engine_stall_again(engine);
@@ -389,19 +418,6 @@ Test(engine_stall, session_that_ends_by_itself_leaves_its_work_the_time_it_needs
     cr_assert_eq(stalls_after(second, 70, &stall), 0);
     cr_assert_neq(stalls_after(second, 20, &stall), 0);
     close_late();
-}
-
-/* Until so many marks stand for what was enqueued on the stream. */
-static void marks_are(const struct stream *stream, unsigned n) {
-    unsigned count = 0;
-    for (int i = 0; i < 5000 && count != n; i++) {
-        pthread_mutex_lock(&engine->order.lock);
-        count = stream->marks.count;
-        pthread_mutex_unlock(&engine->order.lock);
-        if (count != n)
-            nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-    }
-    cr_assert_eq(count, n);
 }
 
 /* Of another stream a launch waits for the value it uses, and not for what has been put there behind it. */
