@@ -2,6 +2,7 @@
 #pragma once
 
 #include <criterion/criterion.h>
+#include <sched.h>
 #include <semaphore.h>
 #include <string.h>
 
@@ -127,6 +128,16 @@ static inline int wait_for(uint64_t id) {
     ask_wait(&answer, id);
     cr_assert(settle(&answer.times), "no answer for %llu", (unsigned long long)id);
     return answer.code;
+}
+
+/* Until the submitter has done what it can and has booked it, which is a moment after the completion of what it ran. */
+static inline void await_rest(void) {
+    struct order *order = &engine->order;
+    for (bool rests = false; !rests; sched_yield()) {
+        pthread_mutex_lock(&order->lock);
+        rests = !order->submitting && !order->run.first;
+        pthread_mutex_unlock(&order->lock);
+    }
 }
 
 /* ---- uploads ---- */

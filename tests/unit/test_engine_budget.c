@@ -309,6 +309,7 @@ Test(engine_budget, answers_of_one_stream_come_in_turns_and_do_not_hold_up_other
     struct stream *second = session_find_stream(session, 1, NULL);
     while (!point_reached(session->stream, session->stream->enqueued) || !point_reached(second, second->enqueued))
         sched_yield();
+    await_rest(); /* and they are told */
     struct budget *budget = ticking_budget();
     unsigned turns = 0, first = 0;
     for (; answers[WAITS - 1].times == 0 && turns < 1000000; turns++) {

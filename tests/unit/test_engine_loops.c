@@ -27,16 +27,6 @@ static void define_loop(unsigned opcode) {
     define_loop_of(&(struct op_request){.opcode = opcode, .n_inputs = 1, .inputs = &parameter}, 1, ELEMENTS);
 }
 
-/* Until the submitter has put on the device what it may. */
-static void await_idle(void) {
-    struct order *order = &engine->order;
-    for (bool idle = false; !idle; sched_yield()) {
-        pthread_mutex_lock(&order->lock);
-        idle = !order->submitting && !order->run.first;
-        pthread_mutex_unlock(&order->lock);
-    }
-}
-
 Test(engine_loops, long_loop_does_not_fill_the_device, .timeout = 60) {
     struct session *other;
     struct fault fault;
@@ -45,7 +35,7 @@ Test(engine_loops, long_loop_does_not_fill_the_device, .timeout = 60) {
     cr_assert_eq(wait_for(X), STATUS_OK);
     late_hang(later, "tanh");
     run_loop(1000 * 1000, X, X + 1);
-    await_idle();
+    await_rest();
     unsigned launches = late_launches(later);
     cr_assert(launches > 0 && launches <= AHEAD_MOST, "%u launches are on the device", launches);
     /* Another session's work goes on meanwhile. */
@@ -109,7 +99,7 @@ Test(engine_loops, many_streams_together_do_not_fill_the_device, .timeout = 60) 
             cr_assert_eq(unary(OP_TANH, launch_id(stream, launch), X, stream), STATUS_OK);
         engine_kick(engine);
     }
-    await_idle();
+    await_rest();
     count_ahead(&all, &least);
     unsigned launches = late_launches(later);
     cr_expect(launches > AHEAD_MOST && launches <= AHEAD_ALL + STREAMS * AHEAD_LEAST, "%u launches are on the device",

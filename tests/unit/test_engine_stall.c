@@ -28,15 +28,6 @@ Test(engine_stall, idle_device_is_no_stalled_one) {
     close_engine();
 }
 
-/* Until the submitter has ended its turn, which is a moment after the completion of what it ran. */
-static void await_rest(void) {
-    for (bool rests = false; !rests; sched_yield()) {
-        pthread_mutex_lock(&engine->order.lock);
-        rests = !engine->order.submitting && !engine->order.run.first;
-        pthread_mutex_unlock(&engine->order.lock);
-    }
-}
-
 Test(engine_stall, launch_that_does_not_return_is_named) {
     struct engine_stall stall;
     struct engine_stats stats;
