@@ -232,6 +232,7 @@ static const bool complex_rules[OP_CODE_MAX] = {
     [OP_CUMULATIVE_PROD] = true,
     [OP_MATMUL] = true,
     [OP_CHOLESKY] = true,
+    [OP_CROSS] = true,
     [OP_LU] = true,
     [OP_QR] = true,
     [OP_SOLVE] = true,

@@ -71,3 +71,14 @@ RULE(linear) {
     if (rule_wants(call, 1))
         rule_give_reshaped(call, 1, td_matmul(td_transpose(g), as_rows(operand(call, 0))));
 }
+
+/* Of x1 × x2 with the gradient g: x2 × g and g × x1. */
+RULE(cross) {
+    struct cross_attributes attributes;
+    cross_attributes_read(&call->node->attributes, &attributes);
+    const int axis = (int)attributes.axis;
+    if (rule_wants(call, 0))
+        rule_give(call, 0, td_cross(rule_conjugate(rule_input(call, 1)), call->g[0], axis));
+    if (rule_wants(call, 1))
+        rule_give(call, 1, td_cross(call->g[0], rule_conjugate(rule_input(call, 0)), axis));
+}

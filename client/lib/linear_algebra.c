@@ -168,25 +168,6 @@ td_tensor *td_trace(td_tensor *x, int64_t offset) {
     return made_of(diagonal, td_sum(diagonal, TD_AXES(-1), 0));
 }
 
-/* With d[i] = a[i] · b[i + 1] - a[i + 1] · b[i], indices modulo 3, element i of the product is d[i + 1]. */
-td_tensor *td_cross(td_tensor *x1, td_tensor *x2, int axis) {
-    if (!x1 || !x2)
-        return none();
-    if (axis_of_both("cross", x1, x2, axis))
-        return NULL;
-    if (extent_from_end(x1, axis) != 3 || extent_from_end(x2, axis) != 3)
-        return refuse_shapes("cross", x1, x2, "the extents of the axis are not 3");
-    /* What is released after the operation that takes it gives that one its memory. */
-    td_tensor *next2 = td_roll(x2, -1, axis), *left = td_multiply(x1, next2);
-    td_release(next2);
-    td_tensor *next1 = td_roll(x1, -1, axis), *right = td_multiply(next1, x2);
-    td_release(next1);
-    td_tensor *difference = td_subtract(left, right);
-    td_release(left);
-    td_release(right);
-    return made_of(difference, td_roll(difference, -1, axis));
-}
-
 td_tensor *td_kron(td_tensor *x1, td_tensor *x2) {
     int64_t apart1[2 * TD_RANK_MAX] = {0}, apart2[2 * TD_RANK_MAX] = {0}, shape[TD_RANK_MAX];
     int n = 0;

@@ -78,6 +78,7 @@ const struct cpu_kernels CPU_NAME(kernels) = {
     .product_u64 = CPU_NAME(product_u64),
     .product_bool = CPU_NAME(product_bool),
     .gather = CPU_NAME(gather),
+    .cross = CPU_NAME(cross),
     .turn = CPU_NAME(turn),
     .reflect = CPU_NAME(reflect),
     .triangle = CPU_NAME(triangle),

@@ -254,6 +254,12 @@ enum cpu_row_number {
 enum { CPU_GATHER_MAX = 8 };
 typedef void cpu_gather_function(void *to, const void *from, int64_t rows, int64_t width, int64_t row, int64_t column);
 
+/* Of n vectors of three elements: out = a × b. The arrays are the output, a and b: `step` is from a vector to the next, `across` from an element of a
+ * vector to the next, in elements. The output has no byte in common with the others. */
+typedef void cpu_cross_function(int64_t n, void *out, const void *a, const void *b, const int64_t step[3],
+                                const int64_t across[3]);
+enum cpu_cross_kind { CPU_CROSS_F32, CPU_CROSS_F64, CPU_CROSS_32, CPU_CROSS_64, CPU_CROSS_COUNT };
+
 /* Transposes a block of as many lines as a cache line has elements, which are a cache line long. Strides are bytes from one line to the next. */
 typedef void cpu_turn_function(const char *in, int64_t in_stride, char *out, int64_t out_stride);
 
@@ -296,6 +302,7 @@ struct cpu_kernels {
     cpu_product_function *product_u32, *product_u64, *product_bool;
     cpu_gather_function *const *gather;     /* by log2 of an element's bytes, 1 to 16 */
     cpu_turn_function *const *turn;         /* the same, 1 to 8 */
+    cpu_cross_function *const *cross;       /* by enum cpu_cross_kind; of other dtypes rows of products do it */
     cpu_triangle_function *const *triangle; /* f32, f64 */
     cpu_reflect_function *const *reflect;   /* f32, f64 */
     const struct cpu_creation *creation;    /* engine/cpu/create.h */

@@ -61,6 +61,7 @@ void CPU_NAME(stream)(void *to, const void *from, size_t bytes), CPU_NAME(stream
 cpu_product_function CPU_NAME(product_u32), CPU_NAME(product_u64), CPU_NAME(product_bool);
 extern cpu_gather_function *const CPU_NAME(gather)[];
 extern cpu_turn_function *const CPU_NAME(turn)[];
+extern cpu_cross_function *const CPU_NAME(cross)[CPU_CROSS_COUNT];
 extern cpu_reflect_function *const CPU_NAME(reflect)[2];
 extern cpu_chain_function *const CPU_NAME(chain)[2];
 extern const struct cpu_creation CPU_NAME(creation);

@@ -1,4 +1,4 @@
-/* Launches whose axes have roles: reductions, softmax, scans. */
+/* Launches whose axes have roles: reductions, softmax, scans, cross products. */
 #include <string.h>
 
 #include "engine/program/program_impl.h"
@@ -208,5 +208,27 @@ int bind_scan(struct step *step) {
         code = plan_push(step->stream, &plan, step->fault);
     }
     view_finish(&in);
+    return code;
+}
+
+int bind_cross(struct step *step) {
+    struct view out, views[2];
+    unsigned made = 0;
+    int code = STATUS_OK;
+    struct cross_attributes attributes;
+    cross_attributes_read(&step->request->attributes, &attributes);
+    view_init(&out, step->output);
+    for (; made < 2 && code == STATUS_OK; made++)
+        code = bind_input(step, made, &views[made]);
+    if (code == STATUS_OK) {
+        int axis = out.rank + (int)attributes.axis;
+        for (int i = 0; i < 2; i++)
+            view_broadcast(&views[i], out.rank, out.shape);
+        views_line_up((struct view *const[]){&out, &views[0], &views[1]}, 3, axis);
+        struct plan plan = bind_plan(step, &out, views, 2);
+        plan.weight = plan_weight(&step->session->order->cost, &out, NULL) * step->info->passes;
+        code = plan_push(step->stream, &plan, step->fault);
+    }
+    bind_finish_views(views, made);
     return code;
 }

@@ -1,4 +1,4 @@
-/* Rules of products: matmul, and linear, which follows torch.nn.functional.linear. */
+/* Rules of products: matmul; linear, which follows torch.nn.functional.linear; and cross. */
 #include "proto/ops/op_rules.h"
 
 static int refuse_matmul(const struct op_call *call, const char *why, struct fault *fault) {
@@ -80,4 +80,24 @@ int op_rule_linear(const struct op_call *call, struct tensor_type *out, struct f
         out->shape[out->rank++] = weight->shape[0];
     }
     return STATUS_OK;
+}
+
+/* The axis counts from the end, so that it is the same one of both. */
+int op_rule_cross(const struct op_call *call, struct tensor_type *out, struct fault *fault) {
+    const struct tensor_type *a = call->inputs[0], *b = call->inputs[1];
+    struct cross_attributes attributes;
+    cross_attributes_read(call->attributes, &attributes);
+    const int64_t axis = attributes.axis;
+    const int least = a->rank < b->rank ? a->rank : b->rank;
+    char a_text[SHAPE_TEXT_MAX], b_text[SHAPE_TEXT_MAX];
+    if (axis >= 0 || axis < -least) {
+        return fault_set(fault, STATUS_INVALID_ARGUMENT,
+                         "%s x %s: axis %lld is not -1 to -%d, an axis of both counted from the end",
+                         shape_text(a, a_text), shape_text(b, b_text), (long long)axis, least);
+    }
+    if (a->shape[a->rank + axis] != 3 || b->shape[b->rank + axis] != 3) {
+        return fault_set(fault, STATUS_SHAPE, "%s x %s: the extents of the axis are not 3", shape_text(a, a_text),
+                         shape_text(b, b_text));
+    }
+    return op_rule_broadcast(call, out, fault);
 }

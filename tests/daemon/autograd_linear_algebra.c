@@ -18,6 +18,9 @@
     X(two_vectors, MATMUL, -2, 2, true, 2, (1, 1), ({5}, {5}), td_matmul(td_square(x[0]), x[1]))                       \
     X(mixed_dtypes, MATMUL, -2, 2, true, 2, (2, 2), ({2, 3}, {3, 2}),                                                  \
       td_matmul(td_square(x[0]), td_multiply(x[1], td_arange(td_tensor_device(x[0]), TD_I32, 0, 2, 1))))               \
+    X(cross, CROSS, -2, 2, true, 2, (2, 2), ({4, 3}, {4, 3}), td_cross(td_square(x[0]), x[1], -1))                     \
+    X(cross_broadcast, CROSS, -2, 2, true, 2, (3, 2), ({2, 3, 1}, {3, 2}), td_cross(td_square(x[0]), x[1], -2))        \
+    X(cross_self, CROSS, -2, 2, true, 1, (1), ({3}), td_cross(x[0], td_square(x[0]), -1))                              \
     X(linear, LINEAR, -2, 2, true, 2, (2, 2), ({2, 3}, {4, 3}), td_linear(x[0], x[1], NULL, TD_ACTIVATION_NONE))       \
     X(linear_bias, LINEAR, -2, 2, true, 3, (3, 2, 1), ({2, 2, 3}, {4, 3}, {4}),                                        \
       td_linear(td_square(x[0]), x[1], x[2], TD_ACTIVATION_NONE))                                                      \

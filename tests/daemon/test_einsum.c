@@ -339,6 +339,16 @@ Test(einsum, trace_and_cross) {
     expect_refused(td_cross(x, x, 1), TD_E_INVALID_ARGUMENT, "axis 1");
 }
 
+/* Products of infinity and 0, which only the elements that have them show. */
+Test(einsum, a_cross_product_of_special_values) {
+    float got[3];
+    td_tensor *x = td_upload(client.device, TD_F32, TD_SHAPE(3), (const float[]){INFINITY, 1, 0});
+    td_tensor *y = td_upload(client.device, TD_F32, TD_SHAPE(3), (const float[]){-0.0F, 1, 0});
+    cr_assert_eq(td_fetch(td_cross(x, y, -1), got, sizeof got), TD_OK, "%s", td_last_error()->message);
+    cr_expect(got[0] == 0 && isnan(got[1]) && isinf(got[2]) && got[2] > 0, "%g %g %g", (double)got[0], (double)got[1],
+              (double)got[2]);
+}
+
 Test(einsum, norms_and_powers_of_matrices) {
     td_tensor *x = td_upload(client.device, TD_F32, TD_SHAPE(2, 2), (const float[]){3, -1, 0, -4});
     EXPECT(td_matrix_norm(x, TD_MATRIX_NORM_1, 0), 5);
