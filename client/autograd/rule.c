@@ -224,6 +224,7 @@ static const bool complex_rules[OP_CODE_MAX] = {
     [OP_SCATTER_ADD] = true,
     [OP_MASKED_SELECT] = true,
     [OP_UNIQUE_RUNS] = true,
+    [OP_REPEAT_EACH] = true,
     [OP_SUM] = true,
     [OP_PROD] = true,
     [OP_MEAN] = true,

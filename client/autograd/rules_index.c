@@ -84,3 +84,20 @@ RULE(unique_runs) {
     td_tensor *own = td_where(td_less(number, rule_output(call, 4)), g, rule_number(g, 0));
     rule_give(call, 0, td_scatter_add(rule_zeros(call, type), rule_output(call, 1), own, 0));
 }
+
+/* Back to the element that an element of the result came from: the first whose sum of counts, up to and with its own, is above its place. What is
+ * behind the last one comes from an element more. */
+RULE(repeat_each) {
+    struct repeat_each_attributes attributes;
+    const struct tensor_type *type = rule_type(call, 0);
+    repeat_each_attributes_read(&call->node->attributes, &attributes);
+    int64_t axis = axis_of(attributes.axis, type->rank);
+    struct tensor_type longer = *type;
+    longer.shape[axis]++;
+    td_tensor *counts = td_cast(rule_input(call, 1), TD_I64), *none = counts ? rule_number(counts, 0) : NULL;
+    td_tensor *sums = td_cumulative_sum(td_maximum(counts, none), 0, 0);
+    td_tensor *all = td_arange(call->node->device, TD_I64, 0, (double)attributes.length, 1);
+    td_tensor *places = td_searchsorted(sums, all, 1, NULL);
+    td_tensor *back = rule_put_back(call, &longer, along(places, axis, type->rank), axis);
+    rule_give(call, 0, td_slice(back, (int)axis, 0, -1, 1));
+}

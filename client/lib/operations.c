@@ -137,6 +137,20 @@ td_tensor *td_slices(td_tensor *x, int count, const int64_t *ranges) {
 }
 
 td_tensor *td_pad(td_tensor *x, int count, const int64_t *widths, td_pad_mode mode, double value) {
+int td_repeat_each(td_tensor *x, td_tensor *counts, int64_t length, int axis, td_tensor **result, td_tensor **total) {
+    struct op_packed packed;
+    td_tensor *inputs[] = {x, counts}, *sum = NULL;
+    repeat_each_attributes_write(&(struct repeat_each_attributes){.length = length, .axis = axis}, &packed);
+    struct batch_entry entry = {
+        .opcode = OP_REPEAT_EACH, .ints = packed.ints, .n_ints = packed.n_ints, .n_inputs = 2, .inputs = inputs};
+    int code = call_enqueue_several(NULL, &entry, 2, (td_tensor * *const[]){result, &sum});
+    if (total)
+        *total = sum;
+    else
+        td_release(sum);
+    return code;
+}
+
     struct op_packed packed;
     struct op_scalar scalar = {.i = 0};
     if (x && !call_takes_list(OP_PAD, "widths", 2 * TD_RANK_MAX, count, widths))

@@ -1,5 +1,5 @@
 /* Launches along one axis of operands that become [outer, axis, inner]: those that read or write positions that an index tensor has, those that
- * put elements in order, and Fourier transforms. */
+ * repeat elements, those that put elements in order, and Fourier transforms. */
 #include <string.h>
 
 #include "engine/program/program_impl.h"
@@ -215,6 +215,54 @@ int bind_scatter(struct step *step) {
         code = plan_push(step->stream, &plan, step->fault);
     }
     bind_finish_views(views, made);
+    return code;
+}
+
+/* ---- elements of one axis, each as often as the data says ---- */
+
+/* The sum alone, where the result has no element. */
+static int repeat_total(struct step *step, struct view *counts, struct view *total) {
+    int code = view_make_contiguous(&step->session->ledger, step->stream, counts, DTYPE_I64, step->fault);
+    if (code != STATUS_OK)
+        return code;
+    counts->as = DTYPE_I64;
+    struct plan plan = bind_plan(step, total, counts, 1);
+    plan.opcode = OP_SUM;
+    plan.weight = plan_weight(&step->session->order->cost, total, counts) * 2;
+    return plan_push(step->stream, &plan, step->fault);
+}
+
+int bind_repeat(struct step *step) {
+    struct view out[2], views[2];
+    struct ledger *ledger = &step->session->ledger;
+    struct repeat_each_attributes attributes;
+    int axis = 0;
+    repeat_each_attributes_read(&step->request->attributes, &attributes);
+    for (unsigned i = 0; i < 2; i++) {
+        view_init(&out[i], step->outputs[i]);
+        view_init(&views[i], step->inputs[i]);
+    }
+    int code = shape_axis(attributes.axis, out[0].rank, &axis, step->fault);
+    if (code == STATUS_OK && view_elements(&out[0]) == 0) {
+        code = repeat_total(step, &views[1], &out[1]);
+    } else if (code == STATUS_OK) {
+        code = view_make_contiguous(ledger, step->stream, &views[0], views[0].dtype, step->fault);
+        if (code == STATUS_OK)
+            code = bind_indices(step, &views[1]);
+        if (code == STATUS_OK)
+            code = view_make_contiguous(ledger, step->stream, &views[1], views[1].dtype, step->fault);
+        views[1].as = DTYPE_I64;
+        if (code == STATUS_OK) {
+            view_lines(&views[0], axis);
+            view_lines(&out[0], axis);
+            struct plan plan = bind_plan(step, &out[0], views, 2);
+            plan.further = 1;
+            plan.outputs[0] = &out[1];
+            plan.weight = plan_weight(&step->session->order->cost, &out[0], &views[0]) * step->info->passes;
+            code = plan_push(step->stream, &plan, step->fault);
+        }
+    }
+    bind_finish_views(views, 2);
     return code;
 }
 

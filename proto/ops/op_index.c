@@ -146,6 +146,27 @@ int op_rule_unique_runs(const struct op_call *call, struct tensor_type *out, str
     return count_type(&out[4], fault);
 }
 
+int op_rule_repeat_each(const struct op_call *call, struct tensor_type *out, struct fault *fault) {
+    const struct tensor_type *x = call->inputs[0], *counts = call->inputs[1];
+    struct repeat_each_attributes given;
+    int axis;
+    repeat_each_attributes_read(call->attributes, &given);
+    int status = shape_axis(given.axis, x->rank, &axis, fault);
+    if (status != STATUS_OK) {
+        return status;
+    }
+    if (counts->rank != 1 || counts->shape[0] != x->shape[axis] || counts->shape[0] == 0) {
+        return fault_set(fault, STATUS_SHAPE, "%" PRId64 " elements of axis %d have not one count each", x->shape[axis],
+                         axis);
+    }
+    if (given.length < 0 || given.length > INT64_C(1) << 53) {
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "the length is %" PRId64, given.length);
+    }
+    op_copy_shape(&out[0], x);
+    out[0].shape[axis] = given.length;
+    return count_type(&out[1], fault);
+}
+
 int op_rule_histogram(const struct op_call *call, struct tensor_type *out, struct fault *fault) {
     struct histogram_attributes given;
     histogram_attributes_read(call->attributes, &given);

@@ -35,6 +35,12 @@ static td_tensor *runs(td_tensor *y) {
     return td_unique_runs(sorted, places, &all[0], &all[1], &all[2], &all[3], &all[4]) ? NULL : td_exp(all[0]);
 }
 
+static td_tensor *repeated(td_tensor *y) {
+    const int64_t counts[] = {0, 2, 1};
+    td_tensor *result, *how_often = td_upload(td_tensor_device(y), TD_I64, TD_SHAPE(3), counts);
+    return td_repeat_each(y, how_often, 4, 1, &result, NULL) ? NULL : result;
+}
+
 #define NORM(n) TD_FFT_NORM_##n
 #define ROWS(X)                                                                                                        \
     X(complex, COMPLEX, -2, 2, true, parts(td_square(Z)))                                                              \
@@ -100,6 +106,7 @@ static td_tensor *runs(td_tensor *y) {
       parts(td_scatter_add(td_square(Z), positions(x[0]), td_slice(W, 1, 0, 2, 1), 1)))                                \
     X(masked_select, MASKED_SELECT, -2, 2, false, parts(chosen(td_square(Z), td_greater(x[0], x[1]))))                 \
     X(unique_runs, UNIQUE_RUNS, -2, 2, true, parts(runs(Z)))                                                           \
+    X(repeat_each, REPEAT_EACH, -2, 2, true, parts(repeated(td_square(Z))))                                            \
     X(sum, SUM, -2, 2, true, parts(td_sum(td_square(Z), TD_AXES(1), 0)))                                               \
     X(mean, MEAN, -2, 2, true, parts(td_mean(td_square(Z), TD_AXES(0), 1)))                                            \
     X(prod, PROD, -2, 2, true, parts(td_prod(Z, TD_AXES(1), 0)))                                                       \

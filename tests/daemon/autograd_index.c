@@ -73,6 +73,21 @@ static td_tensor *runs(td_tensor **x) {
 }
 static const struct autograd_case runs_case = {OP_UNIQUE_RUNS, "each element twice", runs, -2, 2, true, 1, {1}, {{4}}};
 
+/* The result is longer than the counts' sum, or shorter. */
+static td_tensor *repeated(td_tensor **x) {
+    td_tensor *result;
+    return td_repeat_each(td_square(x[0]), I1(x[0], 2, 0, 3, 1), 8, 1, &result, NULL) ? NULL : td_exp(result);
+}
+static const struct autograd_case repeated_case = {
+    OP_REPEAT_EACH, "with zeros behind the last", repeated, -1, 1, true, 1, {3}, {{2, 4, 2}}};
+
+static td_tensor *repeated_less(td_tensor **x) {
+    td_tensor *result;
+    return td_repeat_each(td_square(x[0]), I1(x[0], 2, -1, 3), 4, -1, &result, NULL) ? NULL : td_exp(result);
+}
+static const struct autograd_case repeated_less_case = {
+    OP_REPEAT_EACH, "of which some do not fit", repeated_less, -1, 1, true, 1, {2}, {{2, 3}}};
+
 #define ONE(X)                                                                                                         \
     X(take, TAKE, -2, 2, true, td_take(td_square(x[0]), I1(x[0], 1, 0, 1), 0))                                         \
     X(take_along, TAKE_ALONG_AXIS, -2, 2, true, td_take_along_axis(td_exp(x[0]), I2(x[0], 2, 2, 1, 2, 0, 0), -1))      \
@@ -83,4 +98,5 @@ ONE(AUTOGRAD_ONE)
 
 const struct autograd_case *const autograd_index_cases[] = {
     &along_broadcast_case, &taken_case,           &taken_none_case, &scattered_case, &scattered_broadcast_case,
-    &added_case,           &added_broadcast_case, &selected_case,   &runs_case,      ONE(AUTOGRAD_ROW) NULL};
+    &added_case,           &added_broadcast_case, &selected_case,   &runs_case,      &repeated_case,
+    &repeated_less_case,   ONE(AUTOGRAD_ROW) NULL};

@@ -192,10 +192,7 @@ def _repeat_each(x, repeats, axis):
         raise ValueError(f"repeat() needs {x.shape[axis]} numbers of repetitions, one for each element, not the shape {repeats.shape}")
     if x.shape[axis] == 0:
         return share(x)
-    ends = _core.cumulative_sum(_core.cast(repeats, _dtypes.int64), 0)
-    total = int(ends[-1])
-    places = _core.arange(0, total, 1, _dtypes.int64, x.device)
-    return _core.take(x, _core.searchsorted(ends, places, True), axis)
+    return _core.repeat_each(x, repeats, int(_core.sum(_core.cast(repeats, _dtypes.int64))), axis)[0]
 
 
 def tile(x, repetitions, /) -> Array:
