@@ -100,19 +100,6 @@ td_tensor *td_arange(td_device *device, td_dtype dtype, double start, double sto
     return enqueue(device, OP_ARANGE, 0, NULL, &packed);
 }
 
-td_tensor *td_linspace_complex(td_device *device, td_dtype dtype, double start_real, double start_imaginary,
-                               double stop_real, double stop_imaginary, int64_t count, int endpoint) {
-    if (dtype != TD_C64 && dtype != TD_C128)
-        return call_refuse(OP_LINSPACE, STATUS_DTYPE, "gives no %s of two parts: ask for c64 or c128",
-                           dtype_valid((int)dtype) ? td_dtype_name(dtype) : "such dtype");
-    td_dtype part = dtype == TD_C64 ? TD_F32 : TD_F64;
-    td_tensor *real = td_linspace(device, part, start_real, stop_real, count, endpoint);
-    td_tensor *imaginary = real ? td_linspace(device, part, start_imaginary, stop_imaginary, count, endpoint) : NULL;
-    td_tensor *result = imaginary ? td_complex(real, imaginary) : NULL;
-    td_release(real);
-    return made_of(imaginary, result);
-}
-
 td_tensor *td_slice(td_tensor *x, int axis, int64_t start, int64_t stop, int64_t step) {
     struct op_packed packed = {.n_ints = 0};
     struct fault fault;
@@ -137,6 +124,19 @@ td_tensor *td_slices(td_tensor *x, int count, const int64_t *ranges) {
 }
 
 td_tensor *td_pad(td_tensor *x, int count, const int64_t *widths, td_pad_mode mode, double value) {
+    struct op_packed packed;
+    struct op_scalar scalar = {.i = 0};
+    if (x && !call_takes_list(OP_PAD, "widths", 2 * TD_RANK_MAX, count, widths))
+        return NULL;
+    if (x && !scalar_of((td_dtype)x->type.dtype, value, &scalar))
+        return call_refuse(OP_PAD, STATUS_INVALID_ARGUMENT, "%.17g is no value of %s", value,
+                           dtype_name(x->type.dtype));
+    struct pad_attributes attributes = {
+        .value = scalar, .mode = (enum op_pad_mode)mode, .widths = {x ? (unsigned)count : 0, widths}};
+    pad_attributes_write(&attributes, &packed);
+    return enqueue(NULL, OP_PAD, 1, &x, &packed);
+}
+
 int td_repeat_each(td_tensor *x, td_tensor *counts, int64_t length, int axis, td_tensor **result, td_tensor **total) {
     struct op_packed packed;
     td_tensor *inputs[] = {x, counts}, *sum = NULL;
@@ -149,19 +149,6 @@ int td_repeat_each(td_tensor *x, td_tensor *counts, int64_t length, int axis, td
     else
         td_release(sum);
     return code;
-}
-
-    struct op_packed packed;
-    struct op_scalar scalar = {.i = 0};
-    if (x && !call_takes_list(OP_PAD, "widths", 2 * TD_RANK_MAX, count, widths))
-        return NULL;
-    if (x && !scalar_of((td_dtype)x->type.dtype, value, &scalar))
-        return call_refuse(OP_PAD, STATUS_INVALID_ARGUMENT, "%.17g is no value of %s", value,
-                           dtype_name(x->type.dtype));
-    struct pad_attributes attributes = {
-        .value = scalar, .mode = (enum op_pad_mode)mode, .widths = {x ? (unsigned)count : 0, widths}};
-    pad_attributes_write(&attributes, &packed);
-    return enqueue(NULL, OP_PAD, 1, &x, &packed);
 }
 
 td_tensor *td_searchsorted(td_tensor *sorted, td_tensor *values, int right, td_tensor *sorter) {

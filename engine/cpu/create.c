@@ -1,4 +1,4 @@
-/* Creation: full, arange, linspace, eye. */
+/* Creation: full, arange, linspace, of complex numbers, too, eye. */
 #include "engine/cpu/create.h"
 
 #include "engine/cpu/cpu.h"
@@ -53,10 +53,11 @@ struct job {
     union {
         struct arange_attributes arange;
         struct linspace_attributes linspace;
+        struct linspace_complex_attributes parts;
         struct eye_attributes eye;
     };
-    double step;     /* of linspace */
-    int64_t columns; /* of eye */
+    double step, step_imaginary; /* of linspace */
+    int64_t columns;             /* of eye */
     struct element element, one;
 };
 
@@ -222,6 +223,50 @@ static int linspace_run(struct cpu *cpu, const struct launch *launch, struct cpu
     return STATUS_OK;
 }
 
+/* The parts of n complex numbers from number `first` on, block by block, one beside the other. */
+#define PARTS(name, T)                                                                                                 \
+    static void make_parts_##name(const struct job *job, int64_t first, int64_t n, T *out) {                           \
+        T re[CONVERT_BLOCK], im[CONVERT_BLOCK];                                                                        \
+        for (int64_t i = 0; i < n; i += CONVERT_BLOCK) {                                                               \
+            const int64_t count = n - i < CONVERT_BLOCK ? n - i : CONVERT_BLOCK;                                       \
+            job->creation->steps_##name(job->parts.start_real, job->step, first + i, count, re);                       \
+            job->creation->steps_##name(job->parts.start_imaginary, job->step_imaginary, first + i, count, im);        \
+            for (int64_t k = 0; k < count; k++) {                                                                      \
+                out[2 * (i + k)] = re[k];                                                                              \
+                out[2 * (i + k) + 1] = im[k];                                                                          \
+            }                                                                                                          \
+        }                                                                                                              \
+    }
+PARTS(f32, float)
+PARTS(f64, double)
+
+static void make_linspace_complex(const struct job *job, int64_t first, int64_t n, char *out) {
+    const int64_t last = job->parts.count - 1;
+    if (job->dtype == DTYPE_C64) {
+        make_parts_f32(job, first, n, (float *)(void *)out);
+    } else {
+        make_parts_f64(job, first, n, (double *)(void *)out);
+    }
+    if (job->parts.endpoint && last > 0 && last >= first && last < first + n) {
+        const double stop[2] = {job->parts.stop_real, job->parts.stop_imaginary};
+        convert(job->base.cpu, DTYPE_C128, stop, job->dtype, out + (last - first) * job->size, 1);
+    }
+}
+
+static int linspace_complex_run(struct cpu *cpu, const struct launch *launch, struct cpu_job **begun,
+                                struct fault *fault) {
+    struct job job;
+    (void)fault;
+    job_init(&job, cpu, launch);
+    linspace_complex_attributes_read(&launch->attributes, &job.parts);
+    const struct linspace_complex_attributes *given = &job.parts;
+    const int64_t steps = given->count - given->endpoint;
+    job.step = steps > 0 ? (given->stop_real - given->start_real) / (double)steps : 0;
+    job.step_imaginary = steps > 0 ? (given->stop_imaginary - given->start_imaginary) / (double)steps : 0;
+    job_run(&job, 32, make_part, make_linspace_complex, begun);
+    return STATUS_OK;
+}
+
 /* Writes zeros, then the ones. No number here overflows, since the shape rule limits the diagonal. */
 static bool eye_part(struct cpu_job *base, struct cpu_lane *lane) {
     const struct job *job = (const struct job *)base;
@@ -254,4 +299,5 @@ static int eye_run(struct cpu *cpu, const struct launch *launch, struct cpu_job 
 const struct cpu_kernel cpu_kernel_full = {.driver = full_run};
 const struct cpu_kernel cpu_kernel_arange = {.driver = arange_run};
 const struct cpu_kernel cpu_kernel_linspace = {.driver = linspace_run};
+const struct cpu_kernel cpu_kernel_linspace_complex = {.driver = linspace_complex_run};
 const struct cpu_kernel cpu_kernel_eye = {.driver = eye_run};

@@ -57,6 +57,23 @@ __global__ void __launch_bounds__(SPACE_THREADS)
     }
 }
 
+/* Complex numbers: both parts count in steps of their own. */
+struct parts_arguments {
+    void *out;
+    int64_t n, last; /* the element that is `stop`; -1: there is none */
+    double start[2], step[2], stop[2];
+};
+
+template <typename T>
+__global__ void __launch_bounds__(SPACE_THREADS) parts_kernel(const __grid_constant__ struct parts_arguments p) {
+    const int64_t step = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < 2 * p.n; i += step) {
+        const int part = (int)(i % 2);
+        const double value = formula_multiply_add(p.start[part], (double)(i / 2), p.step[part]);
+        ((T *)p.out)[i] = (T)(i / 2 == p.last ? p.stop[part] : value);
+    }
+}
+
 __global__ void __launch_bounds__(SPACE_THREADS)
     arange_truth_kernel(const __grid_constant__ struct arange_arguments p) {
     const int64_t step = (int64_t)gridDim.x * blockDim.x;
@@ -168,6 +185,27 @@ static int linspace_run(struct cuda *cuda, struct cuda_stream *stream, const str
                        &arguments, fault, stream->stream);
 }
 
+typedef void parts_function(const struct parts_arguments arguments);
+
+static int linspace_complex_run(struct cuda *cuda, struct cuda_stream *stream, const struct launch *launch,
+                                struct fault *fault) {
+    const struct operand *out = &launch->output;
+    struct linspace_complex_attributes given;
+    linspace_complex_attributes_read(&launch->attributes, &given);
+    const int64_t steps = given.count - given.endpoint;
+    struct parts_arguments arguments = {out->data,
+                                        given.count,
+                                        given.endpoint && steps > 0 ? steps : -1,
+                                        {given.start_real, given.start_imaginary},
+                                        {0, 0},
+                                        {given.stop_real, given.stop_imaginary}};
+    for (int part = 0; part < 2 && steps > 0; part++) {
+        arguments.step[part] = (arguments.stop[part] - arguments.start[part]) / (double)steps;
+    }
+    parts_function *kernel = out->dtype == DTYPE_C64 ? parts_kernel<float> : parts_kernel<double>;
+    return space_start((const void *)kernel, create_blocks(cuda, arguments.n / 4), &arguments, fault, stream->stream);
+}
+
 typedef void diagonal_function(const struct diagonal_arguments arguments);
 
 /* By the size of an element. */
@@ -176,7 +214,9 @@ static diagonal_function *const diagonal_functions[] = {diagonal_kernel<uint8_t>
                                                         diagonal_kernel<ulonglong2>};
 
 static bool create_walk(cuda_kernel_seen *seen, void *context) {
-    bool more = seen(context, true, (const void *)fill_kernel);
+    bool more = seen(context, true, (const void *)fill_kernel) &&
+                seen(context, false, (const void *)(parts_function *)parts_kernel<float>) &&
+                seen(context, false, (const void *)(parts_function *)parts_kernel<double>);
     for (int dtype = 0; dtype < DTYPE_COUNT; dtype++) {
         arange_function *kernel = arange_find((enum dtype)dtype);
         more = more && (!kernel || seen(context, false, (const void *)kernel));
@@ -208,4 +248,5 @@ static int eye_run(struct cuda *cuda, struct cuda_stream *stream, const struct l
 const struct cuda_kernel cuda_kernel_full = {.driver = full_run, .walk = create_walk};
 const struct cuda_kernel cuda_kernel_arange = {.driver = arange_run, .walk = create_walk};
 const struct cuda_kernel cuda_kernel_linspace = {.driver = linspace_run, .walk = create_walk};
+const struct cuda_kernel cuda_kernel_linspace_complex = {.driver = linspace_complex_run, .walk = create_walk};
 const struct cuda_kernel cuda_kernel_eye = {.driver = eye_run, .walk = create_walk};

@@ -87,12 +87,26 @@ int op_rule_eye(const struct op_call *call, struct tensor_type *out, struct faul
     return type_make(out, out->dtype, (int64_t[]){attributes.rows, attributes.columns}, 2, fault);
 }
 
-int op_rule_linspace(const struct op_call *call, struct tensor_type *out, struct fault *fault) {
-    struct linspace_attributes attributes;
-    linspace_attributes_read(call->attributes, &attributes);
-    double start = attributes.start, stop = attributes.stop;
+static int check_steps(double start, double stop, struct fault *fault) {
     if (!isfinite(start) || !isfinite(stop) || !isfinite(stop - start)) {
         return fault_set(fault, STATUS_INVALID_ARGUMENT, "cannot go from %g to %g in equal steps", start, stop);
     }
-    return type_make(out, out->dtype, &attributes.count, 1, fault);
+    return STATUS_OK;
+}
+
+int op_rule_linspace(const struct op_call *call, struct tensor_type *out, struct fault *fault) {
+    struct linspace_attributes attributes;
+    linspace_attributes_read(call->attributes, &attributes);
+    int status = check_steps(attributes.start, attributes.stop, fault);
+    return status == STATUS_OK ? type_make(out, out->dtype, &attributes.count, 1, fault) : status;
+}
+
+int op_rule_linspace_complex(const struct op_call *call, struct tensor_type *out, struct fault *fault) {
+    struct linspace_complex_attributes attributes;
+    linspace_complex_attributes_read(call->attributes, &attributes);
+    int status = check_steps(attributes.start_real, attributes.stop_real, fault);
+    if (status == STATUS_OK) {
+        status = check_steps(attributes.start_imaginary, attributes.stop_imaginary, fault);
+    }
+    return status == STATUS_OK ? type_make(out, out->dtype, &attributes.count, 1, fault) : status;
 }

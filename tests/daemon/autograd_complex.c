@@ -119,6 +119,8 @@ static td_tensor *repeated(td_tensor *y) {
     X(matmul, MATMUL, -2, 2, true, parts(outer_of(Z)))                                                                 \
     X(matmul_real, MATMUL, -2, 2, true, parts(td_matmul(Z, td_transpose(x[0]))))                                       \
     X(matmul_vector, MATMUL, -0.5, 0.5, true, parts(td_matmul(Z, td_sum(W, TD_AXES(0), 0))))                           \
+    X(cross, CROSS, -2, 2, true, parts(td_cross(td_square(Z), W, -1)))                                                 \
+    X(cross_real, CROSS, -2, 2, true, parts(td_cross(td_square(Z), x[0], -1)))                                         \
     X(fft, FFT, -2, 2, true, parts(td_fft(Z, 0, 1, NORM(BACKWARD))))                                                   \
     X(fft_shorter, FFT, -2, 2, true, parts(td_fft(Z, 2, -1, NORM(FORWARD))))                                           \
     X(fft_longer, FFT, -2, 2, true, parts(td_fft(Z, 5, 1, NORM(ORTHO))))                                               \
@@ -126,8 +128,6 @@ static td_tensor *repeated(td_tensor *y) {
     X(ifft, IFFT, -2, 2, true, parts(td_ifft(Z, 0, 0, NORM(BACKWARD))))                                                \
     X(ifft_longer, IFFT, -2, 2, true, parts(td_ifft(Z, 4, 1, NORM(FORWARD))))                                          \
     X(rfft, RFFT, -2, 2, true, parts(td_rfft(x[0], 0, 1, NORM(BACKWARD))))                                             \
-    X(cross, CROSS, -2, 2, true, parts(td_cross(td_square(Z), W, -1)))                                                 \
-    X(cross_real, CROSS, -2, 2, true, parts(td_cross(td_square(Z), x[0], -1)))                                         \
     X(rfft_even, RFFT, -2, 2, true, parts(td_rfft(x[1], 4, -1, NORM(ORTHO))))                                          \
     X(rfft_shorter, RFFT, -2, 2, true, parts(td_rfft(x[1], 2, 1, NORM(FORWARD))))                                      \
     X(irfft, IRFFT, -2, 2, true, td_sin(td_irfft(Z, 0, 1, NORM(BACKWARD))))                                            \

@@ -76,6 +76,17 @@ static void create_linspace(struct suite *suite, enum dtype dtype) {
                                          .count = counts[k / 2], .endpoint = k % 2));
 }
 
+static void create_linspace_complex(struct suite *suite, enum dtype dtype) {
+    static const double ends[][4] = {{0, 1, 1, 2}, {-3, 4.5, 2, 2}, {0.1, -0.7, 0.3, 0.7}, {0, 0, -1e-3, 1e4}};
+    static const int64_t counts[] = {0, 1, 2, 3, 11, 257, 1000};
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        for (size_t k = 0; k < 2 * sizeof counts / sizeof *counts; k++)
+            create_once(suite, OP_LINSPACE_COMPLEX,
+                        SUITE_ATTRIBUTES(linspace_complex, .dtype = dtype, .start_real = ends[i][0],
+                                         .start_imaginary = ends[i][1], .stop_real = ends[i][2],
+                                         .stop_imaginary = ends[i][3], .count = counts[k / 2], .endpoint = k % 2));
+}
+
 static void create_eye(struct suite *suite, enum dtype dtype) {
     for (int i = 0; i < SUITE_REPEAT(30); i++) {
         int64_t rows = suite_below(suite, 20), columns = suite_below(suite, 20);
@@ -98,6 +109,8 @@ static void case_create(struct suite *suite, const struct op_case *row) {
             create_arange(suite, dtype);
         else if (row->opcode == OP_LINSPACE)
             create_linspace(suite, dtype);
+        else if (row->opcode == OP_LINSPACE_COMPLEX)
+            create_linspace_complex(suite, dtype);
         else
             create_eye(suite, dtype);
     }
@@ -157,4 +170,5 @@ const struct op_case op_case_free = {case_free, OP_FREE, FILL_ANY};
 const struct op_case op_case_full = {case_create, OP_FULL, FILL_ANY};
 const struct op_case op_case_arange = {case_create, OP_ARANGE, FILL_ANY};
 const struct op_case op_case_linspace = {case_create, OP_LINSPACE, FILL_ANY};
+const struct op_case op_case_linspace_complex = {case_create, OP_LINSPACE_COMPLEX, FILL_ANY};
 const struct op_case op_case_eye = {case_create, OP_EYE, FILL_ANY};

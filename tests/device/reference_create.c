@@ -72,6 +72,26 @@ static struct values *create_linspace(const struct reference_request *r) {
     return out;
 }
 
+static struct values *create_linspace_complex(const struct reference_request *r) {
+    struct linspace_complex_attributes given;
+    linspace_complex_attributes_read(&r->attributes, &given);
+    int64_t count = given.count, steps = given.endpoint ? count - 1 : count;
+    struct values *out = values_create(given.dtype, 1, &count);
+    const long double starts[] = {given.start_real, given.start_imaginary};
+    const long double stops[] = {given.stop_real, given.stop_imaginary};
+    values_scaled(out, 1);
+    for (int64_t k = 0; k < count; k++) {
+        bool last = given.endpoint && k > 0 && k == steps;
+        for (int part = 0; part < 2; part++) {
+            long double step = steps ? (stops[part] - starts[part]) / steps * k : 0;
+            long double value = last ? stops[part] : starts[part] + step;
+            (part ? out->im : out->f)[k] = value_round(given.dtype, value);
+            out->scale[k] += last ? 0 : fabsl(starts[part]) + fabsl(step);
+        }
+    }
+    return out;
+}
+
 static struct values *create_eye(const struct reference_request *r) {
     struct eye_attributes given;
     eye_attributes_read(&r->attributes, &given);
@@ -96,6 +116,8 @@ struct values *reference_create(const struct reference_request *r) {
         return create_eye(r);
     case OP_LINSPACE:
         return create_linspace(r);
+    case OP_LINSPACE_COMPLEX:
+        return create_linspace_complex(r);
     case OP_UNIFORM:
     case OP_NORMAL:
     case OP_EXPONENTIAL:
