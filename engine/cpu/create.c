@@ -113,15 +113,51 @@ static void job_run(struct job *job, size_t element_work, bool (*run)(struct cpu
     cpu_job_begin(&job->base, sizeof *job, work, begun);
 }
 
+enum { FILL_BYTES = 16384 }; /* from so many bytes on words are filled */
+
+/* Writes n words. Processors have an instruction that fills whole cache lines without reading them before, which takes less time than stores do. */
+static void fill_words(void *to, uint64_t word, int64_t n) {
+#if defined(__x86_64__)
+    __asm__ volatile("rep stosq" : "+D"(to), "+c"(n) : "a"(word) : "memory");
+#else
+    for (int64_t i = 0; i < n; i++) {
+        memcpy((char *)to + i * (int64_t)sizeof word, &word, sizeof word);
+    }
+#endif
+}
+
+/* Elements up to the beginning of a cache line, words, and the elements that are left. */
 #define FILL(T)                                                                                                        \
     {                                                                                                                  \
-        T value, *to = (T *)(void *)out;                                                                               \
+        const int64_t each = sizeof(uint64_t) / sizeof(T);                                                             \
+        T value, word[sizeof(uint64_t) / sizeof(T)], *to = (T *)(void *)out;                                           \
+        int64_t i = 0;                                                                                                 \
         memcpy(&value, job->element.bytes, sizeof value);                                                              \
-        for (int64_t i = 0; i < n; i++) {                                                                              \
+        if (n >= FILL_BYTES / (int64_t)sizeof(T)) {                                                                    \
+            uint64_t bits;                                                                                             \
+            for (int64_t k = 0; k < each; k++) {                                                                       \
+                word[k] = value;                                                                                       \
+            }                                                                                                          \
+            memcpy(&bits, word, sizeof bits);                                                                          \
+            for (; i < n && (uintptr_t)(to + i) % 64 != 0; i++) {                                                      \
+                to[i] = value;                                                                                         \
+            }                                                                                                          \
+            fill_words(to + i, bits, (n - i) / each);                                                                  \
+            i += (n - i) / each * each;                                                                                \
+        }                                                                                                              \
+        for (; i < n; i++) {                                                                                           \
             to[i] = value;                                                                                             \
         }                                                                                                              \
         return;                                                                                                        \
     }
+
+static void fill_pairs(struct cpu_pair *to, const void *pair, int64_t n) {
+    struct cpu_pair value;
+    memcpy(&value, pair, sizeof value);
+    for (int64_t i = 0; i < n; i++) {
+        to[i] = value;
+    }
+}
 
 static void make_full(const struct job *job, int64_t first, int64_t n, char *out) {
     (void)first;
@@ -136,7 +172,7 @@ static void make_full(const struct job *job, int64_t first, int64_t n, char *out
     case 8:
         FILL(uint64_t)
     case 16:
-        FILL(struct cpu_pair)
+        fill_pairs((struct cpu_pair *)(void *)out, job->element.bytes, n);
     }
 }
 
