@@ -10,6 +10,10 @@
 
 #include <string.h>
 
+#include "engine/cpu/walk.h"
+
+enum { DOTS_PIECE = 1 << 18 }; /* elements of a batch of dot products between two looks whether to stop */
+
 /* Where row or column number `at` of a grid begins. The divisions of what is not divided would be most of the time of a batch of dot products. */
 static inline int64_t matmul_edge(int64_t n, int64_t at, int64_t grid) {
     return grid == 1 ? n * at : n / grid * at + least(at, n % grid);
@@ -150,6 +154,54 @@ static bool matmul_part(struct cpu_job *base, struct cpu_lane *lane) {
     return true;
 }
 
+/* Whether the product is a batch of dot products as dot_direct() takes them, each in one step. */
+static bool job_is_dots(const struct matmul_job *job) {
+    const int last = job->a->rank - 1;
+    return job->direct && !job->finish && job->m == 1 && job->n == 1 && job->steps == 1 && last > 1 &&
+           (job->dtype == DTYPE_F32 || job->dtype == DTYPE_F64) && job->a->strides[last] == 1 &&
+           job->b->strides[last - 1] == 1;
+}
+
+/* The same results as those of matmul_part(), whose search for each batch would take longer than a short product. */
+static bool dots_part(struct cpu_job *base, struct cpu_lane *lane) {
+    const struct matmul_job *job = (const struct matmul_job *)base;
+    const struct operand *const operands[] = {job->c, job->a, job->b};
+    const bool wide = job->dtype == DTYPE_F64;
+    char *const origin[] = {job->c->data, job->a->data, job->b->data};
+    struct walk walk = {.rank = job->a->rank - 2, .arrays = 3};
+    memcpy(walk.shape, job->c->shape, (size_t)walk.rank * sizeof *walk.shape);
+    for (int k = 0; k < 3; k++) {
+        walk_array(&walk, k, operands[k]->strides, 0, job->size);
+    }
+    const int last = walk.rank - 1;
+    const int64_t steps[] = {walk.strides[0][last], walk.strides[1][last], walk.strides[2][last]};
+    int64_t begin = cpu_part_begin(job->batches, lane->part, base->parts) + lane->position, since = 0;
+    int64_t end = cpu_part_begin(job->batches, lane->part + 1, base->parts);
+    walk_seek(&walk, origin, begin);
+    for (int64_t n; begin < end; begin += n) {
+        n = least(least(walk.shape[last] - walk.index[last], end - begin), DOTS_PIECE / job->k + 1);
+        char *c = walk.at[0], *a = walk.at[1], *b = walk.at[2];
+        for (int64_t i = 0; i < n; i++, c += steps[0], a += steps[1], b += steps[2]) {
+            const double sum = base->cpu->kernels->attention[wide].dot(job->k, a, b);
+            if (wide) {
+                *(double *)(void *)c = sum;
+            } else {
+                *(float *)(void *)c = (float)sum;
+            }
+        }
+        walk_advance(&walk, n);
+        lane->position += n;
+        since += n * job->k;
+        if (since >= DOTS_PIECE && begin + n < end) {
+            since = 0;
+            if (cpu_job_stops(base)) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
 /* ---- a depth of 0 ---- */
 
 /* A product of depth 0: zeros, and of linear activation(bias) in each row. */
@@ -228,7 +280,7 @@ static int matmul_run(struct cpu *cpu, const struct launch *launch, struct cpu_j
     }
     matmul_find_bf16(&job);
     matmul_plan(&job);
-    job.base.run = matmul_part;
+    job.base.run = job_is_dots(&job) ? dots_part : matmul_part;
     job.base.done = matmul_done;
     job.workspace = launch->workspace;
     if (cpu_job_keep(&job.base, sizeof job, job.work, begun)) {
