@@ -55,16 +55,30 @@ static void mark_mask(const struct job *job, int64_t begin, int64_t end, bool *m
     }
 }
 
-/* The first element of a run is chosen. A NaN, whose key is the greatest, is a run of its own. */
+/* The first element of a run is chosen. A NaN, whose key is the greatest, is a run of its own. Where some elements are the same bits as the one before
+ * them, which takes least to find out, none is chosen. */
+enum { SAME = 64 };
 #define MARK_RUNS(name, T, kind)                                                                                       \
     static void mark_runs_##name(const struct job *job, int64_t begin, int64_t end, bool *marks) {                     \
         const T *x = (const T *)(const void *)job->x;                                                                  \
         const T infinity = (T)job->infinity;                                                                           \
         (void)infinity;                                                                                                \
         marks[0] = true;                                                                                               \
-        for (int64_t i = begin > 0 ? begin : 1; i < end; i++) {                                                        \
-            const T key = KEY(T, kind, x[i], infinity), before = KEY(T, kind, x[i - 1], infinity);                     \
-            marks[i - begin] = (key != before) | ((kind) == KEY_FLOAT && key == (T) ~(T)0);                            \
+        for (int64_t i = begin > 0 ? begin : 1; i < end;) {                                                            \
+            const T last = x[i - 1];                                                                                   \
+            const int64_t stop = end - i < SAME ? end : i + SAME;                                                      \
+            T apart = 0;                                                                                               \
+            for (int64_t k = i; k < stop; k++) {                                                                       \
+                apart |= x[k] ^ last;                                                                                  \
+            }                                                                                                          \
+            if (apart == 0 && !((kind) == KEY_FLOAT && KEY(T, kind, last, infinity) == (T) ~(T)0)) {                   \
+                memset(marks + (i - begin), 0, (size_t)(stop - i));                                                    \
+                i = stop;                                                                                              \
+            }                                                                                                          \
+            for (; i < stop; i++) {                                                                                    \
+                const T key = KEY(T, kind, x[i], infinity), before = KEY(T, kind, x[i - 1], infinity);                 \
+                marks[i - begin] = (key != before) | ((kind) == KEY_FLOAT && key == (T) ~(T)0);                        \
+            }                                                                                                          \
         }                                                                                                              \
     }
 KEY_TYPES(MARK_RUNS)
