@@ -149,6 +149,32 @@ Test(products, of_many_batches_are_few_calls, .timeout = 120) {
     suite_close(&suite);
 }
 
+/* ---- operands in common ---- */
+
+/* Several rectangles of one product, and several batches, have the same part of b; or each batch has its own. bf16 is packed once for those. */
+Test(products, of_batches_with_one_right_operand_and_with_many, .timeout = 120) {
+    enum { BATCHES = 4, ROWS = 270, DEPTH = 1100, COLUMNS = 72 };
+    static const enum dtype dtypes[] = {DTYPE_BF16, DTYPE_F16, DTYPE_F32};
+    struct suite suite;
+    suite_open(&suite, 4714);
+    for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
+        for (unsigned way = 0; way < 4; way++) {
+            const bool many = way & 1, turned = way & 2;
+            const int64_t left[3] = {BATCHES, ROWS, DEPTH};
+            const int64_t right[3] = {many ? BATCHES : 1, turned ? COLUMNS : DEPTH, turned ? DEPTH : COLUMNS};
+            struct sample a = suite_sample(&suite, dtypes[i], 3, left, FILL_ORDINARY);
+            struct sample b = suite_sample(&suite, dtypes[i], 3, right, FILL_ORDINARY);
+            struct sample across = turned ? suite_unary(&suite, OP_MATRIX_TRANSPOSE, &b) : b;
+            struct sample result = suite_binary(&suite, OP_MATMUL, &a, &across);
+            case_settle(&suite, &result);
+            suite_free(&suite, &a);
+            suite_free(&suite, &b);
+            if (turned)
+                suite_free(&suite, &across);
+        }
+    suite_close(&suite);
+}
+
 /* ---- memory ---- */
 
 /* (rows, columns) out of every other row and column of a matrix: a library gets a copy of it. */
