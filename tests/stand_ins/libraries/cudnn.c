@@ -56,10 +56,11 @@ size_t cudnnGetVersion(void) {
 }
 
 const char *cudnnGetErrorString(cudnnStatus_t status) {
-    return status == CUDNN_STATUS_SUCCESS            ? "CUDNN_STATUS_SUCCESS"
-           : status == CUDNN_STATUS_NOT_SUPPORTED    ? "CUDNN_STATUS_NOT_SUPPORTED"
-           : status == CUDNN_STATUS_EXECUTION_FAILED ? "CUDNN_STATUS_EXECUTION_FAILED"
-                                                     : "CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED";
+    return status == CUDNN_STATUS_SUCCESS                    ? "CUDNN_STATUS_SUCCESS"
+           : status == CUDNN_STATUS_NOT_SUPPORTED            ? "CUDNN_STATUS_NOT_SUPPORTED"
+           : status == CUDNN_STATUS_BAD_PARAM_SHAPE_MISMATCH ? "CUDNN_STATUS_BAD_PARAM_SHAPE_MISMATCH"
+           : status == CUDNN_STATUS_EXECUTION_FAILED         ? "CUDNN_STATUS_EXECUTION_FAILED"
+                                                             : "CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED";
 }
 
 cudnnStatus_t cudnnCreate(cudnnHandle_t *handle) {
@@ -390,7 +391,8 @@ cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t descriptor) {
         const struct engine *engine = &engines[config->engine];
         stand_in_expect(config->engine != 0 && config->engine != 1 && config->engine != 3,
                         "an engine that is not deterministic, or not precise");
-        stand_in_expect(!engine->compiles || getenv("STAND_IN_FAIL"), "an engine is compiled, though others need not be");
+        stand_in_expect(!engine->compiles || getenv("STAND_IN_FAIL"),
+                        "an engine is compiled, though others need not be");
         if (engine->broken)
             return CUDNN_STATUS_NOT_SUPPORTED;
     }
