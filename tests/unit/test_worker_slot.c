@@ -24,6 +24,7 @@ static struct config config = {.watchdog_timeout = 2000, .device_timeout = 60000
 static struct stats_page page;
 static struct stats_session sessions[STATS_SESSIONS_MAX];
 static struct stats_principal principals[STATS_PRINCIPALS_MAX];
+static struct stats_program programs[STATS_PROGRAMS_MAX];
 static struct worker_process process;
 static struct worker_slot slot;
 
@@ -43,7 +44,7 @@ static void start(void) {
                                 .events = &events,
                                 .state = WORKER_READY,
                                 .process = &process,
-                                .snapshot = {.sessions = sessions, .principals = principals},
+                                .snapshot = {.sessions = sessions, .principals = principals, .programs = programs},
                                 .credentials = -1};
 }
 
