@@ -8,7 +8,7 @@
 
 enum {
     CHUNK = 4096,          /* counts */
-    PIECE_BYTES = 1 << 18, /* of the output between two looks whether to stop */
+    PIECE_BYTES = 1 << 18, /* of the output, and as many counts, between two looks whether to stop */
     AT_ONCE = 4,           /* copies of a short element that are written without a question how many they are */
 };
 
@@ -150,12 +150,14 @@ static int64_t chunk_find(const struct job *job, int64_t place) {
     return low;
 }
 
-/* Places begin … end - 1 of a line. */
-static void line_run(const struct job *job, const char *x, char *line, int64_t begin, int64_t end) {
-    int64_t block[CPU_INDICES_BLOCK], own[CPU_INDICES_BLOCK], chunk = chunk_find(job, begin);
+/* Writes places begin … end - 1 of a line, or as many of them as come from the chunk that has the first. Returns the next place. Chunks without elements
+ * between two are passed over by the search for the next one. */
+static int64_t chunk_run(const struct job *job, const char *x, char *line, int64_t begin, int64_t end) {
+    int64_t block[CPU_INDICES_BLOCK], own[CPU_INDICES_BLOCK];
+    const int64_t chunk = chunk_find(job, begin), stop = chunk_begin(job, chunk + 1);
     int64_t place = job->places[chunk];
-    for (int64_t at = chunk_begin(job, chunk), n; at < job->n && begin < end; at += n) {
-        n = job->n - at < CPU_INDICES_BLOCK ? job->n - at : CPU_INDICES_BLOCK;
+    for (int64_t at = chunk_begin(job, chunk), n; at < stop && begin < end; at += n) {
+        n = stop - at < CPU_INDICES_BLOCK ? stop - at : CPU_INDICES_BLOCK;
         const int64_t *counts = cpu_indices_read(&job->counts, at, 1, n, block);
         int64_t first = 0;
         if (place <= begin) { /* some are before the range */
@@ -177,9 +179,11 @@ static void line_run(const struct job *job, const char *x, char *line, int64_t b
                            end - begin);
         place = begin + 1; /* nothing is before the range any more */
     }
-    if (begin < end) {
+    if (begin < end && stop == job->n) { /* behind the last element */
         memset(line + begin * job->row, 0, (size_t)((end - begin) * job->row));
+        begin = end;
     }
+    return begin;
 }
 
 static bool write_part(struct cpu_job *base, struct cpu_lane *lane) {
@@ -190,12 +194,14 @@ static bool write_part(struct cpu_job *base, struct cpu_lane *lane) {
     while (at < end) {
         int64_t line = at / job->length, begin = at % job->length, n = job->length - begin;
         n = n < end - at ? n : end - at;
-        n = n < piece - since ? n : piece - since;
-        line_run(job, job->x + line * job->n * job->row, job->out + line * job->length * job->row, begin, begin + n);
+        n = n < piece ? n : piece;
+        n = chunk_run(job, job->x + line * job->n * job->row, job->out + line * job->length * job->row, begin,
+                      begin + n) -
+            begin;
         at += n;
-        since += n;
         lane->position += n;
-        if (since == piece && at < end) {
+        since += n * job->row + CHUNK;
+        if (since >= PIECE_BYTES && at < end) {
             since = 0;
             if (cpu_job_stops(base)) {
                 return false;
@@ -207,9 +213,10 @@ static bool write_part(struct cpu_job *base, struct cpu_lane *lane) {
 
 /* ---- the job ---- */
 
-/* What the output takes to write, as bytes of memory traffic. */
+/* What the output takes to write, as bytes of memory traffic. Each line reads all counts again, but at most a chunk of them for each of its places. */
 static double output_work(const struct job *job) {
-    return (double)job->outer * (double)job->length * (double)(job->row + 8);
+    const double length = (double)job->length, most = length * CHUNK, n = (double)job->n;
+    return (double)job->outer * (length * (double)(job->row + 8) + (n < most ? n : most) * 4);
 }
 
 /* After the sums: where chunks begin. */

@@ -432,3 +432,22 @@ Test(cpu_steps, attention_of_wide_heads_takes_short_steps, .timeout = 300) {
         close_cpu();
     }
 }
+
+/* ---- repeats ---- */
+
+/* Each line has an element at either end of its counts, and reads what is between. */
+Test(cpu_steps, repeats_of_few_among_many_elements_take_short_steps, .timeout = 300) {
+    enum { LINES = 500, N = 200000 };
+    open_cpu();
+    uint8_t *x = ADD(true, DTYPE_U8, LINES, N, 1);
+    int64_t *counts = ADD(true, DTYPE_I64, N);
+    const uint8_t *out = ADD(false, DTYPE_U8, LINES, 2, 1);
+    const int64_t *total = ADD(false, DTYPE_I64, 1);
+    counts[0] = counts[N - 1] = 1;
+    x[(int64_t)LINES * N - 1] = 7;
+    run(OP_REPEAT_EACH, 0, NULL, 0, NULL);
+    cr_expect_gt(turns, 5, "%d", turns);
+    cr_expect_eq(*total, 2);
+    cr_expect(out[0] == 0 && out[2 * LINES - 2] == 0 && out[2 * LINES - 1] == 7);
+    close_cpu();
+}
