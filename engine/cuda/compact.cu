@@ -2,6 +2,7 @@
  *
  * Three kernels: each block counts what it chooses in its chunks; one block adds the counts up; each block writes what it chooses behind
  * that of the chunks before. Outputs are zero before. */
+#include "engine/cuda/block_scan.cuh"
 #include "engine/cuda/key.cuh"
 #include "engine/cuda/take.cuh"
 
@@ -56,20 +57,6 @@ __device__ __forceinline__ bool compact_chooses(const struct compact_arguments &
     return at == 0 || compact_is_nan(p, key) || key != key_read(p.type, p.x, at - 1);
 }
 
-/* The sum of the numbers of all threads up to and with this one; `sums` has room for all. */
-__device__ __forceinline__ unsigned long long compact_scan(unsigned long long own, unsigned long long *sums) {
-    const unsigned me = threadIdx.x;
-    sums[me] = own;
-    for (unsigned distance = 1; distance < SPACE_THREADS; distance *= 2) {
-        __syncthreads();
-        const unsigned long long lower = me >= distance ? sums[me - distance] : 0;
-        __syncthreads();
-        sums[me] += lower;
-    }
-    __syncthreads();
-    return sums[me];
-}
-
 __device__ __forceinline__ unsigned compact_count(const struct compact_arguments &p, int64_t begin) {
     unsigned count = 0;
     for (int64_t at = begin; at < begin + EACH && at < p.n; at++) {
@@ -83,7 +70,7 @@ __global__ void __launch_bounds__(SPACE_THREADS)
     __shared__ unsigned long long sums[SPACE_THREADS];
     for (int64_t chunk = blockIdx.x; chunk < p.chunks; chunk += gridDim.x) {
         const unsigned long long sum =
-            compact_scan(compact_count(p, chunk * CHUNK + (int64_t)threadIdx.x * EACH), sums);
+            block_scan(compact_count(p, chunk * CHUNK + (int64_t)threadIdx.x * EACH), sums);
         if (threadIdx.x == SPACE_THREADS - 1) {
             p.counts[chunk] = sum;
         }
@@ -95,18 +82,9 @@ __global__ void __launch_bounds__(SPACE_THREADS)
 __global__ void __launch_bounds__(SPACE_THREADS)
     compact_place_kernel(const __grid_constant__ struct compact_arguments p) {
     __shared__ unsigned long long sums[SPACE_THREADS];
-    unsigned long long before = 0;
-    for (int64_t begin = 0; begin < p.chunks; begin += SPACE_THREADS) {
-        const int64_t at = begin + threadIdx.x;
-        const unsigned long long own = at < p.chunks ? p.counts[at] : 0, sum = compact_scan(own, sums);
-        if (at < p.chunks) {
-            p.counts[at] = before + sum - own;
-        }
-        before += sums[SPACE_THREADS - 1];
-        __syncthreads(); /* all have read the sums before these change */
-    }
+    const unsigned long long all = block_scan_all(p.counts, p.chunks, sums);
     if (threadIdx.x == 0) {
-        *p.count = (int64_t)before;
+        *p.count = (int64_t)all;
     }
 }
 
@@ -153,7 +131,7 @@ __global__ void __launch_bounds__(SPACE_THREADS)
     for (int64_t chunk = blockIdx.x; chunk < p.chunks; chunk += gridDim.x) {
         const int64_t begin = chunk * CHUNK + (int64_t)threadIdx.x * EACH;
         const unsigned own = compact_count(p, begin);
-        int64_t place = (int64_t)(p.counts[chunk] + compact_scan(own, sums) - own);
+        int64_t place = (int64_t)(p.counts[chunk] + block_scan(own, sums) - own);
         for (int64_t at = begin; at < begin + EACH && at < p.n; at++) {
             if (compact_chooses(p, at)) {
                 compact_write(p, at, place++);

@@ -1,7 +1,8 @@
 /* repeat_each: elements of an axis, each as often as its count says.
  *
- * Three kernels: each block adds up the counts of its chunks; one block makes of these sums where chunks begin; each block writes the sum up to and with
- * each count. In the fourth one each thread looks for the element that comes to its place. */
+ * Four kernels: each block adds up the counts of its chunks; one block makes of these sums where chunks begin; each block writes the sum up to and with
+ * each count; each thread looks for the element that comes to its place. */
+#include "engine/cuda/block_scan.cuh"
 #include "engine/cuda/take.cuh"
 
 namespace {
@@ -24,20 +25,6 @@ __device__ __forceinline__ unsigned long long repeat_count(const struct repeat_a
     return count < 0 ? 0 : (unsigned long long)count;
 }
 
-/* The sum of the numbers of all threads up to and with this one; `sums` has room for all. */
-__device__ __forceinline__ unsigned long long repeat_scan(unsigned long long own, unsigned long long *sums) {
-    const unsigned me = threadIdx.x;
-    sums[me] = own;
-    for (unsigned distance = 1; distance < SPACE_THREADS; distance *= 2) {
-        __syncthreads();
-        const unsigned long long lower = me >= distance ? sums[me - distance] : 0;
-        __syncthreads();
-        sums[me] += lower;
-    }
-    __syncthreads();
-    return sums[me];
-}
-
 __device__ __forceinline__ unsigned long long repeat_own(const struct repeat_arguments &p, int64_t begin) {
     unsigned long long sum = 0;
     for (int64_t at = begin; at < begin + EACH; at++) {
@@ -51,7 +38,7 @@ __global__ void __launch_bounds__(SPACE_THREADS)
     __shared__ unsigned long long sums[SPACE_THREADS];
     for (int64_t chunk = blockIdx.x; chunk < p.chunks; chunk += gridDim.x) {
         const int64_t begin = chunk * CHUNK + (int64_t)threadIdx.x * EACH;
-        const unsigned long long sum = repeat_scan(repeat_own(p, begin), sums);
+        const unsigned long long sum = block_scan(repeat_own(p, begin), sums);
         unsigned long long given = 0;
         for (int64_t at = begin; at < begin + EACH && at < p.n; at++) {
             given += (unsigned long long)take_index(p.counts, at);
@@ -68,16 +55,7 @@ __global__ void __launch_bounds__(SPACE_THREADS)
 __global__ void __launch_bounds__(SPACE_THREADS)
     repeat_begin_kernel(const __grid_constant__ struct repeat_arguments p) {
     __shared__ unsigned long long sums[SPACE_THREADS];
-    unsigned long long before = 0;
-    for (int64_t begin = 0; begin < p.chunks; begin += SPACE_THREADS) {
-        const int64_t at = begin + threadIdx.x;
-        const unsigned long long own = at < p.chunks ? p.begins[at] : 0, sum = repeat_scan(own, sums);
-        if (at < p.chunks) {
-            p.begins[at] = before + sum - own;
-        }
-        before += sums[SPACE_THREADS - 1];
-        __syncthreads(); /* all have read the sums before these change */
-    }
+    block_scan_all(p.begins, p.chunks, sums);
 }
 
 __global__ void __launch_bounds__(SPACE_THREADS) repeat_end_kernel(const __grid_constant__ struct repeat_arguments p) {
@@ -85,7 +63,7 @@ __global__ void __launch_bounds__(SPACE_THREADS) repeat_end_kernel(const __grid_
     for (int64_t chunk = blockIdx.x; chunk < p.chunks; chunk += gridDim.x) {
         const int64_t begin = chunk * CHUNK + (int64_t)threadIdx.x * EACH;
         const unsigned long long own = repeat_own(p, begin);
-        unsigned long long end = p.begins[chunk] + repeat_scan(own, sums) - own;
+        unsigned long long end = p.begins[chunk] + block_scan(own, sums) - own;
         for (int64_t at = begin; at < begin + EACH && at < p.n; at++) {
             end += repeat_count(p, at);
             p.ends[at] = end;
