@@ -90,7 +90,7 @@ static uint64_t plan_bytes(const struct planner *planner) {
         return bytes;
     return bytes + sizeof *replay + planner->replay_room + planner->steps_room * sizeof *replay->steps +
            planner->patches_room * sizeof *replay->patches + planner->guards_room * sizeof *replay->guards +
-           replay->n_broadcasts * sizeof *replay->broadcasts + planner->names_room * sizeof *replay->names +
+           (replay->n_broadcasts + 1) * sizeof *replay->broadcasts + planner->names_room * sizeof *replay->names +
            replay->n_bases * PLAN_BASE_BYTES;
 }
 

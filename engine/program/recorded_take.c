@@ -233,6 +233,8 @@ static int list_end(struct planner *planner) {
     struct replay_guard *guards = realloc(replay->guards, (replay->n_guards + 1) * sizeof *guards);
     replay->guards = guards ? guards : replay->guards;
     planner->guards_room = guards ? replay->n_guards + 1 : planner->guards_room;
+    struct guard_broadcast *broadcasts = realloc(replay->broadcasts, (replay->n_broadcasts + 1) * sizeof *broadcasts);
+    replay->broadcasts = broadcasts ? broadcasts : replay->broadcasts;
     planner->replay_room = (planner->replay_room + 127) & ~(size_t)63;
     replay->first_report = body->n_parameters + body->n_captures + body->n_results + 1;
     replay->n_bases = replay->first_report + replay->n_guards;
