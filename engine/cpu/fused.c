@@ -1,11 +1,10 @@
 /* Fused operations: the row functions of all of them run on one tile after another, so that what they pass on stays in the first-level
  * cache; if some of them reduce rows, on one row after another. The functions and their order are those of the operations by themselves, and so are the
- * bits. Of few elements neighbours that take an instruction each are a chain (chain.h), if the processor has one. What all elements are reduced to is taken piece by piece, from memory or from slots that have room for a piece and stay in the second-level cache. */
-#include "engine/cpu/cpu.h"
+ * bits. Neighbours of which the processor has chains (chain.h) take each tile together, as one step. What all elements are reduced to is taken piece by
+ * piece, from memory or from slots that have room for a piece and stay in the second-level cache. */
+#include "engine/cpu/fused.h"
 
 enum {
-    /* Elements of a tile: long enough that calling the row functions costs little, short enough that a few slots of f32 stay in the first-level cache. */
-    FUSED_TILE = 1024,
     FUSED_LOOK = 64 * FUSED_TILE, /* elements between two looks whether to stop, if no row is longer */
     FUSED_SOFTMAX = 24,           /* and what an element of a softmax costs */
     FUSED_SKEW = 192,
@@ -15,8 +14,8 @@ enum {
     LINE = 64,            /* bytes of a line of the caches */
     AHEAD_FROM = 1 << 20, /* an input of so many bytes comes from memory */
     AHEAD_MOST = 4,       /* inputs that are fetched ahead */
-    /* Of so many elements, quotients by one number are products in the row function, and so quicker than in a chain. */
-    QUOTIENTS = 64,
+    /* Results that stay in registers; with fewer of them choosing the steps of a chain takes as long as it saves. */
+    CHAIN_STAYS = 3,
 };
 
 struct job {
@@ -43,11 +42,16 @@ struct step {
     const struct fused_operation *operation;
     struct cpu_row run;
     struct place places[OPERANDS];
-    bool converts;             /* some input is converted */
-    bool streams;              /* the output is written past the caches */
-    bool stored;               /* some operation that does not follow at once reads the output */
-    cpu_chain_function *chain; /* NULL: it has to be in none */
-    uint32_t together;         /* operations that begin with this one and are one chain */
+    bool converts;     /* some input is converted */
+    bool streams;      /* the output is written past the caches */
+    unsigned together; /* operations that begin with this one and are one chain; 0: it is in none */
+};
+
+/* A step of a chain of tiles, but for the tile's addresses. */
+struct link {
+    const struct place *with, *out;
+    uint8_t what;
+    bool streams;
 };
 
 /* An input whose next tile is fetched from memory while this tile is computed. By itself the processor fetches ahead within a page alone, and
@@ -66,6 +70,7 @@ struct room {
     _Alignas(64) char streamed[FUSED_TILE * sizeof(struct cpu_pair)];
     struct cpu_accumulators accumulators;
     struct step steps[FUSED_OPERATIONS_MAX];
+    struct link links[2 * FUSED_OPERATIONS_MAX]; /* of all chains, one after another */
     unsigned n_ahead;
     struct ahead ahead[AHEAD_MOST];
 };
@@ -76,80 +81,6 @@ static inline char *place_at(const struct place *place, int64_t row, int64_t beg
 
 static inline bool operand_in_piece(const struct fused_operand *operand) {
     return operand->in_slot && operand->slot >= FUSED_SLOTS_MAX;
-}
-
-/* ---- chains ---- */
-
-static const uint8_t chain_operations[OP_CODE_MAX] = {
-    [OP_ADD] = CPU_CHAIN_ADD,       [OP_SUBTRACT] = CPU_CHAIN_SUBTRACT, [OP_MULTIPLY] = CPU_CHAIN_MULTIPLY,
-    [OP_DIVIDE] = CPU_CHAIN_DIVIDE, [OP_MAXIMUM] = CPU_CHAIN_MAXIMUM,   [OP_MINIMUM] = CPU_CHAIN_MINIMUM,
-    [OP_SQUARE] = CPU_CHAIN_SQUARE, [OP_NEGATIVE] = CPU_CHAIN_NEGATIVE, [OP_ABS] = CPU_CHAIN_ABS,
-    [OP_SQRT] = CPU_CHAIN_SQRT,     [OP_RELU] = CPU_CHAIN_RELU,         [OP_RECIPROCAL] = CPU_CHAIN_RECIPROCAL,
-};
-
-enum { CHAIN_LOADS = 128 }; /* a bit beside a step's CPU_CHAIN_WHAT(): none of the inputs is the result so far */
-
-static bool operation_chains(const struct fused_operation *operation, int64_t n) {
-    unsigned dtype = operation->output.dtype;
-    bool chains = chain_operations[operation->opcode] && operation->output.column;
-    for (unsigned k = 0; k < operation->n_inputs; k++) {
-        chains &= operation->inputs[k].dtype == dtype && operation->inputs[k].as == dtype;
-    }
-    return chains && (dtype == DTYPE_F32 || dtype == DTYPE_F64) &&
-           (n < QUOTIENTS || operation->opcode != OP_DIVIDE || operation->inputs[1].column);
-}
-
-/* Whether an input is what the operation before, of a chain, has for a result. */
-static bool operand_follows(const struct fused_operand *input, const struct fused_operation *before) {
-    const struct fused_operand *output = &before->output;
-    return before->note && input->dtype == output->dtype && input->column && input->data == output->data;
-}
-
-/* Notes of each operation that a chain can have what its step is; of others, 0. Only of few elements: of more, row functions on tiles take as long. */
-void cpu_fused_ready(const struct device *device, struct fused_launch *launch) {
-    static const struct fused_operation none;
-    const bool chains =
-        launch->plain && launch->columns <= FUSED_TILE && ((const struct cpu *)device)->kernels->chain[0];
-    for (uint32_t i = 0; i < launch->n && chains; i++) {
-        struct fused_operation *operation = &launch->operations[i];
-        const struct fused_operation *before = i ? operation - 1 : &none;
-        const struct fused_operand *inputs = operation->inputs;
-        if (!operation_chains(operation, launch->columns)) {
-            continue;
-        }
-        unsigned name = chain_operations[operation->opcode], form;
-        bool first = operand_follows(&inputs[0], before);
-        bool second = operation->n_inputs == 2 && operand_follows(&inputs[1], before);
-        if (operation->n_inputs == 1 || (first && second)) {
-            name = name == CPU_CHAIN_SQUARE ? CPU_CHAIN_MULTIPLY : name;
-            form = CPU_CHAIN_SELF;
-        } else if (second) {
-            form = inputs[0].column ? CPU_CHAIN_OF_ELEMENTS : CPU_CHAIN_OF_ONE;
-        } else {
-            form = inputs[1].column ? CPU_CHAIN_ELEMENTS : CPU_CHAIN_ONE;
-        }
-        operation->note = (uint8_t)(CPU_CHAIN_WHAT(name, form) | (first || second ? 0 : CHAIN_LOADS));
-    }
-}
-
-static inline cpu_chain_function *chain_of(const struct cpu_kernels *kernels, const struct fused_operation *operation) {
-    return operation->note ? kernels->chain[operation->output.dtype == DTYPE_F64] : NULL;
-}
-
-/* Adds the steps of an operation, one or two. Returns the place of the next one. */
-static inline struct cpu_chain_step *chain_add(struct cpu_chain_step *step, const struct fused_operation *operation) {
-    const void *first = operation->inputs[0].data, *second = operation->inputs[1].data;
-    const uint8_t what = operation->note % CHAIN_LOADS, form = CPU_CHAIN_FORM(what);
-    if (operation->note & CHAIN_LOADS) {
-        step->with = first;
-        step->what = CPU_CHAIN_WHAT(CPU_CHAIN_LOAD, operation->inputs[0].column ? CPU_CHAIN_ELEMENTS : CPU_CHAIN_ONE);
-        step->out = NULL;
-        step++;
-    }
-    step->with = form >= CPU_CHAIN_OF_ELEMENTS ? first : second;
-    step->what = what;
-    step->out = operation->output.data;
-    return step + 1;
 }
 
 /* ---- places ---- */
@@ -195,6 +126,71 @@ static bool operation_streams(const struct fused_launch *launch, const struct fu
     return true;
 }
 
+/* ---- chains of tiles ---- */
+
+static inline bool operands_meet(const struct fused_operand *a, const struct fused_operand *b) {
+    return a->in_slot ? b->in_slot && a->slot == b->slot : operand_same(b, a);
+}
+
+/* Whether somebody reads operation i's result, other than the next one of the same chain, which has it in a register. */
+static bool operation_stores(const struct fused_launch *launch, uint32_t i, bool last) {
+    const struct fused_operand *output = &launch->operations[i].output;
+    bool stores = !output->in_slot || operand_in_piece(output), written = false;
+    for (uint32_t j = i + 1; j < launch->n && !stores && !written; j++) {
+        const struct fused_operation *other = &launch->operations[j];
+        const bool next = j == i + 1 && !last;
+        for (unsigned k = 0; k < other->n_inputs; k++) {
+            stores |= operands_meet(&other->inputs[k], output) &&
+                      !(next && fused_follows(&other->inputs[k], &launch->operations[i]));
+        }
+        written = operands_meet(&other->output, output);
+    }
+    return stores;
+}
+
+/* The links of the chain that begins with operation i. Returns the place of the next one. */
+static struct link *chain_links(struct room *room, const struct fused_launch *launch, uint32_t i, struct link *link) {
+    for (uint32_t j = i; j < i + room->steps[i].together; j++) {
+        const struct fused_operation *operation = &launch->operations[j];
+        const struct place *places = room->steps[j].places;
+        uint8_t what;
+        if (fused_note_loads(operation->note, &what)) {
+            *link++ = (struct link){.with = &places[1], .what = fused_load(&operation->inputs[0])};
+        }
+        bool of = CPU_CHAIN_FORM(what) >= CPU_CHAIN_OF_ELEMENTS;
+        bool stores = operation_stores(launch, j, j + 1 == i + room->steps[i].together);
+        *link++ = (struct link){.with = of ? &places[1] : &places[2],
+                                .out = stores ? &places[0] : NULL,
+                                .what = what,
+                                .streams = room->steps[j].streams};
+    }
+    return link;
+}
+
+/* Neighbours that are chains of tiles: those of whose results enough stay in registers. */
+static void room_chains(struct room *room, const struct fused_launch *launch) {
+    struct link *links = room->links;
+    for (uint32_t i = 0, end; i < launch->n; i = end) {
+        for (end = i; end < launch->n && launch->operations[end].note; end++) {
+        }
+        if (end - i <= CHAIN_STAYS) {
+            end += end == i;
+            continue;
+        }
+        room->steps[i].together = end - i;
+        struct link *next = chain_links(room, launch, i, links);
+        unsigned stay = 0;
+        for (const struct link *link = links; link < next; link++) {
+            stay += !link->out && link->what / CPU_CHAIN_WHAT(1, 0) != CPU_CHAIN_LOAD;
+        }
+        if (stay < CHAIN_STAYS) {
+            room->steps[i].together = 0;
+        } else {
+            links = next;
+        }
+    }
+}
+
 /* Inputs that come from memory, each once. */
 static void room_ahead(struct room *room, const struct job *job) {
     const struct fused_launch *launch = job->launch;
@@ -227,6 +223,7 @@ static void room_init(struct room *room, const struct job *job) {
         step->run.stride[0] = 1;
         step->converts = false;
         step->streams = operation_streams(launch, operation);
+        step->together = 0;
         for (unsigned j = 0; j < operation->n_inputs; j++) {
             step->places[j + 1] = place_of(job, &operation->inputs[j], room);
             step->run.stride[j + 1] = operation->inputs[j].column;
@@ -237,6 +234,7 @@ static void room_init(struct room *room, const struct job *job) {
             step->run.stride[k] = 0;
         }
     }
+    room_chains(room, launch);
     room_ahead(room, job);
 }
 
@@ -310,12 +308,62 @@ static void step_pieces(const struct job *job, struct step *step, struct room *r
     }
 }
 
+/* Steps by which a chain of so many operations fetches their share of the next tile between its blocks. */
+static unsigned chain_fetches(struct room *room, unsigned together, int64_t n, struct cpu_chain_step *steps) {
+    const int64_t blocks = (n + CPU_CHAIN_BLOCK - 1) / CPU_CHAIN_BLOCK;
+    unsigned found = 0;
+    for (unsigned k = 0; k < room->n_ahead; k++) {
+        struct ahead *ahead = &room->ahead[k];
+        int64_t left = ahead->end - ahead->at, share = ahead->share * together;
+        share = share < left ? share : left;
+        if (share > 0) {
+            unsigned lines = 0; /* their logarithm */
+            while (lines < CPU_CHAIN_FETCH_MOST && (blocks * LINE << lines) < share) {
+                lines++;
+            }
+            steps[found++] =
+                (struct cpu_chain_step){.with = ahead->at, .what = (uint8_t)CPU_CHAIN_WHAT(CPU_CHAIN_FETCH, lines)};
+            ahead->at += blocks * LINE << lines;
+        }
+    }
+    return found;
+}
+
+/* One tile of the chain that begins with a step. Returns the next chain's links. */
+static const struct link *step_chain(const struct job *job, struct room *room, const struct step *step,
+                                     const struct link *link, const struct tile *tile) {
+    struct cpu_chain_step steps[2 * FUSED_OPERATIONS_MAX + AHEAD_MOST];
+    struct cpu_chain_divisor divisors[2 * FUSED_OPERATIONS_MAX + AHEAD_MOST];
+    unsigned n = chain_fetches(room, step->together, tile->n, steps);
+    for (unsigned left = step->together; left; link++, n++) {
+        struct cpu_chain_step *to = &steps[n];
+        to->what = link->what;
+        to->with = CPU_CHAIN_FORM(link->what) == CPU_CHAIN_SELF ? NULL : place_at(link->with, tile->row, tile->begin);
+        to->out = link->out ? place_at(link->out, tile->row, tile->begin) : NULL;
+        to->streams = link->streams;
+        if (to->what == CPU_CHAIN_WHAT(CPU_CHAIN_DIVIDE, CPU_CHAIN_ONE) &&
+            cpu_chain_divisor_init(&divisors[n], *(const float *)to->with)) {
+            to->what = CPU_CHAIN_WHAT(CPU_CHAIN_QUOTIENT, CPU_CHAIN_ONE);
+            to->with = &divisors[n];
+        }
+        left -= link->what / CPU_CHAIN_WHAT(1, 0) != CPU_CHAIN_LOAD;
+    }
+    (*job->base.cpu->kernels->chain_tile)(tile->n, steps, n);
+    return link;
+}
+
 /* The operations on one tile. The one behind it is fetched meanwhile. */
 static void fused_tile(const struct job *job, struct room *room, const struct tile *tile, const struct tile *next) {
     const int64_t row = tile->row, begin = tile->begin, n = tile->n;
+    const struct link *link = room->links;
     ahead_begin(room, next);
     for (uint32_t i = 0; i < job->launch->n; i++) {
         struct step *step = &room->steps[i];
+        if (step->together) {
+            link = step_chain(job, room, step, link, tile);
+            i += step->together - 1;
+            continue;
+        }
         const struct fused_operation *operation = step->operation;
         int64_t elements = operation->output.column ? n : 1;
         ahead_fetch(room);
@@ -335,42 +383,6 @@ static void fused_tile(const struct job *job, struct room *room, const struct ti
             step->run.n = elements;
             ((cpu_row_function *)operation->kernel)(&step->run);
         }
-    }
-}
-
-/* An operation that is in no chain, on n elements. */
-static void plain_operation(const struct fused_operation *operation, int64_t n) {
-    uint64_t parameters[2];
-    struct cpu_row run = {.n = n, .data = {operation->output.data}, .stride = {1}};
-    for (unsigned k = 0; k < operation->n_inputs; k++) {
-        run.data[1 + k] = operation->inputs[k].data;
-        run.stride[1 + k] = operation->inputs[k].column;
-    }
-    for (unsigned p = 0; p < operation->n_floats; p++) {
-        parameters[p] = cpu_parameter(operation->floats[p], operation->inputs[0].as);
-        run.data[1 + operation->n_inputs + p] = (char *)&parameters[p];
-        run.stride[1 + operation->n_inputs + p] = 0;
-    }
-    ((cpu_row_function *)operation->kernel)(&run);
-}
-
-/* All operations on few elements. Not part of cpu_fused_run(), which has much on its stack. */
-static __attribute__((noinline)) void fused_plain(const struct cpu_kernels *kernels,
-                                                  const struct fused_launch *launch) {
-    struct cpu_chain_step steps[2 * FUSED_OPERATIONS_MAX], *next;
-    const struct fused_operation *operation = launch->operations, *end = operation + launch->n;
-    while (operation < end) {
-        cpu_chain_function *chain = chain_of(kernels, operation);
-        if (!chain) {
-            plain_operation(operation++, launch->columns);
-            continue;
-        }
-        const unsigned dtype = operation->output.dtype;
-        next = steps;
-        do {
-            next = chain_add(next, operation++);
-        } while (operation < end && operation->note && operation->output.dtype == dtype);
-        chain(launch->columns, steps, (unsigned)(next - steps));
     }
 }
 
@@ -542,7 +554,7 @@ static void fused_parameters(struct job *job) {
 void cpu_fused_run(struct cpu *cpu, const struct fused_launch *launch, struct cpu_job **begun) {
     struct job job;
     if (launch->plain && launch->columns <= FUSED_TILE) {
-        fused_plain(cpu->kernels, launch);
+        fused_few(cpu->kernels, launch);
         return;
     }
     job.base = (struct cpu_job){.cpu = cpu, .run = fused_part};

@@ -83,6 +83,7 @@ const struct cpu_kernels CPU_NAME(kernels) = {
     .reflect = CPU_NAME(reflect),
     .triangle = CPU_NAME(triangle),
     .chain = CPU_NAME(chain),
+    .chain_tile = &CPU_NAME(chain_tile),
     .creation = &CPU_NAME(creation),
     .symmetric = &CPU_NAME(symmetric),
     .move = move,

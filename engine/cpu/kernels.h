@@ -308,6 +308,7 @@ struct cpu_kernels {
     const struct cpu_creation *creation;    /* engine/cpu/create.h */
     const struct cpu_symmetric *symmetric;  /* engine/cpu/symmetric.h */
     cpu_chain_function *const *chain;       /* f32, f64; NULL: rows are as quick. engine/cpu/chain.h */
+    cpu_chain_function *const *chain_tile;  /* f32, one; the same */
     void (*move)(void *to, const void *from,
                  size_t bytes); /* cpu_move() with this level's vectors: half the time for rows of some KiB */
     /* Copies past the caches to an address aligned to 64; bytes are a multiple of 64. */

@@ -63,7 +63,7 @@ extern cpu_gather_function *const CPU_NAME(gather)[];
 extern cpu_turn_function *const CPU_NAME(turn)[];
 extern cpu_cross_function *const CPU_NAME(cross)[CPU_CROSS_COUNT];
 extern cpu_reflect_function *const CPU_NAME(reflect)[2];
-extern cpu_chain_function *const CPU_NAME(chain)[2];
+extern cpu_chain_function *const CPU_NAME(chain)[2], *const CPU_NAME(chain_tile);
 extern const struct cpu_creation CPU_NAME(creation);
 extern const struct cpu_symmetric CPU_NAME(symmetric);
 extern cpu_triangle_function *const CPU_NAME(triangle)[2];

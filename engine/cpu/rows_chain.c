@@ -4,6 +4,10 @@
 #if defined(__AVX2__) /* without, loops over rows are as quick */
 #include <immintrin.h>
 
+#if defined(__AVX512F__)
+#include "engine/cpu/vector_avx512.h"
+#endif
+
 /* In what follows W is how the instructions of a width begin, _mm512_, _mm256_ or _mm_, and P how they end, ps or pd. */
 #define T_ps float
 #define T_pd double
@@ -96,34 +100,31 @@
     CASE_OF_ONE(NAME, OF_ONE, EACH, OF_ONE, W, P, NAME)                                                                \
     CASE(NAME, SELF, EACH, WITH_SELF, W, P, NAME)
 
-/* All steps on EACH vectors, from element i on. */
-#define BLOCK(EACH, W, P, KIND)                                                                                        \
+/* All steps on EACH vectors, from element i on; MORE##_CASES and MORE##_STORED are what chains of tiles have beside others. */
+#define BLOCK(EACH, W, P, KIND, MORE)                                                                                  \
     do {                                                                                                               \
         EACH(DECLARED, W, P)                                                                                           \
         for (const struct cpu_chain_step *step = steps; step < end; step++) {                                          \
             switch (step->what) {                                                                                      \
-                CASE(LOAD, ELEMENTS, EACH, LOADED, W, P, KIND)                                                         \
-                CASE_OF_ONE(LOAD, ONE, EACH, LOADED_ONE, W, P)                                                         \
-                CASES(ADD, EACH, W, P, KIND)                                                                           \
-                CASES(SUBTRACT, EACH, W, P, KIND)                                                                      \
-                CASES(MULTIPLY, EACH, W, P, KIND)                                                                      \
-                CASES(DIVIDE, EACH, W, P, KIND)                                                                        \
-                CASES(MAXIMUM, EACH, W, P, KIND)                                                                       \
-                CASES(MINIMUM, EACH, W, P, KIND)                                                                       \
-                CASE(NEGATIVE, SELF, EACH, OF_IT, W, P, NEGATIVE)                                                      \
-                CASE(ABS, SELF, EACH, OF_IT, W, P, ABS)                                                                \
-                CASE(SQRT, SELF, EACH, OF_IT, W, P, SQRT)                                                              \
-                CASE(RELU, SELF, EACH, OF_IT, W, P, RELU)                                                              \
-                CASE(RECIPROCAL, SELF, EACH, OF_IT, W, P, RECIPROCAL)                                                  \
-            default:                                                                                                   \
-                __builtin_unreachable();                                                                               \
+                MORE##_CASES(EACH, KIND) CASE(LOAD, ELEMENTS, EACH, LOADED, W, P, KIND)                                \
+                    CASE_OF_ONE(LOAD, ONE, EACH, LOADED_ONE, W, P) CASES(ADD, EACH, W, P, KIND)                        \
+                        CASES(SUBTRACT, EACH, W, P, KIND) CASES(MULTIPLY, EACH, W, P, KIND)                            \
+                            CASES(DIVIDE, EACH, W, P, KIND) CASES(MAXIMUM, EACH, W, P, KIND)                           \
+                                CASES(MINIMUM, EACH, W, P, KIND) CASE(NEGATIVE, SELF, EACH, OF_IT, W, P, NEGATIVE)     \
+                                    CASE(ABS, SELF, EACH, OF_IT, W, P, ABS) CASE(SQRT, SELF, EACH, OF_IT, W, P, SQRT)  \
+                                        CASE(RELU, SELF, EACH, OF_IT, W, P, RELU)                                      \
+                                            CASE(RECIPROCAL, SELF, EACH, OF_IT, W, P, RECIPROCAL) default              \
+                    : __builtin_unreachable();                                                                         \
             }                                                                                                          \
             if (step->out) {                                                                                           \
                 T_##P *const z = (T_##P *)step->out + i; /* as far as is known, a store may write to the step */       \
-                EACH(STORED, W, P, KIND)                                                                               \
+                MORE##_STORED(EACH, W, P, KIND)                                                                        \
             }                                                                                                          \
         }                                                                                                              \
     } while (0)
+
+#define FEW_CASES(EACH, KIND)
+#define FEW_STORED(EACH, W, P, KIND) EACH(STORED, W, P, KIND)
 
 /* ---- what is left behind blocks of eight vectors ---- */
 
@@ -141,24 +142,24 @@ static inline uint32_t lanes_left(int64_t left, int k, int64_t lanes) {
     const int64_t left = n - i;                                                                                        \
     if (left > 2 * LANES(W, P)) {                                                                                      \
         EACH_8(MASKED, P)                                                                                              \
-        BLOCK(EACH_8, W, P, SOME);                                                                                     \
+        BLOCK(EACH_8, W, P, SOME, FEW);                                                                                \
         return;                                                                                                        \
     }                                                                                                                  \
     for (; n - i >= LANES(W, P); i += LANES(W, P)) {                                                                   \
-        BLOCK(EACH_1, W, P, ALL);                                                                                      \
+        BLOCK(EACH_1, W, P, ALL, FEW);                                                                                 \
     }                                                                                                                  \
     if (i < n) {                                                                                                       \
         const MASK__##P lanes0 = (MASK__##P)lanes_left(n - i, 0, LANES(W, P));                                         \
-        BLOCK(EACH_1, W, P, SOME);                                                                                     \
+        BLOCK(EACH_1, W, P, SOME, FEW);                                                                                \
     }
 #else
 #define WIDE _mm256_
 #define REST(W, P)                                                                                                     \
     for (; n - i >= LANES(W, P); i += LANES(W, P)) {                                                                   \
-        BLOCK(EACH_1, W, P, ALL);                                                                                      \
+        BLOCK(EACH_1, W, P, ALL, FEW);                                                                                 \
     }                                                                                                                  \
     for (; i < n; i++) {                                                                                               \
-        BLOCK(EACH_1, _mm_, P, LAST);                                                                                  \
+        BLOCK(EACH_1, _mm_, P, LAST, FEW);                                                                             \
     }
 #endif
 
@@ -167,7 +168,7 @@ static inline uint32_t lanes_left(int64_t left, int k, int64_t lanes) {
         const struct cpu_chain_step *end = steps + count;                                                              \
         int64_t i = 0;                                                                                                 \
         for (; n - i >= 8 * LANES(W, P); i += 8 * LANES(W, P)) {                                                       \
-            BLOCK(EACH_8, W, P, ALL);                                                                                  \
+            BLOCK(EACH_8, W, P, ALL, FEW);                                                                             \
         }                                                                                                              \
         REST(W, P)                                                                                                     \
     }
@@ -178,4 +179,76 @@ CHAIN_OF(chain_f64, WIDE, pd)
 cpu_chain_function *const CPU_NAME(chain)[2] = {chain_f32, chain_f64};
 #else
 cpu_chain_function *const CPU_NAME(chain)[2] = {NULL, NULL};
+#endif
+
+/* ---- chains of tiles ---- */
+
+#if defined(__AVX512F__)
+#define FUNCTION(k, name) a##k = avx512_##name(a##k);
+#define VECTORS_FUNCTION(NAME, name)                                                                                   \
+    static __attribute__((noinline)) void vectors_##name(__m512 *a) {                                                  \
+        for (int k = 0; k < 8; k++) {                                                                                  \
+            a[k] = avx512_##name(a[k]);                                                                                \
+        }                                                                                                              \
+    }
+CPU_CHAIN_FUNCTIONS(VECTORS_FUNCTION)
+/* Of whole vectors in place; of what is left, once for each tile, by a call. */
+#define ALL_FUNCTION(NAME, name)                                                                                       \
+    case CPU_CHAIN_WHAT(CPU_CHAIN_##NAME, CPU_CHAIN_SELF):                                                             \
+        EACH_8(FUNCTION, name)                                                                                         \
+        break;
+#define SOME_FUNCTION(NAME, name)                                                                                      \
+    case CPU_CHAIN_WHAT(CPU_CHAIN_##NAME, CPU_CHAIN_SELF): {                                                           \
+        __m512 all[8] = {a0, a1, a2, a3, a4, a5, a6, a7};                                                              \
+        vectors_##name(all);                                                                                           \
+        EACH_8(TAKEN_BACK, all)                                                                                        \
+        break;                                                                                                         \
+    }
+#define TAKEN_BACK(k, all) a##k = all[k];
+#define BEYOND(k, none) | avx512_dividends_beyond(a##k)
+#define DIVIDED(k, how) a##k = how(a##k, &divisor);
+#define STREAMED(k, W, P) _mm512_stream_ps(OUT(k, W, P), a##k);
+
+#define FETCH(lines)                                                                                                   \
+    case CPU_CHAIN_WHAT(CPU_CHAIN_FETCH, lines):                                                                       \
+        for (int k = 0; k < 1 << lines; k++) {                                                                         \
+            __builtin_prefetch((const char *)step->with + i / CPU_CHAIN_BLOCK * (64 << lines) + k * 64, 0, 2);         \
+        }                                                                                                              \
+        break;
+#define QUOTIENT(EACH)                                                                                                 \
+    case CPU_CHAIN_WHAT(CPU_CHAIN_QUOTIENT, CPU_CHAIN_ONE): {                                                          \
+        const struct avx512_divisor divisor = avx512_divisor_of(step->with);                                           \
+        if (__builtin_expect((0 EACH(BEYOND, 0)) == 0, 1)) {                                                           \
+            EACH(DIVIDED, avx512_divided)                                                                              \
+        } else {                                                                                                       \
+            EACH(DIVIDED, avx512_divided_any)                                                                          \
+        }                                                                                                              \
+        break;                                                                                                         \
+    }
+#define TILE_CASES(EACH, KIND)                                                                                         \
+    CPU_CHAIN_FUNCTIONS(KIND##_FUNCTION) FETCH(0) FETCH(1) FETCH(2) FETCH(3) FETCH(4) QUOTIENT(EACH)
+#define TILE_STORED(EACH, W, P, KIND) KIND##_TILE_STORED(EACH, W, P)
+#define ALL_TILE_STORED(EACH, W, P)                                                                                    \
+    if (step->streams) {                                                                                               \
+        EACH(STREAMED, W, P)                                                                                           \
+    } else {                                                                                                           \
+        EACH(STORED, W, P, ALL)                                                                                        \
+    }
+#define SOME_TILE_STORED(EACH, W, P) EACH(STORED, W, P, SOME)
+
+static void chain_tile_f32(int64_t n, const struct cpu_chain_step *steps, unsigned count) {
+    const struct cpu_chain_step *end = steps + count;
+    int64_t i = 0;
+    for (; n - i >= CPU_CHAIN_BLOCK; i += CPU_CHAIN_BLOCK) {
+        BLOCK(EACH_8, _mm512_, ps, ALL, TILE);
+    }
+    if (i < n) {
+        const int64_t left = n - i;
+        EACH_8(MASKED, ps)
+        BLOCK(EACH_8, _mm512_, ps, SOME, TILE);
+    }
+}
+cpu_chain_function *const CPU_NAME(chain_tile) = chain_tile_f32;
+#else
+cpu_chain_function *const CPU_NAME(chain_tile) = NULL;
 #endif

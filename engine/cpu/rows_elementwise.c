@@ -328,12 +328,13 @@ static void avx512_power_f32(const struct cpu_row *row) {
 
 /* Of many elements by one. */
 static void avx512_divide_f32(const struct cpu_row *row) {
-    struct avx512_divisor divisor;
+    struct cpu_chain_divisor one;
     if (row->stride[1] != 1 || row->stride[2] != 0 || row->n < 16 ||
-        !avx512_divisor_init(&divisor, *(const float *)(const void *)row->data[2])) {
+        !cpu_chain_divisor_init(&one, *(const float *)(const void *)row->data[2])) {
         row_divide_f32(row);
         return;
     }
+    const struct avx512_divisor divisor = avx512_divisor_of(&one);
     const float *x = (const void *)row->data[1];
     float *z = (void *)row->data[0];
     const int64_t n = row->n;

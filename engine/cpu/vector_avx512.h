@@ -8,7 +8,8 @@
 #pragma once
 
 #include <immintrin.h>
-#include <stdbool.h>
+
+#include "engine/cpu/chain.h"
 
 #define AVX512_ALL(x) _mm512_set1_ps(x)
 #define AVX512_ROUND AVX512_ALL(12582912.0f) /* 1.5 · 2^23: adding it rounds to an integer */
@@ -76,18 +77,13 @@ static inline __m512 avx512_quotient(__m512 x, __m512 y, __m512 e) {
  * this rounds as a division does (Markstein, Computation of elementary functions on the IBM RISC System/6000 processor, 1990), as long as nothing
  * on the way is subnormal or too great. So divisor and dividends are neither small nor great; quotients of other dividends are divisions. */
 struct avx512_divisor {
-    __m512 d, high, low; /* the inverse is high + low */
+    __m512 d, high, low; /* as in struct cpu_chain_divisor */
 };
 
 enum { AVX512_DIVIDE_LEAST = (127 - 50) << 23, AVX512_DIVIDE_MOST = (127 + 50) << 23 }; /* the bits of 2^-50 and 2^50 */
 
-/* False: d is too small or too great. */
-static inline bool avx512_divisor_init(struct avx512_divisor *divisor, float d) {
-    double inverse = 1 / (double)d;
-    divisor->d = AVX512_ALL(d);
-    divisor->high = AVX512_ALL((float)inverse);
-    divisor->low = AVX512_ALL((float)(inverse - (double)(float)inverse));
-    return __builtin_fabsf(d) >= 0x1p-50f && __builtin_fabsf(d) <= 0x1p50f;
+static inline struct avx512_divisor avx512_divisor_of(const struct cpu_chain_divisor *one) {
+    return (struct avx512_divisor){AVX512_ALL(one->d), AVX512_ALL(one->high), AVX512_ALL(one->low)};
 }
 
 /* Dividends for which avx512_divided() is not the quotient. */

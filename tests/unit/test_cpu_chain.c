@@ -15,7 +15,13 @@ static const struct operation {
 } operations[] = {
 #define BINARY(NAME) {CPU_CHAIN_##NAME, OP_##NAME, 2},
 #define UNARY(NAME) {CPU_CHAIN_##NAME, OP_##NAME, 1},
-    CPU_CHAIN_BINARY(BINARY) CPU_CHAIN_UNARY(UNARY)};
+#define FUNCTION(NAME, name) UNARY(NAME)
+    CPU_CHAIN_BINARY(BINARY) CPU_CHAIN_UNARY(UNARY) CPU_CHAIN_FUNCTIONS(FUNCTION){CPU_CHAIN_QUOTIENT, OP_DIVIDE, 2}};
+enum {
+#define ONE(NAME) +1
+    FEW = CPU_CHAIN_BINARY(ONE) CPU_CHAIN_UNARY(ONE), /* operations of chains that are not of tiles */
+    ALL = sizeof operations / sizeof *operations,
+};
 
 static uint64_t seed;
 
@@ -33,6 +39,7 @@ static double number(void) {
 struct side {
     _Alignas(64) char array[ARRAYS][(ELEMENTS * sizeof(double) + 63) / 64 * 64];
     bool stored[ARRAYS];
+    struct cpu_chain_divisor divisors[ARRAYS];
 };
 
 static void put(char *array, int i, double value, bool wide) {
@@ -60,12 +67,13 @@ static void load(struct side *expected, int at, unsigned from, bool one, int64_t
 
 /* One step, both as a chain has it and by a row function. The result so far is in `expected->array[at - 1]`. */
 static void add_step(const struct cpu_kernels *kernels, struct cpu_chain_step *step, struct side *chained,
-                     struct side *expected, int at, int64_t n, bool wide) {
-    const struct operation *operation = &operations[below(sizeof operations / sizeof *operations)];
+                     struct side *expected, int at, int64_t n, bool wide, bool tile) {
+    const struct operation *operation = &operations[below(tile ? ALL : FEW)];
     unsigned name = below(6) ? operation->name : CPU_CHAIN_LOAD, other = below((unsigned)at);
-    unsigned form = name == CPU_CHAIN_LOAD   ? below(2)
-                    : operation->inputs == 1 ? CPU_CHAIN_SELF
-                                             : below(CPU_CHAIN_SELF + 1);
+    unsigned form = name == CPU_CHAIN_LOAD       ? below(2)
+                    : operation->inputs == 1     ? CPU_CHAIN_SELF
+                    : name == CPU_CHAIN_QUOTIENT ? CPU_CHAIN_ONE
+                                                 : below(CPU_CHAIN_SELF + 1);
     bool one = form == CPU_CHAIN_ONE || form == CPU_CHAIN_OF_ONE;
     while (!expected->stored[other] || (one && other > 1)) /* nothing writes to the first ones */
         other = below((unsigned)at);
@@ -80,11 +88,22 @@ static void add_step(const struct cpu_kernels *kernels, struct cpu_chain_step *s
         cpu_row_find(kernels, operation->opcode, wide ? DTYPE_F64 : DTYPE_F32)(&row);
     *step = (struct cpu_chain_step){.with = form == CPU_CHAIN_SELF ? NULL : chained->array[other],
                                     .out = below(3) ? chained->array[at] : NULL,
-                                    .what = CPU_CHAIN_WHAT(name, form)};
+                                    .what = CPU_CHAIN_WHAT(name, form),
+                                    .streams = tile && below(2)};
     expected->stored[at] = step->out != NULL;
+    if (name == CPU_CHAIN_QUOTIENT) {
+        float d;
+        memcpy(&d, with, sizeof d);
+        step->with = &chained->divisors[at];
+        if (!cpu_chain_divisor_init(&chained->divisors[at], d)) {
+            step->with = chained->array[other];
+            step->what = CPU_CHAIN_WHAT(CPU_CHAIN_DIVIDE, CPU_CHAIN_ONE);
+        }
+    }
 }
 
-static void compare(const struct cpu_kernels *kernels, struct side *chained, struct side *expected, bool wide) {
+static void compare(const struct cpu_kernels *kernels, struct side *chained, struct side *expected, bool wide,
+                    bool tile) {
     static const int lengths[] = {1, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 200, 255, 1000, 1100};
     struct cpu_chain_step steps[STEPS];
     int64_t n = lengths[below(sizeof lengths / sizeof *lengths)];
@@ -98,13 +117,14 @@ static void compare(const struct cpu_kernels *kernels, struct side *chained, str
     steps[0] =
         (struct cpu_chain_step){.with = chained->array[1], .what = CPU_CHAIN_WHAT(CPU_CHAIN_LOAD, CPU_CHAIN_ELEMENTS)};
     for (unsigned i = 1; i < count; i++)
-        add_step(kernels, &steps[i], chained, expected, (int)i + 1, n, wide);
-    kernels->chain[wide](n, steps, count);
+        add_step(kernels, &steps[i], chained, expected, (int)i + 1, n, wide, tile);
+    (tile ? *kernels->chain_tile : kernels->chain[wide])(n, steps, count);
+    kernels->stream_end();
     for (unsigned at = 0; at <= count; at++)
         for (int i = 0; expected->stored[at] && i < ELEMENTS; i++)
             cr_assert(same(chained->array[at], expected->array[at], i, wide),
-                      "%s, %s: array %u of %u, element %d of %d", kernels->level, wide ? "f64" : "f32", at, count, i,
-                      (int)n);
+                      "%s, %s%s: array %u of %u, element %d of %d", kernels->level, wide ? "f64" : "f32",
+                      tile ? ", of tiles" : "", at, count, i, (int)n);
 }
 
 Test(cpu_chain, chains_have_the_bits_of_row_functions) {
@@ -115,7 +135,9 @@ Test(cpu_chain, chains_have_the_bits_of_row_functions) {
         const struct cpu_kernels *kernels = cpu_kernels_level(level);
         cr_assert_eq(!kernels->chain[0], !kernels->chain[1]);
         for (int round = 0; kernels->chain[0] && round < ROUNDS; round++)
-            compare(kernels, &sides[0], &sides[1], round % 2);
+            compare(kernels, &sides[0], &sides[1], round % 2, false);
+        for (int round = 0; *kernels->chain_tile && round < ROUNDS; round++)
+            compare(kernels, &sides[0], &sides[1], false, true);
     }
     free(sides);
 }
