@@ -262,7 +262,7 @@ static inline void ahead_fetch(struct room *room) {
         struct ahead *ahead = &room->ahead[k];
         const char *stop = ahead->end - ahead->at < ahead->share ? ahead->end : ahead->at + ahead->share;
         for (; ahead->at < stop; ahead->at += LINE) {
-            __builtin_prefetch(ahead->at, 0, 2);
+            __builtin_prefetch(ahead->at, 0, 3);
         }
     }
 }
