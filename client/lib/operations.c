@@ -161,3 +161,16 @@ td_tensor *td_searchsorted(td_tensor *sorted, td_tensor *values, int right, td_t
         td_release(taken);
     return result;
 }
+
+/* On the wire a pos_weight follows a weight: one that changes nothing. */
+td_tensor *td_bce_with_logits(td_tensor *x, td_tensor *target, td_tensor *weight, td_tensor *pos_weight,
+                              td_reduction reduction) {
+    struct op_packed packed;
+    td_tensor *one = x && pos_weight && !weight ? td_full(x->device, (td_dtype)x->type.dtype, TD_SCALAR, 1) : NULL;
+    td_tensor *inputs[] = {x, target, one ? one : weight, pos_weight};
+    reduced_attributes_write(&(struct reduced_attributes){.reduction = (enum op_reduction)reduction}, &packed);
+    td_tensor *result = enqueue(NULL, OP_BCE_WITH_LOGITS, pos_weight ? 4 : weight ? 3 : 2, inputs, &packed);
+    if (one)
+        td_release(one);
+    return result;
+}

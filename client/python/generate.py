@@ -28,6 +28,7 @@ class Parameter:
 
     def __init__(self, name, kind, enum=(), optional=False, default=None):
         self.name, self.kind, self.enum, self.optional, self.default = name, kind, list(enum), optional, default
+        self.needs_former = False  # of inputs that may be left out the wire has only the first ones
 
     @property
     def shown(self):
@@ -191,6 +192,9 @@ def described(files, enums):
                 continue
             words = f"{each.contract}\n\nDtypes: {c.dtype_words(each)}. {c.output_words(each)}."
             function = function_of(each.function, c.prototype(each), python_words(words, enums), facts_of(each, enums))
+            optional = {one.name for one in each.inputs[1:] if one.optional}
+            for former, parameter in zip(function.parameters, function.parameters[1:]):
+                parameter.needs_former = {former.name, parameter.name} <= optional
             function.elementwise = each.family == "elementwise" and not each.attributes and len(each.inputs) <= 2
             yield function
 
@@ -254,7 +258,7 @@ def default_of(each):
     """The members of struct parameter that have the default."""
     if not each.optional:
         return ""
-    text = ", .optional = true"
+    text = ", .optional = true" + (", .needs_former = true" if each.needs_former else "")
     if each.kind == "FLOAT" and each.default is not None:
         value = f"{each.default!r}"
         text += f", .f = {'__builtin_inf()' if value == 'inf' else value}"

@@ -104,6 +104,23 @@ class Methods(unittest.TestCase):
         self.assertEqual(self.x.argmax().item(), 5)
         self.assertTrue((self.x >= 0).all())
 
+    def test_divmod(self):
+        x = td.asarray([7, -7])
+        self.assertEqual([part.tolist() for part in divmod(x, 2)], [[3, -4], [1, 1]])
+        self.assertEqual([part.tolist() for part in divmod(x, td.asarray([4, 4]))], [[1, -2], [3, 1]])
+        self.assertEqual([part.tolist() for part in divmod(15, x)], [[2, -3], [1, -6]])
+        with self.assertRaises(TypeError):
+            divmod(x, "a")
+
+    def test_round(self):
+        x = td.asarray([0.5, 1.5, -2.5, 12.346, 155.0], dtype=td.float64)
+        self.assertEqual(round(x).tolist(), [0, 2, -2, 12, 155])
+        self.assertEqual(round(x, 2).tolist(), [round(one, 2) for one in x.tolist()])
+        self.assertEqual(round(x, -1).tolist(), [0, 0, 0, 10, 160])
+        self.assertEqual((round(self.x).tolist(), round(self.x, 2).tolist()), (self.x.tolist(), self.x.tolist()))
+        with self.assertRaises(TypeError):
+            round(self.x, -1)
+
     def test_reshape(self):
         self.assertEqual(self.x.reshape(3, -1).shape, (3, 2))
         self.assertEqual(self.x.reshape((6,)).shape, (6,))

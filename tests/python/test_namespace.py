@@ -1,6 +1,7 @@
 """Every function of the namespace is called, and gives what its documentation says."""
 
 import ast
+import inspect
 import math
 import pathlib
 import unittest
@@ -333,11 +334,68 @@ class Namespace(unittest.TestCase):
             (ValueError, lambda: td.searchsorted(x[0], x[0], side="middle")),
             (TypeError, lambda: td.sort(td.asarray([1j]))),
             (TypeError, lambda: td.add(1, 2)),
-            (TypeError, lambda: td.zeros(2, dtype="float32")),
+            (TypeError, lambda: td.zeros(2, dtype="float31")),
+            (TypeError, lambda: td.zeros(2, dtype=float)),
+            (TypeError, lambda: td.sum(x, dtype="float31")),
             (TypeError, lambda: td.sum(td.asarray(1j), dtype=td.float32)),
         ):
             with self.assertRaises(error):
                 call()
+
+    def test_lists_are_refused_with_what_makes_arrays_of_them(self):
+        """By the functions of the standard that take an array first, or two of them."""
+        others = {
+            "broadcast_to": ((2,),), "expand_dims": (), "moveaxis": (0, 0), "permute_dims": ((0,),), "repeat": (1,), "reshape": ((2, 1),),
+            "roll": (1,), "squeeze": (0,), "tile": (2,), "astype": (td.int8,), "full_like": (0,), "matrix_power": (2,), "where": (1, 2),
+        }  # fmt: skip
+        without = set("arange asarray empty eye fftfreq rfftfreq from_dlpack full linspace ones zeros finfo iinfo isdtype can_cast".split())
+        without |= set("result_type broadcast_arrays broadcast_shapes concat stack meshgrid einsum".split())
+        for module, names in ((td, STANDARD), (td.linalg, LINALG), (td.fft, FFT)):
+            for name in set(names) - without:
+                function, x = getattr(module, name), [1.0, 2.0]
+                needed = [one for one in inspect.signature(function).parameters.values() if one.default is one.empty]
+                with self.subTest(name), self.assertRaisesRegex(TypeError, r"asarray\(\)"):
+                    function(x, *others.get(name, (x,) * (len(needed) - 1)))
+        for call in (lambda: td.concat([[1], [2]]), lambda: td.stack([[1], [2]]), lambda: td.broadcast_arrays([1], [2]), lambda: td.meshgrid([1])):
+            with self.assertRaisesRegex(TypeError, r"asarray\(\)"):
+                call()
+
+    def test_a_dtype_may_be_a_name(self):
+        x = td.asarray([1.5, 2.5])
+        for made in (
+            td.asarray([1], dtype="float64"), td.zeros(2, dtype="float64"), td.full(2, 1, dtype="float64"), td.arange(2, dtype="float64"),
+            td.linspace(0, 1, 2, dtype="float64"), td.eye(2, dtype="float64"), td.ones_like(x, dtype="float64"), x.astype("float64"),
+            td.sum(x, dtype="float64"), td.cumulative_sum(x, dtype="float64"), td.linalg.trace(td.eye(2), dtype="float64"),
+            td.fft.fftfreq(4, dtype="float64"), td.random.normal(size=2, dtype="float64"), td.nn.Linear(2, 2).to("float64").weight,
+        ):  # fmt: skip
+            self.assertIs(made.dtype, td.float64)
+        self.assertTrue(td.isdtype("float64", "real floating"))
+        self.assertTrue(td.can_cast("int8", "int16"))
+
+    def test_repeats_of_lists_and_of_negative_numbers(self):
+        x = td.asarray([1.0, 2.0, 3.0])
+        for repeats in ([2, 0, 1], (2, 0, 1), td.asarray([2, 0, 1]), td.asarray([2, 0, 1], dtype=td.uint8)):
+            self.assertEqual(td.repeat(x, repeats).tolist(), [1, 1, 3])
+        self.assertEqual(td.repeat(x, range(3)).tolist(), [2, 3, 3])
+        self.assertEqual(td.repeat(x, td.asarray([True, False, True])).tolist(), [1, 3])
+        for repeats in (-1, [-1], [1, -1, 2], td.asarray([-1]), td.asarray([1, -1, 2]), td.asarray([3, -1, -2], dtype=td.int8)):
+            with self.assertRaisesRegex(ValueError, "0 times or more"):
+                td.repeat(x, repeats)
+        for repeats in (1.5, [1.0, 2.0, 3.0], td.asarray([1.0, 2.0, 3.0])):
+            with self.assertRaises(TypeError):
+                td.repeat(x, repeats)
+
+    def test_the_greatest_of_bools(self):
+        values, places = td.topk(td.asarray([False, True, False, True]), 3)
+        self.assertIs(values.dtype, td.bool)
+        self.assertEqual((values.tolist(), places.tolist()), ([True, True, False], [1, 3, 0]))
+
+    def test_optional_arrays_of_operations(self):
+        x, target = td.asarray([1.0, -2.0]), td.asarray([1.0, 0.25])
+        weighed = td.bce_with_logits(x, target, td.ones(()), td.asarray([2.0, 0.5]))
+        self.assertEqual(td.bce_with_logits(x, target, pos_weight=td.asarray([2.0, 0.5])).item(), weighed.item())
+        with self.assertRaisesRegex(TypeError, "no bias without weight"):
+            td.layer_norm(x, bias=x, axes=1)
 
     def test_a_singular_matrix_fails_when_the_value_is_looked_at(self):
         x = td.linalg.inv(td.zeros((2, 2)))

@@ -249,6 +249,31 @@ class Modules(unittest.TestCase):
         self.assertEqual(norm.num_batches_tracked.item(), 3)
         self.assertEqual(_core._graph_length(), base)
 
+    def test_running_statistics_without_a_momentum_are_means_of_all_batches(self):
+        norm = td.nn.BatchNorm1d(2, momentum=None)
+        batches = [td.random.normal(size=(5, 2)) for _ in range(3)]
+        for batch in batches:
+            norm(batch)
+        means = sum(td.mean(batch, axis=0) for batch in batches) / 3
+        variances = sum(td.var(batch, axis=0, correction=1) for batch in batches) / 3
+        for found, expected in ((norm.running_mean, means), (norm.running_var, variances)):
+            self.assertLess(td.max(td.abs(found - expected)).item(), 1e-5)
+        self.assertIn("momentum=None", repr(norm))
+
+    def test_inputs_without_a_batch(self):
+        for axes, (conv, *pools) in enumerate(
+            (
+                (td.nn.Conv1d, td.nn.MaxPool1d, td.nn.AvgPool1d, td.nn.AdaptiveAvgPool1d),
+                (td.nn.Conv2d, td.nn.MaxPool2d, td.nn.AvgPool2d, td.nn.AdaptiveAvgPool2d),
+                (td.nn.Conv3d, td.nn.MaxPool3d, td.nn.AvgPool3d, td.nn.AdaptiveAvgPool3d),
+            ),
+            1,
+        ):
+            x = td.random.normal(size=(2,) + (6,) * axes)
+            for layer in (conv(2, 3, 2, padding="same"), conv(2, 4, 3, groups=2), *(pool(2) for pool in pools)):
+                alone, batch = layer(x), layer(td.expand_dims(x, axis=0))
+                self.assertEqual((alone.shape, flat(alone)), (batch.shape[1:], flat(batch)))
+
     def test_a_weight_of_positive_targets_alone(self):
         """PyTorch's numbers."""
         loss = td.nn.BCEWithLogitsLoss(pos_weight=td.asarray([2.0, 0.5]))
@@ -297,7 +322,8 @@ class Modules(unittest.TestCase):
             (lambda: td.nn.Conv2d(3, 4, (1, 2, 3)), ValueError),
             (lambda: td.nn.Conv1d(3, 4, 3, groups=2), ValueError),
             (lambda: td.nn.Conv1d(3, 4, 3, padding="same", stride=2), ValueError),
-            (lambda: td.nn.Conv2d(1, 1, 1)(td.ones((1, 1, 2))), td.ShapeError),
+            (lambda: td.nn.Conv2d(1, 1, 1)(td.ones((1, 2))), td.ShapeError),
+            (lambda: td.nn.MaxPool1d(1)(td.ones((1, 1, 1, 2))), td.ShapeError),
             (lambda: td.nn.BatchNorm2d(1)(td.ones((1, 1, 2))), td.ShapeError),
             (lambda: td.nn.LSTM(2, 3)(td.ones((4, 3))), td.ShapeError),
             (lambda: td.nn.MultiheadAttention(4, 3), ValueError),

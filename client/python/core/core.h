@@ -286,6 +286,7 @@ struct parameter {
     const char *name;
     enum parameter_kind kind;
     bool optional;
+    bool needs_former; /* given only if the parameter before it is given, too */
     int64_t i; /* the default of integers, booleans and enumerations */
     double f;
     const char *const *words; /* of an enumeration, by number; ends with NULL */

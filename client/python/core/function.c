@@ -6,6 +6,9 @@
 
 enum { INTS_MAX = 160, FLOATS_MAX = 128 };
 
+/* What users of NumPy, whose functions take lists, need to know. */
+#define ARRAYS_OF_OTHERS ": tensord.asarray() makes arrays of lists, numbers and other arrays"
+
 /* A list of arrays, and their handles. */
 struct list {
     PyObject *tuple; /* keeps the arrays alive */
@@ -31,8 +34,8 @@ struct call {
 };
 
 static int refuse(const struct call *call, const struct parameter *parameter, const char *expected, PyObject *object) {
-    PyErr_Format(PyExc_TypeError, "%s(): %s is %s, not %R", call->function->name, parameter->name, expected,
-                 (PyObject *)Py_TYPE(object));
+    PyErr_Format(PyExc_TypeError, "%s(): %s is %s, not %R" ARRAYS_OF_OTHERS, call->function->name, parameter->name,
+                 expected, (PyObject *)Py_TYPE(object));
     return -1;
 }
 
@@ -70,6 +73,10 @@ static int bind(struct call *call, PyObject *const *arguments, Py_ssize_t count,
         if (!call->given[i] && !function->parameters[i].optional)
             return PyErr_Format(PyExc_TypeError, "%s() needs the argument %s", function->name,
                                 function->parameters[i].name),
+                   -1;
+        if (call->given[i] && function->parameters[i].needs_former && !call->given[i - 1])
+            return PyErr_Format(PyExc_TypeError, "%s() takes no %s without %s", function->name,
+                                function->parameters[i].name, function->parameters[i - 1].name),
                    -1;
     }
     return 0;
@@ -456,7 +463,8 @@ PyObject *function_unary(const char *name, td_tensor *call(td_tensor *), PyObjec
         return NULL;
     if (array_check(arguments[0]))
         return operator_unary(arguments[0], call);
-    return PyErr_Format(PyExc_TypeError, "%s() takes an array, not %R", name, (PyObject *)Py_TYPE(arguments[0]));
+    return PyErr_Format(PyExc_TypeError, "%s() takes an array, not %R" ARRAYS_OF_OTHERS, name,
+                        (PyObject *)Py_TYPE(arguments[0]));
 }
 
 PyObject *function_binary(const char *name, td_tensor *call(td_tensor *, td_tensor *), PyObject *const *arguments,
@@ -471,7 +479,8 @@ PyObject *function_binary(const char *name, td_tensor *call(td_tensor *, td_tens
     if (result != Py_NotImplemented)
         return result;
     Py_DECREF(result);
-    return PyErr_Format(PyExc_TypeError, "%s() takes two arrays, or an array and a number, not %R and %R", name,
+    return PyErr_Format(PyExc_TypeError,
+                        "%s() takes two arrays, or an array and a number, not %R and %R" ARRAYS_OF_OTHERS, name,
                         (PyObject *)Py_TYPE(arguments[0]), (PyObject *)Py_TYPE(arguments[1]));
 }
 

@@ -166,6 +166,18 @@ static PyObject *replace_power(PyObject *a, PyObject *b, PyObject *modulus) {
     return replace_pow(a, b);
 }
 
+static PyObject *quotient_and_remainder(PyObject *a, PyObject *b) {
+    PyObject *quotient = operator_floor_divide(a, b), *remainder = NULL, *both = NULL;
+    if (!quotient || quotient == Py_NotImplemented)
+        return quotient;
+    remainder = operator_remainder(a, b);
+    if (remainder)
+        both = PyTuple_Pack(2, quotient, remainder);
+    Py_DECREF(quotient);
+    Py_XDECREF(remainder);
+    return both;
+}
+
 static PyObject *compare(PyObject *a, PyObject *b, int how) {
     static binaryfunc const calls[] = {
         [Py_LT] = operator_less,      [Py_LE] = operator_less_equal, [Py_EQ] = operator_equal,
@@ -183,6 +195,7 @@ PyType_Slot array_operators[] = {
 #undef X
             {Py_nb_power, power},
     {Py_nb_inplace_power, replace_power},
+    {Py_nb_divmod, quotient_and_remainder},
     {Py_tp_richcompare, compare},
     {0},
 };

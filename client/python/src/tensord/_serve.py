@@ -116,7 +116,7 @@ def _end(keeper, folder):
     shutil.rmtree(folder, ignore_errors=True)
 
 
-_running = weakref.WeakSet()
+_running: "weakref.WeakSet[Daemon]" = weakref.WeakSet()
 _kept = set()  # daemons of default connections, which nobody else may hold
 
 

@@ -2,6 +2,7 @@
 
 from . import _core
 from . import creation as _creation
+from . import dtypes as _dtypes
 from . import indexing as _indexing
 from . import manipulation as _manipulation
 from . import printing as _printing
@@ -47,6 +48,19 @@ def _format(self, specification):
     if self.ndim or not specification:
         return format(_printing.represent(self) if self.ndim else str(self.item()), specification)
     return format(self.item(), specification)
+
+
+def _round(self, digits=None, /):
+    """round(x): the nearest integers, of two the even one, in x's dtype. round(x, digits): so many digits behind the point. TypeError for
+    fewer than 0 digits of integers."""
+    if not digits:
+        return _core.round(self)
+    if _dtypes.is_integer(self.dtype):
+        if digits < 0:
+            raise TypeError(f"round() of integers to tens is not there: {digits} digits of {self.dtype.name}")
+        return _manipulation.share(self)
+    scale = 10.0 ** abs(digits)
+    return _core.round(self * scale) / scale if digits > 0 else _core.round(self / scale) * scale
 
 
 def _t(self):
@@ -145,6 +159,7 @@ def attach():
         "__contains__": _contains,
         "__repr__": _printing.represent,
         "__format__": _format,
+        "__round__": _round,
         "__copy__": _copy,
         "__deepcopy__": _deepcopy,
         "__reduce__": _reduce,

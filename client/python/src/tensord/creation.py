@@ -7,15 +7,10 @@ one exception: asarray() of a list that contains arrays fetches these.
 from . import _core
 from . import dtypes as _dtypes
 from . import hostdata as _hostdata
-from .manipulation import shape_of, share
+from .dtypes import dtype_given as _dtype_given
+from .manipulation import array_given, shape_of, share
 
 Array = _core.Array
-
-
-def _check_dtype(dtype):
-    if dtype is not None and not isinstance(dtype, _dtypes.DType):
-        raise TypeError(f"dtype= takes a dtype such as tensord.float32, not {dtype!r}")
-    return dtype
 
 
 def _from_array(x, dtype, device, copy):
@@ -48,7 +43,7 @@ def asarray(obj, /, *, dtype=None, device=None, copy=None) -> Array:
     Host data is copied before the call returns; above 256 KiB the call waits until the daemon has it. ValueError for ragged lists,
     OverflowError for integers that the dtype does not hold, TypeError for anything else.
     """
-    _check_dtype(dtype)
+    dtype = _dtype_given(dtype)
     if isinstance(obj, Array):
         return _from_array(obj, dtype, device, copy)
     if copy is False:
@@ -84,7 +79,8 @@ def astype(x, dtype, /, *, copy=True, device=None) -> Array:
     Floats become integers by truncation, saturated, NaN as 0. TypeError for a complex array and a real dtype: real(), imag() and
     abs() are for that. copy=False returns x itself if nothing changes.
     """
-    _check_dtype(dtype)
+    array_given(x)
+    dtype = _dtype_given(dtype)
     if dtype is None:
         raise TypeError("astype() needs a dtype")
     if device is not None and _core.device(device) is not x.device:
@@ -100,7 +96,7 @@ def astype(x, dtype, /, *, copy=True, device=None) -> Array:
 def full(shape, fill_value, *, dtype=None, device=None) -> Array:
     """An array in which every element is `fill_value`: a scalar, or an array of one element. dtype None: the value's default dtype,
     or the array's. OverflowError for an integer that the dtype does not hold."""
-    _check_dtype(dtype)
+    dtype = _dtype_given(dtype)
     device = _core.device(device)
     shape = shape_of(shape)
     if isinstance(fill_value, Array):
@@ -145,6 +141,7 @@ def ones(shape, *, dtype=None, device=None) -> Array:
 
 def full_like(x, /, fill_value, *, dtype=None, device=None) -> Array:
     """full() with x's shape, and by default x's dtype and device."""
+    array_given(x)
     return full(x.shape, fill_value, dtype=dtype or x.dtype, device=device or x.device)
 
 
@@ -168,7 +165,7 @@ def arange(start, /, stop=None, step=1, *, dtype=None, device=None) -> Array:
 
     dtype None: int64 if all numbers are integers, else float32. Integers are exact over the whole range of int64 and uint64.
     """
-    _check_dtype(dtype)
+    dtype = _dtype_given(dtype)
     if stop is None:
         start, stop = 0, start
     start, stop, step = (_hostdata.scalar_of(value) for value in (start, stop, step))
@@ -213,7 +210,7 @@ def linspace(start, stop, /, num, *, dtype=None, device=None, endpoint=True) -> 
 
     dtype None: float32, or complex64 if a bound is complex. ValueError for a negative number of elements.
     """
-    _check_dtype(dtype)
+    dtype = _dtype_given(dtype)
     num = num.__index__()
     if num < 0:
         raise ValueError(f"linspace() makes 0 or more numbers, not {num}")
@@ -233,7 +230,7 @@ def eye(n_rows, n_cols=None, /, *, k=0, dtype=None, device=None) -> Array:
     """(n_rows, n_cols), ones at (i, i + k) and zeros elsewhere, float32 by default. n_cols None: as many as rows."""
     n_cols = n_rows if n_cols is None else n_cols
     k = max(-n_rows, min(k, n_cols))  # beyond that there are no ones
-    return _core.eye(dtype=_check_dtype(dtype) or _dtypes.float32, rows=n_rows, columns=n_cols, diagonal=k, device=device)
+    return _core.eye(dtype=_dtype_given(dtype) or _dtypes.float32, rows=n_rows, columns=n_cols, diagonal=k, device=device)
 
 
 def meshgrid(*arrays, indexing="xy"):
@@ -242,7 +239,7 @@ def meshgrid(*arrays, indexing="xy"):
     if indexing not in ("xy", "ij"):
         raise ValueError(f'indexing is "xy" or "ij", not {indexing!r}')
     for x in arrays:
-        if x.ndim != 1:
+        if array_given(x).ndim != 1:
             raise ValueError(f"meshgrid() takes vectors, not an array of rank {x.ndim}")
     if len({x.dtype for x in arrays}) > 1:
         raise TypeError("meshgrid() takes vectors of one dtype")
@@ -259,7 +256,7 @@ def meshgrid(*arrays, indexing="xy"):
 
 def _diagonal(x, k):
     """The number of a diagonal, not farther away than the first one that the matrices do not have."""
-    return max(-x.shape[-2], min(k, x.shape[-1])) if x.ndim > 1 else k
+    return max(-x.shape[-2], min(k, x.shape[-1])) if array_given(x).ndim > 1 else k
 
 
 def tril(x, /, *, k=0) -> Array:

@@ -93,7 +93,7 @@ def default_collate(samples: Sequence[Any]) -> Any:
     if isinstance(first, Array):
         return _core.stack(list(samples), axis=0)
     if hasattr(first, "__array__"):
-        import numpy  # type: ignore[import-not-found, unused-ignore]
+        import numpy  # type: ignore
 
         return numpy.stack([numpy.asarray(sample) for sample in samples])
     return asarray(list(samples))

@@ -160,7 +160,16 @@ def dtype_of(value):
         return _named[value]
     if isinstance(value, Array):
         return value.dtype
-    raise TypeError(f"an array or a dtype is needed, not {value!r}")
+    raise TypeError(f"an array or a dtype is needed, not {value!r}: tensord.asarray() makes arrays of lists and others")
+
+
+def dtype_given(value):
+    """The dtype that an argument `dtype=` says: a dtype, the name of one, or None. TypeError for anything else."""
+    if value is None or type(value) is DType:
+        return value
+    if isinstance(value, str) and value in _named:
+        return _named[value]
+    raise TypeError(f"dtype= takes a dtype such as tensord.float32, or its name, not {value!r}")
 
 
 def result_type(*arrays_and_dtypes):
@@ -188,6 +197,7 @@ def result_type(*arrays_and_dtypes):
 def can_cast(from_, to, /):
     """Whether the values of a dtype, or of an array's dtype, go into another dtype by promotion: whether the two promote to `to`."""
     try:
+        to = dtype_of(to)
         return promote(dtype_of(from_), to) is to
     except TypeError:
         return False
@@ -196,8 +206,9 @@ def can_cast(from_, to, /):
 def isdtype(dtype, kind):
     """Whether a dtype is of a kind: "bool", "signed integer", "unsigned integer", "integral", "real floating", "complex floating",
     "numeric", a dtype itself, or one of a tuple of these. ValueError for another name."""
-    if not isinstance(dtype, DType):
-        raise TypeError(f"isdtype() needs a dtype, not {type(dtype).__name__}")
+    dtype = dtype_given(dtype)
+    if dtype is None:
+        raise TypeError("isdtype() needs a dtype, not None")
     if isinstance(kind, tuple):
         return any(isdtype(dtype, one) for one in kind)
     if isinstance(kind, str):

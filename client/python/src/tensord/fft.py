@@ -6,7 +6,7 @@ float32 and complex64 are computed in float32, those of float64 and complex128 i
 
 from . import _core
 from . import dtypes as _dtypes
-from .manipulation import axes_of, axis_of
+from .manipulation import array_given, axes_of, axis_of
 
 Array = _core.Array
 
@@ -26,14 +26,14 @@ def _norm(norm):
 
 
 def _one(operation, x, n, axis, norm):
-    return operation(x, _length(n), axis_of(axis, x.ndim), _norm(norm))
+    return operation(x, _length(n), axis_of(axis, x), _norm(norm))
 
 
 def _several(operation, x, s, axes, norm):
     """Axes and sizes for a transform of several axes: `s` without `axes` names the last ones."""
     if axes is None:
-        axes = tuple(range(x.ndim)) if s is None else tuple(range(x.ndim - len(s), x.ndim))
-    axes = axes_of(tuple(axes), x.ndim)
+        axes = tuple(range(array_given(x).ndim)) if s is None else tuple(range(x.ndim - len(s), x.ndim))
+    axes = axes_of(tuple(axes), x)
     sizes = (0,) * len(axes) if s is None else tuple(x.shape[axis] if n == -1 else _length(n) for n, axis in zip(s, axes))
     if len(sizes) != len(axes):
         raise ValueError(f"{len(sizes)} lengths and {len(axes)} axes: one for each is needed")
@@ -73,7 +73,7 @@ def ihfft(x, /, *, n=None, axis=-1, norm="backward") -> Array:
 
 
 def _complex(x):
-    return x if _dtypes.is_complex(x.dtype) else _core.cast(x, _dtypes.complex_of(x.dtype))
+    return x if _dtypes.is_complex(array_given(x).dtype) else _core.cast(x, _dtypes.complex_of(x.dtype))
 
 
 def fftn(x, /, *, s=None, axes=None, norm="backward") -> Array:
@@ -97,6 +97,7 @@ def irfftn(x, /, *, s=None, axes=None, norm="backward") -> Array:
 
 
 def _frequency_dtype(dtype):
+    dtype = _dtypes.dtype_given(dtype)
     if dtype is None:
         return _dtypes.float32
     if not _dtypes.is_float(dtype):
@@ -116,11 +117,11 @@ def rfftfreq(n, /, *, d=1.0, dtype=None, device=None) -> Array:
 
 def fftshift(x, /, *, axes=None) -> Array:
     """x with frequency 0 in the middle of these axes (None: all), where it was their first element."""
-    axes = axes_of(axes, x.ndim)
+    axes = axes_of(axes, x)
     return _core.fftshift(x, axes) if axes else x
 
 
 def ifftshift(x, /, *, axes=None) -> Array:
     """The inverse of fftshift()."""
-    axes = axes_of(axes, x.ndim)
+    axes = axes_of(axes, x)
     return _core.ifftshift(x, axes) if axes else x

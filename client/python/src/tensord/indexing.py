@@ -12,7 +12,7 @@ from . import _core
 from . import dtypes as _dtypes
 from . import hostdata as _hostdata
 from .creation import asarray
-from .manipulation import axis_of, broadcast_shapes, share, unstack
+from .manipulation import array_given, axis_of, broadcast_shapes, share, unstack
 
 Array = _core.Array
 
@@ -594,10 +594,10 @@ def take(x, indices, /, *, axis=None) -> Array:
     """x's slices at the indices along an axis, which may be left out for rank 1. The indices are integers of rank 1; negative ones count
     from the end. An index that the axis does not have poisons the result with OutOfRangeError."""
     if axis is None:
-        if x.ndim != 1:
+        if array_given(x).ndim != 1:
             raise ValueError(f"take() of an array of rank {x.ndim} needs an axis")
         axis = 0
-    axis = axis_of(axis, x.ndim)
+    axis = axis_of(axis, x)
     if not isinstance(indices, Array):
         indices = asarray(indices, device=x.device)
     flat = _core.reshape(_wrapped(indices, x.shape[axis]), (indices.size,))
@@ -610,5 +610,5 @@ def take(x, indices, /, *, axis=None) -> Array:
 def take_along_axis(x, indices, /, *, axis=-1) -> Array:
     """One element of x for each index along an axis: the indices have x's rank, and the other axes broadcast. Negative indices count
     from the end."""
-    axis = axis_of(axis, x.ndim)
+    axis = axis_of(axis, x)
     return _core.take_along_axis(x, _wrapped(indices, x.shape[axis]), axis)

@@ -9,7 +9,7 @@ from collections import namedtuple
 from . import _core
 from . import dtypes as _dtypes
 from .linear_algebra import einsum, matmul, tensordot, vecdot  # noqa: F401
-from .manipulation import axes_of
+from .manipulation import array_given, axes_of
 
 Array = _core.Array
 matrix_transpose = _core.transpose
@@ -143,7 +143,7 @@ def matrix_power(x, n, /) -> Array:
 
 # ---- norms ----
 
-_NORMS = {"fro": "fro", "nuc": "nuc", 1: "1", -1: "-1", 2: "2", -2: "-2", _infinity: "inf", -_infinity: "-inf"}
+_NORMS: dict = {"fro": "fro", "nuc": "nuc", 1: "1", -1: "-1", 2: "2", -2: "-2", _infinity: "inf", -_infinity: "-inf"}
 
 
 def matrix_norm(x, /, *, keepdims=False, ord="fro") -> Array:
@@ -160,7 +160,7 @@ def matrix_norm(x, /, *, keepdims=False, ord="fro") -> Array:
 def vector_norm(x, /, *, axis=None, keepdims=False, ord=2) -> Array:
     """sum(|x|^ord)^(1/ord) over an axis, a tuple of axes, or all elements as one vector: 2 is Euclid's norm, inf the greatest magnitude,
     -inf the least one, 0 the number of elements that are not 0."""
-    axes = axes_of(axis, x.ndim)
+    axes = axes_of(axis, x)
     if not axes and axis is not None:
         return _core.abs(x) if ord else _core.cast(_core.not_equal(x, 0), _dtypes.real_of(x.dtype))
     return _core.vector_norm(x, axes, float(ord), keepdims)
@@ -171,7 +171,7 @@ def vector_norm(x, /, *, axis=None, keepdims=False, ord=2) -> Array:
 
 def outer(x1, x2, /) -> Array:
     """x1's elements times x2's: (m) by (n) is (m, n). ValueError for other ranks."""
-    if x1.ndim != 1 or x2.ndim != 1:
+    if array_given(x1).ndim != 1 or array_given(x2).ndim != 1:
         raise ValueError(f"outer() takes two vectors, not ranks {x1.ndim} and {x2.ndim}")
     return _core.outer(x1, x2)
 
@@ -179,7 +179,7 @@ def outer(x1, x2, /) -> Array:
 def cross(x1, x2, /, *, axis=-1) -> Array:
     """The cross product along an axis with three elements in both; the other axes broadcast."""
     if axis >= 0:
-        if x1.ndim != x2.ndim:
+        if array_given(x1).ndim != array_given(x2).ndim:
             raise ValueError("an axis of arrays with different ranks is counted from the end")
         axis -= x1.ndim
     return _core.cross(x1, x2, axis)

@@ -2,7 +2,7 @@
 
 from . import _core
 from . import dtypes as _dtypes
-from .manipulation import axes_of
+from .manipulation import array_given, axes_of
 
 Array = _core.Array
 
@@ -24,12 +24,12 @@ def matmul(x1, x2, /) -> Array:
 def tensordot(x1, x2, /, *, axes=2) -> Array:
     """Sums of products over several axes of both: a tuple of x1's axes and one of x2's, or a number: x1's last and x2's first ones."""
     if isinstance(axes, (tuple, list)):
-        first, second = axes_of(tuple(axes[0]), x1.ndim), axes_of(tuple(axes[1]), x2.ndim)
+        first, second = axes_of(tuple(axes[0]), x1), axes_of(tuple(axes[1]), x2)
         if len(first) != len(second):
             raise ValueError("tensordot() needs as many axes of x2 as of x1")
     else:
         count = axes.__index__()
-        if not 0 <= count <= min(x1.ndim, x2.ndim):
+        if not 0 <= count <= min(array_given(x1).ndim, array_given(x2).ndim):
             raise ValueError(f"tensordot() cannot sum over {count} axes of arrays of ranks {x1.ndim} and {x2.ndim}")
         first, second = tuple(range(x1.ndim - count, x1.ndim)), tuple(range(count))
     return _core.tensordot(x1, x2, first, second)
@@ -38,7 +38,7 @@ def tensordot(x1, x2, /, *, axes=2) -> Array:
 def vecdot(x1, x2, /, *, axis=-1) -> Array:
     """The sums of products along an axis that both have with the same extent, of complex numbers with x1's conjugates; the other axes
     broadcast. `axis` counts from the end. ValueError outside -min(rank) … -1."""
-    rank = min(x1.ndim, x2.ndim)
+    rank = min(array_given(x1).ndim, array_given(x2).ndim)
     if not -rank <= axis < 0 and not (x1.ndim == x2.ndim and 0 <= axis < rank):
         raise ValueError(f"vecdot() needs an axis from {-rank} to -1, not {axis}")
     return _core.vecdot(x1, x2, axis if axis < 0 else axis - x1.ndim)

@@ -1,6 +1,7 @@
 """Shapes and joins: the same elements elsewhere. Most results are views, which cost nothing on the device."""
 
 import math as _math
+from operator import index as _index
 
 from . import _core
 from . import dtypes as _dtypes
@@ -24,24 +25,36 @@ def shape_of(shape):
         raise TypeError(f"a shape is an integer or a sequence of integers, not {shape!r}") from None
 
 
-def axis_of(axis, rank):
-    """An axis counted from 0; IndexError outside -rank … rank - 1."""
+def array_given(x):
+    """x itself, for functions that take an array. TypeError for anything else, of which asarray() makes one if it can."""
+    if not isinstance(x, Array):
+        raise TypeError(f"an array is needed, not {type(x).__name__}: tensord.asarray() makes arrays of lists, numbers and other arrays")
+    return x
+
+
+def _place(axis, rank):
     axis = axis.__index__()
     if not -rank <= axis < rank:
         raise IndexError(f"axis {axis} of an array of rank {rank}: it is between {-rank} and {rank - 1}")
     return axis + rank if axis < 0 else axis
 
 
-def axes_of(axes, rank):
-    """A tuple of axes counted from 0, from one axis, several of them, or None for all. ValueError if one comes twice."""
+def axis_of(axis, x):
+    """An axis of the array x, counted from 0; IndexError outside -rank … rank - 1."""
+    return _place(axis, array_given(x).ndim)
+
+
+def axes_of(axes, x):
+    """A tuple of axes of the array x counted from 0, from one axis, several of them, or None for all. ValueError if one comes twice."""
+    rank = array_given(x).ndim
     if axes is None:
         return tuple(range(rank))
     if isinstance(axes, (tuple, list)):
-        result = tuple(axis_of(axis, rank) for axis in axes)
+        result = tuple(_place(axis, rank) for axis in axes)
         if len(set(result)) != len(result):
             raise ValueError(f"an axis comes twice in {tuple(axes)}")
         return result
-    return (axis_of(axes, rank),)
+    return (_place(axes, rank),)
 
 
 def broadcast_shapes(*shapes):
@@ -63,12 +76,12 @@ def broadcast_to(x, /, shape) -> Array:
 
 def broadcast_arrays(*arrays):
     """The arrays, all broadcast to their common shape. A list of views."""
-    shape = broadcast_shapes(*(x.shape for x in arrays))
+    shape = broadcast_shapes(*(array_given(x).shape for x in arrays))
     return [x if x.shape == shape else _core.broadcast_to(x, shape) for x in arrays]
 
 
 def _same_dtype(arrays):
-    arrays = list(arrays)
+    arrays = [array_given(x) for x in arrays]
     if not arrays:
         raise ValueError("at least one array is needed")
     dtype = _dtypes.result_type(*arrays)
@@ -91,7 +104,7 @@ def stack(arrays, /, *, axis=0) -> Array:
 
 def unstack(x, /, *, axis=0):
     """A tuple of the slices of x along an axis, without that axis. Views."""
-    axis = axis_of(axis, x.ndim)
+    axis = axis_of(axis, x)
     before, behind = ((None, None, 1),) * axis, ((None, None, 1),) * (x.ndim - axis - 1)
     shape = x.shape[:axis] + x.shape[axis + 1 :]
     parts = (_core.slice(x, before + ((place, place + 1, 1),) + behind) for place in range(x.shape[axis]))
@@ -100,13 +113,13 @@ def unstack(x, /, *, axis=0):
 
 def expand_dims(x, /, axis=0) -> Array:
     """x with a new axis of extent 1 at place `axis` of the result. A view. IndexError for a place that the result does not have."""
-    axis_of(axis, x.ndim + 1)
+    _place(axis, array_given(x).ndim + 1)
     return _core.expand_dims(x, axis)
 
 
 def squeeze(x, /, axis) -> Array:
     """x without this axis, or these axes, whose extents must be 1. A view. ValueError for another extent."""
-    return _core.squeeze(x, axes_of(axis, x.ndim))
+    return _core.squeeze(x, axes_of(axis, x))
 
 
 def reshape(x, /, shape, *, copy=None) -> Array:
@@ -121,7 +134,7 @@ def reshape(x, /, shape, *, copy=None) -> Array:
 
 def permute_dims(x, /, axes) -> Array:
     """Axis i of the result is axis axes[i] of x. A view. ValueError unless `axes` names each axis once."""
-    axes = axes_of(tuple(axes), x.ndim)
+    axes = axes_of(tuple(axes), x)
     if len(axes) != x.ndim:
         raise ValueError(f"permute_dims() needs each of {x.ndim} axes once, not {axes}")
     return _core.permute(x, axes)
@@ -129,7 +142,7 @@ def permute_dims(x, /, axes) -> Array:
 
 def moveaxis(x, source, destination, /) -> Array:
     """x with axis source[i] at place destination[i], and the other axes in their order. A view."""
-    source, destination = axes_of(source, x.ndim), axes_of(destination, x.ndim)
+    source, destination = axes_of(source, x), axes_of(destination, x)
     if len(source) != len(destination):
         raise ValueError("moveaxis() needs as many destinations as sources")
     return _core.moveaxis(x, source, destination)
@@ -142,49 +155,64 @@ def matrix_transpose(x, /) -> Array:
 
 def flip(x, /, *, axis=None) -> Array:
     """x in reverse order along an axis, several axes, or all of them (None). A view."""
-    axes = axes_of(axis, x.ndim)
+    axes = axes_of(axis, x)
     return _core.flip(x, axes) if axes else share(x)
 
 
 def roll(x, /, shift, *, axis=None) -> Array:
     """x's elements moved by `shift` places along an axis; what goes beyond the end comes in at the beginning. Tuples of shifts and
     axes: one after another. axis=None: of all elements in row-major order, in x's shape again."""
+    array_given(x)
     if axis is None:
-        shifts = shift if isinstance(shift, tuple) else (shift,)
+        shifts = tuple(shift) if isinstance(shift, (tuple, list)) else (shift,)
         return _core.reshape(_core.roll(_core.reshape(x, (x.size,)), sum(shifts), 0), x.shape)
     axes = axis if isinstance(axis, (tuple, list)) else (axis,)
-    shifts = shift if isinstance(shift, (tuple, list)) else (shift,) * len(axes)
+    shifts = tuple(shift) if isinstance(shift, (tuple, list)) else (shift,) * len(axes)
     if len(shifts) != len(axes):
         raise ValueError(f"roll() needs a shift for each axis: {len(shifts)} shifts, {len(axes)} axes")
     for one, place in zip(shifts, axes):
-        x = _core.roll(x, one, axis_of(place, x.ndim))
+        x = _core.roll(x, one, axis_of(place, x))
     return x
+
+
+def _repetitions(repeats, x):
+    """How often repeat() repeats: a number, or an array of integers. TypeError for anything else."""
+    if isinstance(repeats, (list, tuple, range)):
+        repeats = [_index(count) for count in repeats]
+        if any(count < 0 for count in repeats):
+            raise ValueError(f"repeat() repeats 0 times or more, not {min(repeats)}")
+        repeats = _core.asarray(repeats, _dtypes.int64, x.device)
+    elif not isinstance(repeats, Array):
+        try:
+            return _index(repeats)
+        except TypeError:
+            repeats = _core.asarray(repeats, None, x.device)
+    if repeats.dtype is _dtypes.boolean:
+        repeats = _core.cast(repeats, _dtypes.uint8)
+    if not _dtypes.is_integer(repeats.dtype):
+        raise TypeError(f"repeat() repeats an integral number of times, and these are {repeats.dtype.name}")
+    return repeats if repeats.size != 1 else int(_core.reshape(repeats, ()))
 
 
 def repeat(x, repeats, /, *, axis=None) -> Array:
     """Each element of x along an axis, repeated; axis=None: of all elements in row-major order.
 
-    `repeats` is a number, or an integer array of rank 1 with one for each element. Of an array, the call blocks until the array's sum
+    `repeats` is a number, or integers of rank 1 with one for each element: an array, or a list. With these the call blocks until their sum
     is known, which the result's shape depends on. ValueError for a negative number.
     """
+    array_given(x)
     if axis is None:
         x, axis = _core.reshape(x, (x.size,)), 0
-    axis = axis_of(axis, x.ndim)
-    if not isinstance(repeats, Array):
-        if isinstance(repeats, (list, tuple)):
-            repeats = _core.asarray(list(repeats), _dtypes.int64, x.device)
-        else:
-            repeats = repeats.__index__()
-    if isinstance(repeats, Array) and repeats.size == 1:
-        repeats = int(_core.reshape(repeats, ()))
-    if not isinstance(repeats, Array):
-        if repeats < 0:
-            raise ValueError(f"repeat() repeats 0 times or more, not {repeats}")
-        # As rank 3, since the operation needs another axis for a while.
-        before, behind = x.shape[:axis], x.shape[axis + 1 :]
-        flat = _core.repeat(_core.reshape(x, (_math.prod(before), x.shape[axis], _math.prod(behind))), repeats, 1)
-        return _core.reshape(flat, before + (x.shape[axis] * repeats,) + behind)
-    return _repeat_each(x, repeats, axis)
+    axis = axis_of(axis, x)
+    repeats = _repetitions(repeats, x)
+    if isinstance(repeats, Array):
+        return _repeat_each(x, repeats, axis)
+    if repeats < 0:
+        raise ValueError(f"repeat() repeats 0 times or more, not {repeats}")
+    # As rank 3, since the operation needs another axis for a while.
+    before, behind = x.shape[:axis], x.shape[axis + 1 :]
+    flat = _core.repeat(_core.reshape(x, (_math.prod(before), x.shape[axis], _math.prod(behind))), repeats, 1)
+    return _core.reshape(flat, before + (x.shape[axis] * repeats,) + behind)
 
 
 def _repeat_each(x, repeats, axis):
@@ -192,7 +220,12 @@ def _repeat_each(x, repeats, axis):
         raise ValueError(f"repeat() needs {x.shape[axis]} numbers of repetitions, one for each element, not the shape {repeats.shape}")
     if x.shape[axis] == 0:
         return share(x)
-    return _core.repeat_each(x, repeats, int(_core.sum(_core.cast(repeats, _dtypes.int64))), axis)[0]
+    total = _core.sum(repeats, (0,), False)
+    if repeats.dtype in _dtypes.SIGNED:  # the operation leaves out elements with negative counts
+        least, total = _core.stack((_core.cast(_core.min(repeats, (0,), False), total.dtype), total), 0).tolist()
+        if least < 0:
+            raise ValueError(f"repeat() repeats 0 times or more, not {least}")
+    return _core.repeat_each(x, repeats, int(total), axis)[0]
 
 
 def tile(x, repetitions, /) -> Array:

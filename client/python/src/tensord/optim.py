@@ -180,7 +180,8 @@ class Optimizer:
         found: dict[int, dict[str, Any]] = {}
         for number, entries in state["state"].items():
             parameter = parameters[int(number)]
-            found[int(number)] = own = {}
+            own: dict[str, Any] = {}
+            found[int(number)] = own
             for name, value in entries.items():
                 if name == "step" and not isinstance(value, Array):
                     own[name] = int(value)

@@ -156,7 +156,9 @@ class function:
     Errors: TypeError for an argument that cannot be told apart, or a result without arrays. Does not block."""
 
     def __new__(cls, function: Optional[Callable[..., Any]] = None, **options: Any) -> Any:
-        return functools.partial(cls, **options) if function is None else super().__new__(cls)
+        if function is None:
+            return functools.partial(cls, **options)
+        return super().__new__(cls)
 
     def __init__(self, function: Callable[..., Any], *, donate_argnums: Union[int, Sequence[int]] = (), state: Any = None) -> None:
         self._function = function
@@ -173,7 +175,7 @@ class function:
         if _recording():
             return self._function(*args, **kwargs)
         arrays: list[Array] = []
-        key = (_split(args, arrays), _split(kwargs, arrays) if kwargs else None)
+        key: tuple[Any, ...] = (_split(args, arrays), _split(kwargs, arrays) if kwargs else None)
         key += tuple([(one.dtype, one.shape) for one in arrays])
         state = () if self._state is None else self._state_now()
         device = arrays[0].device if arrays else state[0].device if state else _core.device()
@@ -229,12 +231,12 @@ def scan(
     owner = f if isinstance(f, function) else function(f)
     carry: list[Array] = []
     slices: list[Array] = []
-    key = ("scan", _split(init, carry), _split(xs, slices))
+    key: tuple[Any, ...] = ("scan", _split(init, carry), _split(xs, slices))
     recording = _recording()
     state = () if owner._state is None or recording else owner._state_now()
     if not carry and not slices and not state:
         raise TypeError("scan(): neither init nor xs has an array")
-    lengths = {one.shape[0] if one.ndim else None for one in slices}
+    lengths: set[Any] = {one.shape[0] if one.ndim else None for one in slices}
     if length is not None:
         lengths.add(length)
     if len(lengths) != 1 or None in lengths:

@@ -8,6 +8,8 @@ to the rounding of a logarithm and a cosine in normal() and exponential(). Nothi
 module, td.random.uniform() and others, use one generator of the process, which seed() sets.
 """
 
+from __future__ import annotations
+
 from _thread import allocate_lock as _allocate_lock
 
 from . import _core
@@ -15,6 +17,16 @@ from . import dtypes as _dtypes
 from .manipulation import shape_of
 
 Array = _core.Array
+
+TYPE_CHECKING = False  # as typing's, which costs an import
+if TYPE_CHECKING:
+    from typing import Any, Optional, SupportsIndex, Union
+
+    from ._core import Array as Array, Device, DType, Extents
+
+    _Size = Optional[Extents]
+    _DType = Union[DType, str, None]
+    _Device = Union[Device, str, None]
 
 _MASK = (1 << 64) - 1
 
@@ -35,7 +47,7 @@ class Generator:
 
     __slots__ = ("seed", "draws", "_lock")
 
-    def __init__(self, seed=None):
+    def __init__(self, seed: Optional[SupportsIndex] = None) -> None:
         if seed is None:
             import os
 
@@ -59,33 +71,46 @@ class Generator:
             draws = self.draws
         return _mix((self.seed + draws * 0x9E3779B97F4A7C15) & _MASK)
 
-    def spawn(self, count):
+    def spawn(self, count: int) -> list[Generator]:
         """A list of new generators, whose numbers have nothing to do with those of this one."""
         return [Generator(self._next()) for _ in range(count)]
 
-    def uniform(self, low=0.0, high=1.0, size=None, *, dtype=None, device=None):
+    def uniform(
+        self, low: float = 0.0, high: float = 1.0, size: _Size = None, *, dtype: _DType = None, device: _Device = None
+    ) -> Array:
         """Numbers in [low, high)."""
         return _core.uniform(
             dtype=dtype or _dtypes.float32, shape=_shape(size), seed=self._next(), low=low, high=high, device=_core.device(device)
         )
 
-    def random(self, size=None, *, dtype=None, device=None):
+    def random(self, size: _Size = None, *, dtype: _DType = None, device: _Device = None) -> Array:
         """Numbers in [0, 1)."""
         return self.uniform(0.0, 1.0, size, dtype=dtype, device=device)
 
-    def normal(self, loc=0.0, scale=1.0, size=None, *, dtype=None, device=None):
+    def normal(
+        self, loc: float = 0.0, scale: float = 1.0, size: _Size = None, *, dtype: _DType = None, device: _Device = None
+    ) -> Array:
         """Normally distributed numbers with the mean `loc` and the standard deviation `scale`."""
         return _core.normal(
             dtype=dtype or _dtypes.float32, shape=_shape(size), seed=self._next(), mean=loc, deviation=scale, device=_core.device(device)
         )
 
-    def exponential(self, scale=1.0, size=None, *, dtype=None, device=None):
+    def exponential(self, scale: float = 1.0, size: _Size = None, *, dtype: _DType = None, device: _Device = None) -> Array:
         """Exponentially distributed numbers with the mean `scale`."""
         return _core.exponential(
             dtype=dtype or _dtypes.float32, shape=_shape(size), seed=self._next(), scale=scale, device=_core.device(device)
         )
 
-    def integers(self, low, high=None, size=None, *, dtype=None, endpoint=False, device=None):
+    def integers(
+        self,
+        low: int,
+        high: Optional[int] = None,
+        size: _Size = None,
+        *,
+        dtype: _DType = None,
+        endpoint: bool = False,
+        device: _Device = None,
+    ) -> Array:
         """Integers from low up to, but without, high (with endpoint=True including high); with one bound from 0 up to it. int64 by
         default."""
         if high is None:
@@ -99,7 +124,9 @@ class Generator:
             device=_core.device(device),
         )
 
-    def bernoulli(self, probability=0.5, size=None, *, dtype=None, device=None):
+    def bernoulli(
+        self, probability: Union[float, Array] = 0.5, size: _Size = None, *, dtype: _DType = None, device: _Device = None
+    ) -> Array:
         """True with this probability. `probability` may be a floating array: then the result has its shape and, by default, bool."""
         if isinstance(probability, Array):
             return _core.cast(_core.bernoulli_like(probability, seed=self._next()), dtype or _dtypes.boolean)
@@ -111,14 +138,23 @@ class Generator:
             device=_core.device(device),
         )
 
-    def permutation(self, x, *, axis=0, dtype=None, device=None):
+    def permutation(self, x: Union[SupportsIndex, Array], *, axis: int = 0, dtype: _DType = None, device: _Device = None) -> Array:
         """The numbers 0 … x - 1 in random order, int64 by default; or of an array its slices along an axis in random order."""
         if isinstance(x, Array):
             order = _core.permutation(dtype=_dtypes.int64, n=x.shape[axis], seed=self._next(), device=x.device)
             return _core.take(x, order, axis)
         return _core.permutation(dtype=dtype or _dtypes.int64, n=x, seed=self._next(), device=_core.device(device))
 
-    def choice(self, x, size=None, *, replace=True, p=None, axis=0, device=None):
+    def choice(
+        self,
+        x: Union[SupportsIndex, Array],
+        size: _Size = None,
+        *,
+        replace: bool = True,
+        p: Optional[Array] = None,
+        axis: int = 0,
+        device: _Device = None,
+    ) -> Array:
         """Elements of an array (slices along an axis), or of the numbers 0 … x - 1, by chance; `p` has a weight for each. Without
         replacement none comes twice: ValueError if there are too few."""
         shape = _shape(size)
@@ -142,11 +178,11 @@ class Generator:
             return _core.reshape(taken, taken.shape[:axis] + shape + taken.shape[axis + 1 :])
         return _core.reshape(chosen, shape)
 
-    def multinomial(self, weights, samples, *, replacement=True):
+    def multinomial(self, weights: Array, samples: int, *, replacement: bool = True) -> Array:
         """Positions on the last axis of the weights, drawn with probabilities in proportion to them, `samples` for each row. int64."""
         return _core.multinomial(weights, samples=samples, replacement=replacement, seed=self._next())
 
-    def dropout(self, x, probability):
+    def dropout(self, x: Array, probability: float) -> Array:
         """x / (1 - probability), but 0 with this probability."""
         return _core.dropout(x, probability=probability, seed=self._next())
 
@@ -154,29 +190,34 @@ class Generator:
 _default = Generator()
 
 
-def seed(seed=None):
+def seed(seed: Optional[SupportsIndex] = None) -> None:
     """Sets the generator that the functions of this module use; None: the system chooses the seed."""
     global _default
     _default = Generator(seed)
 
 
-def default_rng(seed=None):
+def default_rng(seed: Optional[SupportsIndex] = None) -> Generator:
     """A new generator, as numpy.random.default_rng()."""
     return Generator(seed)
 
 
-def _function(name):
+def _function(name: str) -> Any:
     method = getattr(Generator, name)
 
-    def function(*args, **kwargs):
+    def function(*args: Any, **kwargs: Any) -> Any:
         return getattr(_default, name)(*args, **kwargs)
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = method.__doc__
-    function.__wrapped__ = method.__get__(_default)  # for inspect.signature() and help()
+    setattr(function, "__wrapped__", method.__get__(_default))  # for inspect.signature() and help()
     return function
 
 
-uniform, random, normal, exponential = map(_function, ("uniform", "random", "normal", "exponential"))
-integers, bernoulli, permutation = map(_function, ("integers", "bernoulli", "permutation"))
-choice, multinomial, dropout = map(_function, ("choice", "multinomial", "dropout"))
+if TYPE_CHECKING:
+    uniform, random, normal, exponential = _default.uniform, _default.random, _default.normal, _default.exponential
+    integers, bernoulli, permutation = _default.integers, _default.bernoulli, _default.permutation
+    choice, multinomial, dropout = _default.choice, _default.multinomial, _default.dropout
+else:
+    uniform, random, normal, exponential = map(_function, ("uniform", "random", "normal", "exponential"))
+    integers, bernoulli, permutation = map(_function, ("integers", "bernoulli", "permutation"))
+    choice, multinomial, dropout = map(_function, ("choice", "multinomial", "dropout"))

@@ -2,7 +2,7 @@
 
 from . import _core
 from . import dtypes as _dtypes
-from .manipulation import axes_of, axis_of, unstack
+from .manipulation import array_given, axes_of, axis_of, unstack
 
 Array = _core.Array
 
@@ -10,7 +10,7 @@ Array = _core.Array
 def _position(operation, x, axis, keepdims):
     if axis is None:
         return operation(x, None, keepdims)
-    return operation(x, (axis_of(axis, x.ndim),), keepdims)
+    return operation(x, (axis_of(axis, x),), keepdims)
 
 
 def argmax(x, /, *, axis=None, keepdims=False) -> Array:
@@ -26,7 +26,7 @@ def argmin(x, /, *, axis=None, keepdims=False) -> Array:
 
 def count_nonzero(x, /, *, axis=None, keepdims=False) -> Array:
     """How many elements are not 0, as int64, over an axis, a tuple of axes, or all of them."""
-    axes = axes_of(axis, x.ndim)
+    axes = axes_of(axis, x)
     if not axes and axis is not None:
         return _core.cast(_core.cast(x, _dtypes.boolean), _dtypes.int64)
     return _core.count_nonzero(x, axes, keepdims)
@@ -37,7 +37,7 @@ def nonzero(x, /):
 
     Blocks until the number of these elements is known, which the results' shape depends on. ValueError for rank 0.
     """
-    if x.ndim == 0:
+    if array_given(x).ndim == 0:
         raise ValueError("nonzero() needs an array of rank 1 at least")
     places, count = _core.nonzero(x)
     count = int(count)
@@ -49,6 +49,7 @@ def searchsorted(x1, x2, /, *, side="left", sorter=None) -> Array:
     with side="right" behind them. int64, in x2's shape. `sorter`: the places that put x1 in order, as argsort() gives them."""
     if side not in ("left", "right"):
         raise ValueError(f'side is "left" or "right", not {side!r}')
+    array_given(x1)
     if sorter is not None:
         x1 = _core.take(x1, sorter, 0)
     dtype = _dtypes.result_type(x1, x2)
@@ -65,7 +66,7 @@ def where(condition, x1, x2, /) -> Array:
     """x1 where the condition is true, x2 elsewhere; the three broadcast. x1 and x2 are arrays or scalars, whose dtypes promote. TypeError for a condition
     that is no array."""
     if not isinstance(condition, Array):
-        raise TypeError(f"where() needs an array of bools as its condition, not {type(condition).__name__}")
+        raise TypeError(f"where() needs an array of bools as its condition, not {type(condition).__name__}: tensord.asarray() makes one")
     if not isinstance(x1, Array) or not isinstance(x2, Array):
         dtype = _dtypes.result_type(x1, x2)
         if not isinstance(x1, Array):

@@ -5,14 +5,15 @@
 
 from . import _core
 from . import dtypes as _dtypes
-from .manipulation import axes_of, axis_of, share
+from .dtypes import dtype_given
+from .manipulation import array_given, axes_of, axis_of, share
 
 Array = _core.Array
 
 
 def _axes(x, axis):
     """The axes for an operation, whose empty list stands for all of them; None if there is nothing to reduce."""
-    axes = axes_of(axis, x.ndim)
+    axes = axes_of(axis, x)
     return axes if axes or axis is None else None
 
 
@@ -41,7 +42,7 @@ def _wide(dtype):
 
 
 def _accumulate(operation, x, axis, dtype, keepdims):
-    axes = _axes(x, axis)
+    axes, dtype = _axes(x, axis), dtype_given(dtype)
     x = _accumulated(x, dtype)
     if axes is None:  # no axis is reduced
         return _as(share(x), dtype or _wide(x.dtype))
@@ -99,13 +100,14 @@ def std(x, /, *, axis=None, correction=0.0, keepdims=False) -> Array:
 
 
 def _cumulative(operation, x, axis, dtype, include_initial):
+    dtype = dtype_given(dtype)
     if axis is None:
-        if x.ndim > 1:
+        if array_given(x).ndim > 1:
             raise ValueError(f"an array of rank {x.ndim} needs an axis to add along")
         axis = 0
-    if x.ndim == 0:
+    if array_given(x).ndim == 0:
         x = _core.reshape(x, (1,))
-    axis = axis_of(axis, x.ndim)
+    axis = axis_of(axis, x)
     return _as(operation(_accumulated(x, dtype), axis, include_initial), dtype)
 
 

@@ -8,7 +8,7 @@ Array = _core.Array
 
 
 def _test(operation, x, axis, keepdims):
-    axes = axes_of(axis, x.ndim)
+    axes = axes_of(axis, x)
     if not axes and axis is not None:
         return _core.cast(x, _dtypes.boolean)
     return operation(x, axes, keepdims)
@@ -29,7 +29,7 @@ def diff(x, /, *, axis=-1, n=1, prepend=None, append=None) -> Array:
     joined to x before. Of bools, whether the two differ."""
     if n < 0:
         raise ValueError(f"diff() goes 0 times or more over an array, not {n}")
-    axis = axis_of(axis, x.ndim)
+    axis = axis_of(axis, x)
     if n == 0:
         return share(x)
     parts = [part for part in (prepend, x, append) if part is not None]

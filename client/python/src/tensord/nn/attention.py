@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Optional
+from typing import Any, Optional, Sequence
 
 from .. import _core
 from .. import creation as _creation
@@ -17,6 +17,12 @@ class MultiheadAttention(Module):
     """q is (n, batch, embed_dim), k and v (m, batch, kdim or vdim), or with `batch_first` (batch, n, …). Returns (result, weights): with `need_weights` the
     probabilities, means over the heads or with average_attn_weights=False of each; otherwise None, which needs far less memory and time. In masks of bools True
     says what is not looked at, as in PyTorch."""
+
+    in_proj_weight: Array
+    q_proj_weight: Array
+    k_proj_weight: Array
+    v_proj_weight: Array
+    in_proj_bias: Optional[Array]
 
     def __init__(
         self,
@@ -56,7 +62,9 @@ class MultiheadAttention(Module):
             weights = _core.split(self.in_proj_weight, (size,) * 3)
         else:
             weights = [self.q_proj_weight, self.k_proj_weight, self.v_proj_weight]
-        biases = [None] * 3 if self.in_proj_bias is None else _core.split(self.in_proj_bias, (size,) * 3)
+        biases: Sequence[Optional[Array]] = (None,) * 3
+        if self.in_proj_bias is not None:
+            biases = _core.split(self.in_proj_bias, (size,) * 3)
         return [_core.linear(*each) for each in zip((q, k, v), weights, biases)]
 
     def _heads(self, x: Array) -> Array:

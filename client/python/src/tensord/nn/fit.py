@@ -18,7 +18,7 @@ def _bar(total: Optional[int], words: str, show: bool) -> Any:
     if not show:
         return None
     try:
-        from tqdm.auto import tqdm  # type: ignore[import-untyped, unused-ignore]
+        from tqdm.auto import tqdm  # type: ignore
     except ImportError:
         return None
     return tqdm(total=total, desc=words, file=sys.stderr)
@@ -29,7 +29,7 @@ def _writer(log: Any) -> Any:
     if log is None or hasattr(log, "add_scalar"):
         return log
     try:
-        from tensorboard.summary import Writer  # type: ignore[import-not-found, unused-ignore]
+        from tensorboard.summary import Writer  # type: ignore
     except ImportError as error:
         raise ModuleNotFoundError("fit(log=FOLDER) needs TensorBoard; log may also be an object with add_scalar(name, value, step)") from error
     return Writer(str(log))

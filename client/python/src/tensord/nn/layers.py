@@ -49,6 +49,9 @@ class Flatten(Module):
 class Linear(Module):
     """x · weightᵀ + bias; weight is (out_features, in_features)."""
 
+    weight: Array
+    bias: Optional[Array]
+
     def __init__(self, in_features: int, out_features: int, bias: bool = True, device: Any = None, dtype: Any = None) -> None:
         super().__init__()
         self.in_features, self.out_features = in_features, out_features
@@ -65,10 +68,29 @@ class Linear(Module):
 # ---- convolution ----
 
 
-class _Conv(Module):
-    """weight is (out_channels, in_channels / groups, *kernel_size), x is (batch, in_channels, …)."""
+class _OverAxes(Module):
+    """A module over the last `_axes` axes of (batch, channels, …), or of (channels, …), which is a batch of one."""
 
     _axes = 0
+
+    def forward(self, x: Array) -> Array:
+        if x.ndim == self._axes + 2:
+            return self._of_batch(x)
+        if x.ndim == self._axes + 1:
+            return _core.squeeze(self._of_batch(_core.expand_dims(x, 0)), (0,))
+        raise _core.ShapeError(
+            f"{type(self).__name__} takes (batch, channels, …) or (channels, …), rank {self._axes + 2} or {self._axes + 1}, not the shape {x.shape}"
+        )
+
+    def _of_batch(self, x: Array) -> Array:
+        raise NotImplementedError
+
+
+class _Conv(_OverAxes):
+    """weight is (out_channels, in_channels / groups, *kernel_size), x is (batch, in_channels, …) or (in_channels, …)."""
+
+    weight: Array
+    bias: Optional[Array]
 
     def __init__(
         self,
@@ -110,9 +132,7 @@ class _Conv(Module):
         self._before = [0] * 4 + [width for total in totals for width in (total // 2, total - total // 2)]
         return (0,) * self._axes
 
-    def forward(self, x: Array) -> Array:
-        if x.ndim != self._axes + 2:
-            raise _core.ShapeError(f"{type(self).__name__} takes (batch, channels, …), rank {self._axes + 2}, not the shape {x.shape}")
+    def _of_batch(self, x: Array) -> Array:
         if self._before:
             x = _core.pad(x, self._before)
         return _core.conv(x, self.weight, self.bias, self.stride, self._padding, self.dilation, self.groups)
@@ -139,15 +159,7 @@ class Conv3d(_Conv):
 # ---- pooling ----
 
 
-class _Pool(Module):
-    _axes = 0
-
-    def _check(self, x: Array) -> None:
-        if x.ndim != self._axes + 2:
-            raise _core.ShapeError(f"{type(self).__name__} takes (batch, channels, …), rank {self._axes + 2}, not the shape {x.shape}")
-
-
-class _MaxPool(_Pool):
+class _MaxPool(_OverAxes):
     def __init__(
         self, kernel_size: Extents, stride: Optional[Extents] = None, padding: Extents = 0, dilation: Extents = 1, ceil_mode: bool = False
     ) -> None:
@@ -157,8 +169,7 @@ class _MaxPool(_Pool):
         self.padding, self.dilation = _entries(padding, self._axes, "padding"), _entries(dilation, self._axes, "dilation")
         self.ceil_mode = ceil_mode
 
-    def forward(self, x: Array) -> Array:
-        self._check(x)
+    def _of_batch(self, x: Array) -> Array:
         return _core.max_pool(x, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode)[0]
 
     def extra_repr(self) -> str:
@@ -177,7 +188,7 @@ class MaxPool3d(_MaxPool):
     _axes = 3
 
 
-class _AvgPool(_Pool):
+class _AvgPool(_OverAxes):
     def __init__(
         self,
         kernel_size: Extents,
@@ -192,8 +203,7 @@ class _AvgPool(_Pool):
         self.padding = _entries(padding, self._axes, "padding")
         self.ceil_mode, self.count_include_pad = ceil_mode, count_include_pad
 
-    def forward(self, x: Array) -> Array:
-        self._check(x)
+    def _of_batch(self, x: Array) -> Array:
         return _core.avg_pool(x, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad)
 
     def extra_repr(self) -> str:
@@ -212,13 +222,12 @@ class AvgPool3d(_AvgPool):
     _axes = 3
 
 
-class _AdaptiveAvgPool(_Pool):
+class _AdaptiveAvgPool(_OverAxes):
     def __init__(self, output_size: Any) -> None:
         super().__init__()
         self.output_size = (output_size,) * self._axes if output_size is None or isinstance(output_size, int) else tuple(output_size)
 
-    def forward(self, x: Array) -> Array:
-        self._check(x)
+    def _of_batch(self, x: Array) -> Array:
         return _core.adaptive_avg_pool(x, [own if wanted is None else wanted for own, wanted in zip(x.shape[2:], self.output_size)])
 
     def extra_repr(self) -> str:
@@ -242,23 +251,26 @@ class AdaptiveAvgPool3d(_AdaptiveAvgPool):
 
 class _BatchNorm(Module):
     """Each channel (axis 1) gets mean 0 and variance 1, then weight and bias. In training these are the batch's, and the running ones follow them; in
-    evaluation the running ones are used."""
+    evaluation the running ones are used. momentum=None: the running ones are the means of all batches so far."""
 
+    weight: Optional[Array]
+    bias: Optional[Array]
+    running_mean: Array
+    running_var: Array
+    num_batches_tracked: Array
     _ranks: tuple[int, ...] = ()
 
     def __init__(
         self,
         num_features: int,
         eps: float = 1e-5,
-        momentum: float = 0.1,
+        momentum: Optional[float] = 0.1,
         affine: bool = True,
         track_running_stats: bool = True,
         device: Any = None,
         dtype: Any = None,
     ) -> None:
         super().__init__()
-        if momentum is None:
-            raise ValueError("momentum=None, a mean of all batches, is not supported: give a number")
         self.num_features, self.eps, self.momentum, self.affine = num_features, eps, momentum, affine
         self.track_running_stats = track_running_stats
         shape = (num_features,)
@@ -275,12 +287,15 @@ class _BatchNorm(Module):
         mean, variance = self.running_mean, self.running_var
         if not self.training and self.track_running_stats:
             return _core.batch_norm_inference(x, mean, variance, self.weight, self.bias, 1, self.eps)
-        result, new_mean, new_variance = _core.batch_norm(x, mean, variance, self.weight, self.bias, 1, self.eps, self.momentum)
+        momentum = 1.0 if self.momentum is None else self.momentum  # 1: the batch's own mean and variance
+        result, new_mean, new_variance = _core.batch_norm(x, mean, variance, self.weight, self.bias, 1, self.eps, momentum)
         if self.track_running_stats:
             with no_grad():
-                mean._exchange(new_mean.detach())
-                variance._exchange(new_variance.detach())
                 self.num_batches_tracked += 1
+                for running, new in ((mean, new_mean.detach()), (variance, new_variance.detach())):
+                    if self.momentum is None:
+                        new = running + (new - running) / _core.cast(self.num_batches_tracked, running.dtype)
+                    running._exchange(new)
         return result
 
     def extra_repr(self) -> str:
@@ -301,6 +316,9 @@ class BatchNorm3d(_BatchNorm):
 
 class LayerNorm(Module):
     """The last axes, which have the extents `normalized_shape`, get mean 0 and variance 1, then weight and bias."""
+
+    weight: Optional[Array]
+    bias: Optional[Array]
 
     def __init__(
         self,
@@ -328,6 +346,9 @@ class LayerNorm(Module):
 
 class GroupNorm(Module):
     """Groups of channels (axis 1) get mean 0 and variance 1, then each channel its weight and bias."""
+
+    weight: Optional[Array]
+    bias: Optional[Array]
 
     def __init__(
         self, num_groups: int, num_channels: int, eps: float = 1e-5, affine: bool = True, device: Any = None, dtype: Any = None
@@ -360,6 +381,9 @@ class Dropout(Module):
     Which elements these are follows from the buffers `seed` (two numbers of 32 bits, from tensord.random) and `draws`, how often the module has been used in
     training: both are arrays on x's device, so a recorded program draws other elements at each run."""
 
+    seed: Array
+    draws: Array
+
     def __init__(self, p: float = 0.5, device: Any = None) -> None:
         super().__init__()
         if not 0 <= p <= 1:
@@ -386,6 +410,8 @@ class Dropout(Module):
 
 class Embedding(Module):
     """A row of the weight (num_embeddings, embedding_dim) for each index. The gradient of row `padding_idx` is 0."""
+
+    weight: Array
 
     def __init__(
         self, num_embeddings: int, embedding_dim: int, padding_idx: Optional[int] = None, device: Any = None, dtype: Any = None

@@ -89,10 +89,7 @@ class BCEWithLogitsLoss(_Loss):
         self.register_buffer("pos_weight", pos_weight)
 
     def forward(self, x: Array, target: Array) -> Array:
-        weight = self.weight
-        if weight is None and self.pos_weight is not None:  # the operation has no pos_weight without a weight
-            weight = _core.full((), 1.0, x.dtype, x.device)
-        return _core.bce_with_logits(x, target, weight, self.pos_weight, self.reduction)
+        return _core.bce_with_logits(x, target, self.weight, self.pos_weight, self.reduction)
 
 
 class KLDivLoss(_Loss):

@@ -189,7 +189,7 @@ class Module:
 
     def to(self: Self, device: Any = None, dtype: Any = None) -> Self:
         """Moves all parameters and buffers to a device, and gives the floating ones a dtype. The array objects stay, so optimisers know them."""
-        if isinstance(device, _core.DType):
+        if isinstance(device, _core.DType) or (isinstance(device, str) and device in _core.dtypes):
             device, dtype = None, device
         device = None if device is None else _core.device(device)
         known: set[int] = set()
