@@ -7,6 +7,7 @@
 
 #include "tests/daemon/client.h"
 #include "tests/daemon/daemon.h"
+#include "tests/daemon/programs.h"
 #include "tests/daemon/proxy.h"
 #include "tests/daemon/status.h"
 
@@ -24,34 +25,6 @@ static void stop(void) {
 }
 
 TestSuite(programs, .init = start, .fini = stop, .timeout = 120);
-
-static void ok(int code) {
-    cr_assert_eq(code, 0, "%s", td_last_error()->message);
-}
-
-static td_program *end(int count, td_tensor *const *results) {
-    td_program *program = NULL;
-    ok(td_record_end(client.device, count, results, &program));
-    return program;
-}
-
-static void expect_same(td_tensor *a, td_tensor *b, const char *what) {
-    cr_assert(a && b, "%s: %s", what, td_last_error()->message);
-    cr_assert(td_tensor_dtype(a) == td_tensor_dtype(b) && td_tensor_rank(a) == td_tensor_rank(b), "%s", what);
-    cr_assert_arr_eq(td_tensor_shape(a), td_tensor_shape(b), (size_t)td_tensor_rank(a) * sizeof(int64_t), "%s", what);
-    size_t bytes = td_tensor_bytes(a);
-    void *x = malloc(bytes + 1), *y = malloc(bytes + 1);
-    cr_assert_eq(td_fetch(a, x, bytes), 0, "%s: %s", what, td_last_error()->message);
-    cr_assert_eq(td_fetch(b, y, bytes), 0, "%s: %s", what, td_last_error()->message);
-    cr_assert(!memcmp(x, y, bytes), "%s: other bits", what);
-    free(x);
-    free(y);
-}
-
-/* Small normal numbers, the same each time. */
-static td_tensor *numbers(int rank, const int64_t *shape, uint64_t seed) {
-    return td_normal(client.device, TD_F32, rank, shape, seed, 0, 1);
-}
 
 /* ---- the same bits as one by one ---- */
 
@@ -152,9 +125,9 @@ static int body_unused(td_tensor *const *in, td_tensor **out) {
 
 static int body_training(td_tensor *const *in, td_tensor **out) {
     td_tensor *w = td_transpose(in[1]), *loss, *slopes[2], *xs[] = {in[0], in[1]};
-    ok(td_tape_begin());
+    programs_ok(td_tape_begin());
     loss = td_cross_entropy(td_matmul(in[0], td_transpose(w)), in[3], NULL, -1, TD_REDUCTION_MEAN, 0);
-    ok(td_gradients(loss, 2, xs, slopes));
+    programs_ok(td_gradients(loss, 2, xs, slopes));
     td_tape_end();
     out[0] = loss;
     out[1] = td_subtract(in[0], td_multiply(slopes[0], td_full(client.device, TD_F32, TD_SCALAR, 0.1)));
@@ -181,16 +154,16 @@ static const struct {
 };
 
 static void make_inputs(td_tensor *inputs[INPUTS], uint64_t seed) {
-    inputs[0] = numbers(TD_SHAPE(4, 6), seed);
-    inputs[1] = numbers(TD_SHAPE(6, 5), seed + 1);
-    inputs[2] = numbers(TD_SHAPE(2, 3, 8, 8), seed + 2);
+    inputs[0] = programs_numbers(client.device, TD_SHAPE(4, 6), seed);
+    inputs[1] = programs_numbers(client.device, TD_SHAPE(6, 5), seed + 1);
+    inputs[2] = programs_numbers(client.device, TD_SHAPE(2, 3, 8, 8), seed + 2);
     inputs[3] = td_cast(td_uniform(client.device, TD_F32, TD_SHAPE(4), seed + 3, 0, 3.9), TD_I64);
 }
 
 /* Inputs whose bits are in `mask` are parameters, the others are captured. */
 static td_program *record(body *run, td_tensor *const *captured, unsigned mask, bool consumed, int *n) {
     td_tensor *inputs[INPUTS], *outputs[OUTPUTS_MOST];
-    ok(td_record_begin(client.device));
+    programs_ok(td_record_begin(client.device));
     for (int i = 0; i < INPUTS; i++) {
         const td_tensor *like = captured[i];
         inputs[i] = !(mask >> i & 1) ? captured[i]
@@ -199,7 +172,7 @@ static td_program *record(body *run, td_tensor *const *captured, unsigned mask, 
                         : td_parameter(td_tensor_dtype(like), td_tensor_rank(like), td_tensor_shape(like));
     }
     *n = run(inputs, outputs);
-    return end(*n, outputs);
+    return programs_end(client.device, *n, outputs);
 }
 
 /* A program that runs another one and does nothing else. */
@@ -208,13 +181,13 @@ static td_program *inside(td_program *program, bool consumed) {
     td_tensor *tensors[INPUTS], *results[OUTPUTS_MOST];
     const int64_t *shape;
     td_dtype dtype;
-    ok(td_record_begin(client.device));
+    programs_ok(td_record_begin(client.device));
     for (int i = 0; i < n_inputs; i++) {
-        ok(td_program_parameter_type(program, i, &dtype, &rank, &shape));
+        programs_ok(td_program_parameter_type(program, i, &dtype, &rank, &shape));
         tensors[i] = consumed ? td_parameter_consumed(dtype, rank, shape) : td_parameter(dtype, rank, shape);
     }
-    ok(td_program_run(program, n_inputs, tensors, n, results));
-    td_program *outer = end(n, results);
+    programs_ok(td_program_run(program, n_inputs, tensors, n, results));
+    td_program *outer = programs_end(client.device, n, results);
     td_program_release(program);
     return outer;
 }
@@ -225,9 +198,9 @@ static td_program *saved(td_program *program, bool consumed) {
     int fd = mkstemp(file);
     (void)consumed;
     cr_assert(fd >= 0 && !close(fd));
-    ok(td_program_save(program, file));
+    programs_ok(td_program_save(program, file));
     td_program_release(program);
-    ok(td_program_load(client.device, file, &program));
+    programs_ok(td_program_load(client.device, file, &program));
     unlink(file);
     return program;
 }
@@ -257,7 +230,7 @@ static void expect_run(size_t row, unsigned mask, bool consumed, way *other_way)
         cr_assert_eq(td_program_run(program, count, given, n, results), 0, "%s: %s", bodies[row].name,
                      td_last_error()->message);
         for (int i = 0; i < n; i++)
-            expect_same(results[i], one_by_one[i], bodies[row].name);
+            programs_expect_same(results[i], one_by_one[i], bodies[row].name);
         td_scope_end();
     }
     td_program_release(program);
@@ -296,26 +269,26 @@ Test(programs, compute_the_same_from_a_file) {
 
 Test(programs, result_may_be_any_tensor) {
     td_tensor *w = client_ramp(client.device, 3, 10), *kept = td_copy(w);
-    ok(td_record_begin(client.device));
+    programs_ok(td_record_begin(client.device));
     td_tensor *x = td_parameter(TD_F32, TD_SHAPE(2, 3)), *y = td_add(x, w);
     td_tensor *named[] = {x, td_transpose(x), w, y, y, td_slice(y, 1, 1, 2, 1)};
-    td_program *program = end(6, named);
+    td_program *program = programs_end(client.device, 6, named);
     td_release(w);
     td_tensor *input = td_reshape(client_ramp(client.device, 6, 0), TD_SHAPE(2, 3)), *results[6];
-    ok(td_program_run(program, 1, &input, 6, results));
+    programs_ok(td_program_run(program, 1, &input, 6, results));
     td_tensor *sum = td_add(input, kept);
     for (int run = 0; run < 2; run++) {
-        expect_same(results[0], input, "a parameter");
-        expect_same(results[1], td_transpose(input), "a view of a parameter");
-        expect_same(results[2], kept, "a captured tensor");
-        expect_same(results[3], sum, "a result");
-        expect_same(results[4], sum, "the same result again");
-        expect_same(results[5], td_slice(sum, 1, 1, 2, 1), "a view of a result");
-        ok(td_record_begin(client.device));
+        programs_expect_same(results[0], input, "a parameter");
+        programs_expect_same(results[1], td_transpose(input), "a view of a parameter");
+        programs_expect_same(results[2], kept, "a captured tensor");
+        programs_expect_same(results[3], sum, "a result");
+        programs_expect_same(results[4], sum, "the same result again");
+        programs_expect_same(results[5], td_slice(sum, 1, 1, 2, 1), "a view of a result");
+        programs_ok(td_record_begin(client.device));
         x = td_parameter(TD_F32, TD_SHAPE(2, 3));
-        ok(td_program_run(program, 1, &x, 6, results));
-        program = end(6, results);
-        ok(td_program_run(program, 1, &input, 6, results));
+        programs_ok(td_program_run(program, 1, &x, 6, results));
+        program = programs_end(client.device, 6, results);
+        programs_ok(td_program_run(program, 1, &input, 6, results));
     }
 }
 
@@ -323,64 +296,64 @@ Test(programs, result_may_be_any_tensor) {
 
 Test(programs, captured_tensor_keeps_its_value) {
     td_tensor *w = client_ramp(client.device, 3, 1), *g = client_ramp(client.device, 3, 0);
-    ok(td_record_begin(client.device));
+    programs_ok(td_record_begin(client.device));
     td_tensor *y = td_multiply(w, td_parameter(TD_F32, TD_SHAPE(3)));
-    td_program *program = end(1, &y);
-    ok(td_sgd(1, &w, &g, NULL, 1, 0, 0, 0)); /* writes to w's memory where nothing else uses it */
+    td_program *program = programs_end(client.device, 1, &y);
+    programs_ok(td_sgd(1, &w, &g, NULL, 1, 0, 0, 0)); /* writes to w's memory where nothing else uses it */
     td_tensor *x = client_ramp(client.device, 3, 1), *result;
-    ok(td_program_run(program, 1, &x, 1, &result));
+    programs_ok(td_program_run(program, 1, &x, 1, &result));
     client_expect(result, (const float[]){1, 4, 9}, 3);
     client_expect(w, (const float[]){1, 1, 1}, 3);
 }
 
 Test(programs, released_program_still_runs_what_was_enqueued) {
-    ok(td_record_begin(client.device));
+    programs_ok(td_record_begin(client.device));
     td_tensor *x = td_parameter_consumed(TD_F32, TD_SHAPE(3));
     td_tensor *y = td_add(x, td_full(client.device, TD_F32, TD_SCALAR, 1));
-    td_program *program = end(1, &y);
+    td_program *program = programs_end(client.device, 1, &y);
     td_tensor *state = client_ramp(client.device, 3, 0);
     for (int i = 0; i < 1000; i++)
-        ok(td_program_run(program, 1, &state, 1, &state));
+        programs_ok(td_program_run(program, 1, &state, 1, &state));
     td_program_release(program);
     client_expect(state, (const float[]){1000, 1001, 1002}, 3);
 }
 
 Test(programs, leave_no_memory_behind) {
-    ok(td_sync(client.device));
+    programs_ok(td_sync(client.device));
     const struct status_baseline before = {.device = "cpu:0", .live = 0, .sessions = 1};
     td_tensor *w = td_full(client.device, TD_F32, TD_SHAPE(1000, 100), 1);
     for (int i = 0; i < 20; i++) {
         td_scope_begin(NULL);
-        ok(td_record_begin(client.device));
+        programs_ok(td_record_begin(client.device));
         td_tensor *x = td_parameter(TD_F32, TD_SHAPE(1000, 100));
         td_tensor *y = td_matmul(td_transpose(td_exp(td_add(x, w))), w);
-        td_program *program = end(1, &y);
+        td_program *program = programs_end(client.device, 1, &y);
         td_tensor *input = td_copy(w), *result;
-        ok(td_program_run(program, 1, &input, 1, &result));
-        ok(td_program_run(program, 1, &input, 1, &result));
+        programs_ok(td_program_run(program, 1, &input, 1, &result));
+        programs_ok(td_program_run(program, 1, &input, 1, &result));
         td_program_release(program);
         td_scope_end();
     }
     td_release(w);
-    ok(td_sync(client.device));
+    programs_ok(td_sync(client.device));
     cr_assert(status_settles(tensord.url, &before, 30000), "programs hold memory after their release");
 }
 
 /* ---- failures ---- */
 
 Test(programs, failure_names_the_operation_and_its_label) {
-    ok(td_record_begin(client.device));
+    programs_ok(td_record_begin(client.device));
     td_tensor *x = td_parameter(TD_F32, TD_SHAPE(3)), *places = td_parameter(TD_I64, TD_SHAPE(2));
     td_scope_begin_label("net");
     td_label("rows");
     td_tensor *taken = td_take(x, places, 0);
     td_scope_end();
     td_tensor *named[] = {td_exp(taken), td_exp(x)};
-    td_program *program = end(2, named);
+    td_program *program = programs_end(client.device, 2, named);
     td_tensor *inputs[] = {client_ramp(client.device, 3, 0),
                            td_upload(client.device, TD_I64, TD_SHAPE(2), (int64_t[]){1, 9})};
     td_tensor *results[2];
-    ok(td_program_run(program, 2, inputs, 2, results));
+    programs_ok(td_program_run(program, 2, inputs, 2, results));
     for (int i = 0; i < 2; i++) {
         const td_error *error = client_expect_failure(results[i], TD_E_OUT_OF_RANGE);
         cr_assert_str_eq(error->operation, "take", "%s", error->message);
@@ -388,26 +361,26 @@ Test(programs, failure_names_the_operation_and_its_label) {
         cr_assert(strstr(error->message, "index 9"), "%s", error->message);
     }
     inputs[1] = td_upload(client.device, TD_I64, TD_SHAPE(2), (int64_t[]){2, 0});
-    ok(td_program_run(program, 2, inputs, 2, results));
+    programs_ok(td_program_run(program, 2, inputs, 2, results));
     td_tensor *expected = td_exp(td_take(inputs[0], inputs[1], 0));
-    expect_same(results[0], expected, "the run after a failure");
+    programs_expect_same(results[0], expected, "the run after a failure");
 }
 
 Test(programs, failed_input_is_the_cause_of_the_results) {
-    ok(td_record_begin(client.device));
+    programs_ok(td_record_begin(client.device));
     td_tensor *x = td_parameter(TD_F32, TD_SHAPE(2)), *y = td_exp(x);
-    td_program *program = end(1, &y);
+    td_program *program = programs_end(client.device, 1, &y);
     td_tensor *ramp = client_ramp(client.device, 3, 0), *result;
     td_tensor *places = td_upload(client.device, TD_I64, TD_SHAPE(2), (int64_t[]){1, 9});
     td_label("wrong");
     td_tensor *input = td_take(ramp, places, 0);
-    ok(td_program_run(program, 1, &input, 1, &result));
+    programs_ok(td_program_run(program, 1, &input, 1, &result));
     const td_error *error = client_expect_failure(result, TD_E_OUT_OF_RANGE);
     cr_assert_str_eq(error->label, "wrong", "%s", error->message);
-    ok(td_record_begin(client.device));
+    programs_ok(td_record_begin(client.device));
     y = td_exp(input);
-    program = end(1, &y);
-    ok(td_program_run(program, 0, NULL, 1, &result));
+    program = programs_end(client.device, 1, &y);
+    programs_ok(td_program_run(program, 0, NULL, 1, &result));
     error = client_expect_failure(result, TD_E_OUT_OF_RANGE);
     cr_assert(strstr(error->message, "index 9 at position 1"), "%s", error->message);
 }
@@ -421,14 +394,14 @@ Test(programs, failed_captured_tensor_is_the_cause_of_the_results) {
         td_tensor *captured = td_take(ramp, places, 0), *results[4];
         const td_error *error = known ? client_expect_failure(captured, TD_E_OUT_OF_RANGE) : NULL;
         uint64_t sequence = error ? error->sequence : 0;
-        ok(td_record_begin(client.device));
+        programs_ok(td_record_begin(client.device));
         td_tensor *y = td_exp(td_add(captured, td_full(client.device, TD_F32, TD_SCALAR, 1)));
-        td_program *program = end(1, &y);
+        td_program *program = programs_end(client.device, 1, &y);
         td_label("run");
-        ok(td_program_run(program, 0, NULL, 1, &results[0]));
+        programs_ok(td_program_run(program, 0, NULL, 1, &results[0]));
         results[1] = td_add(td_full(client.device, TD_F32, TD_SHAPE(2), 1), results[0]);
-        ok(td_program_run(program, 0, NULL, 1, &results[2]));
-        ok(td_program_repeat(program, 3, NULL, 0, NULL, 1, &results[3]));
+        programs_ok(td_program_run(program, 0, NULL, 1, &results[2]));
+        programs_ok(td_program_repeat(program, 3, NULL, 0, NULL, 1, &results[3]));
         for (int i = 0; i < 4; i++) {
             error = client_expect_failure(results[i], TD_E_OUT_OF_RANGE);
             cr_assert_str_eq(error->operation, "take", "%s", error->message);
@@ -439,199 +412,6 @@ Test(programs, failed_captured_tensor_is_the_cause_of_the_results) {
         td_program_release(program);
         client_expect(td_exp(td_full(client.device, TD_F32, TD_SHAPE(1), 0)), (const float[]){1}, 1);
     }
-}
-
-/* ---- loops ---- */
-
-/* (w, x) -> (w + x, w · x): a running sum, and what it made of each x. */
-static td_program *accumulate(bool consumed) {
-    ok(td_record_begin(client.device));
-    td_tensor *w = consumed ? td_parameter_consumed(TD_F32, TD_SHAPE(3)) : td_parameter(TD_F32, TD_SHAPE(3));
-    td_tensor *x = td_parameter(TD_F32, TD_SHAPE(3));
-    td_tensor *named[] = {td_add(w, x), td_multiply(w, x), td_add(x, x)};
-    return end(3, named);
-}
-
-static void expect_loop(int64_t times, bool consumed) {
-    const td_carry carried[] = {{0, 0}};
-    const int slices[] = {1}, stacks[] = {1};
-    const td_loop loop = {1, carried, 1, slices, 1, stacks};
-    td_program *program = accumulate(consumed);
-    td_tensor *begin = client_ramp(client.device, 3, 1), *w = begin, *all = numbers(TD_SHAPE(times, 3), 5);
-    td_tensor *inputs[] = {td_copy(begin), all}, *results[3], *last = NULL;
-    ok(td_program_repeat(program, times, &loop, 2, inputs, 3, results));
-    td_tensor **products = calloc((size_t)times, sizeof(td_tensor *));
-    for (int64_t i = 0; i < times; i++) {
-        td_tensor *x = td_squeeze(td_slice(all, 0, i, i + 1, 1), TD_AXES(0));
-        products[i] = td_multiply(w, x);
-        w = td_add(w, x);
-        last = td_add(x, x);
-    }
-    expect_same(results[0], w, "a carried result");
-    expect_same(results[1], td_stack(products, (int)times, 0), "a stacked result");
-    expect_same(results[2], last, "the last iteration's result");
-    if (!consumed)
-        expect_same(inputs[0], begin, "the first iteration's input");
-    free(products);
-}
-
-Test(programs, loop_carries_slices_and_stacks) {
-    static const int64_t times[] = {1, 2, 3, 1000};
-    for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
-        expect_loop(times[i], false);
-        expect_loop(times[i], true);
-    }
-}
-
-/* A loop in a recording becomes the operations of its iterations. */
-Test(programs, loop_inside_of_a_program_is_unrolled) {
-    const td_carry carried[] = {{0, 0}};
-    const int slices[] = {1}, stacks[] = {1};
-    const td_loop loop = {1, carried, 1, slices, 1, stacks};
-    td_program *program = accumulate(true), *outer;
-    td_tensor *w = client_ramp(client.device, 3, 1), *xs = numbers(TD_SHAPE(50, 3), 5), *results[3], *again[3];
-    ok(td_record_begin(client.device));
-    td_tensor *inside_of[] = {td_parameter_consumed(TD_F32, TD_SHAPE(3)), xs};
-    ok(td_program_repeat(program, 50, &loop, 2, inside_of, 3, results));
-    outer = end(3, results);
-    td_tensor *inputs[] = {td_copy(w), xs};
-    ok(td_program_repeat(program, 50, &loop, 2, inputs, 3, results));
-    ok(td_program_run(outer, 1, &w, 3, again));
-    for (int i = 0; i < 3; i++)
-        expect_same(again[i], results[i], "a loop");
-}
-
-Test(programs, gradients_go_through_a_program_inside) {
-    ok(td_record_begin(client.device));
-    td_tensor *p = td_parameter(TD_F32, TD_SHAPE(4, 6)), *q = td_parameter(TD_F32, TD_SHAPE(6, 5));
-    td_tensor *y = td_softmax(td_matmul(td_tanh(p), q), -1);
-    td_program *model = end(1, &y);
-    td_tensor *x = numbers(TD_SHAPE(4, 6), 1), *w = numbers(TD_SHAPE(6, 5), 2), *slopes[2], *results[2];
-    ok(td_record_begin(client.device));
-    td_tensor *inner[] = {td_parameter(TD_F32, TD_SHAPE(4, 6)), w};
-    ok(td_program_run(model, 2, inner, 1, &y));
-    ok(td_gradients(td_sum(td_square(y), TD_ALL_AXES, 0), 2, inner, slopes));
-    td_program *gradients = end(2, slopes);
-    ok(td_program_run(gradients, 1, &x, 2, results));
-    ok(td_tape_begin());
-    td_tensor *z = td_softmax(td_matmul(td_tanh(x), w), -1), *xs[] = {x, w};
-    ok(td_gradients(td_sum(td_square(z), TD_ALL_AXES, 0), 2, xs, slopes));
-    td_tape_end();
-    expect_same(results[0], slopes[0], "by a parameter");
-    expect_same(results[1], slopes[1], "by a captured tensor");
-}
-
-Test(programs, counter_is_a_sliced_arange) {
-    ok(td_record_begin(client.device));
-    td_tensor *sum = td_parameter(TD_I64, TD_SCALAR), *i = td_parameter(TD_I64, TD_SCALAR);
-    td_tensor *next = td_add(sum, td_multiply(i, i));
-    td_program *program = end(1, &next);
-    const td_carry carried[] = {{0, 0}};
-    const int slices[] = {1};
-    td_tensor *inputs[] = {td_full(client.device, TD_I64, TD_SCALAR, 0), td_arange(client.device, TD_I64, 0, 101, 1)};
-    td_tensor *result;
-    int64_t value;
-    ok(td_program_repeat(program, 101, &(td_loop){1, carried, 1, slices, 0, NULL}, 2, inputs, 1, &result));
-    ok(td_fetch(result, &value, sizeof value));
-    cr_assert_eq(value, 338350);
-}
-
-/* What one iteration carries may be a parameter of it: two states change places. */
-Test(programs, loop_may_exchange_its_states) {
-    ok(td_record_begin(client.device));
-    td_tensor *a = td_parameter_consumed(TD_F32, TD_SHAPE(2)), *b = td_parameter_consumed(TD_F32, TD_SHAPE(2));
-    td_tensor *named[] = {b, td_add(a, b)};
-    td_program *program = end(2, named);
-    const td_carry carried[] = {{0, 0}, {1, 1}};
-    td_tensor *states[] = {td_full(client.device, TD_F32, TD_SHAPE(2), 0),
-                           td_full(client.device, TD_F32, TD_SHAPE(2), 1)};
-    ok(td_program_repeat(program, 20, &(td_loop){2, carried, 0, NULL, 0, NULL}, 2, states, 2, states));
-    client_expect(states[0], (const float[]){6765, 6765}, 2);
-    client_expect(states[1], (const float[]){10946, 10946}, 2);
-}
-
-Test(programs, failed_iteration_ends_the_loop) {
-    ok(td_record_begin(client.device));
-    td_tensor *x = td_parameter(TD_F32, TD_SHAPE(3)), *place = td_parameter(TD_I64, TD_SHAPE(1));
-    td_label("pick");
-    td_tensor *y = td_take(x, place, 0);
-    td_program *program = end(1, &y);
-    const int slices[] = {1}, stacks[] = {0};
-    td_tensor *inputs[] = {client_ramp(client.device, 3, 0),
-                           td_upload(client.device, TD_I64, TD_SHAPE(4, 1), (int64_t[]){0, 2, 7, 1})};
-    td_tensor *result;
-    ok(td_program_repeat(program, 4, &(td_loop){0, NULL, 1, slices, 1, stacks}, 2, inputs, 1, &result));
-    const td_error *error = client_expect_failure(result, TD_E_OUT_OF_RANGE);
-    cr_assert_str_eq(error->label, "pick");
-    cr_assert(strstr(error->message, "iteration"), "%s", error->message);
-}
-
-/* ---- training ---- */
-
-/* A net of two layers; (w1, w2, m1, m2, x, y) -> the first four, replaced, and the loss. */
-static void net(td_tensor **state, td_tensor *x, td_tensor *y, td_tensor **loss) {
-    td_tensor *slopes[2];
-    td_tensor *hidden = td_relu(td_matmul(x, state[0]));
-    *loss = td_cross_entropy(td_matmul(hidden, state[1]), y, NULL, -1, TD_REDUCTION_MEAN, 0);
-    ok(td_gradients(*loss, 2, state, slopes));
-    ok(td_sgd(2, state, slopes, state + 2, 0.2, 0.9, 0, 0));
-}
-
-enum { STEPS = 60, BATCH = 32, WIDTH = 8, HIDDEN = 16, CLASSES = 3 };
-
-static void net_begin(td_tensor *state[4]) {
-    state[0] = td_normal(client.device, TD_F32, TD_SHAPE(WIDTH, HIDDEN), 1, 0, 0.5);
-    state[1] = td_normal(client.device, TD_F32, TD_SHAPE(HIDDEN, CLASSES), 2, 0, 0.5);
-    state[2] = td_full(client.device, TD_F32, TD_SHAPE(WIDTH, HIDDEN), 0);
-    state[3] = td_full(client.device, TD_F32, TD_SHAPE(HIDDEN, CLASSES), 0);
-}
-
-Test(programs, training_falls_and_has_the_bits_of_eager_training) {
-    td_tensor *xs = numbers(TD_SHAPE(STEPS, BATCH, WIDTH), 3),
-              *ys = td_argmax(td_slice(xs, 2, 0, CLASSES, 1), TD_AXES(2), 0);
-    td_tensor *state[4], *losses[STEPS];
-    net_begin(state);
-    for (int i = 0; i < STEPS; i++) {
-        ok(td_tape_begin());
-        net(state, td_squeeze(td_slice(xs, 0, i, i + 1, 1), TD_AXES(0)),
-            td_squeeze(td_slice(ys, 0, i, i + 1, 1), TD_AXES(0)), &losses[i]);
-        td_tape_end();
-    }
-    td_tensor *eager = td_stack(losses, STEPS, 0);
-
-    ok(td_record_begin(client.device));
-    td_tensor *named[5], *loss;
-    named[0] = td_parameter_consumed(TD_F32, TD_SHAPE(WIDTH, HIDDEN));
-    named[1] = td_parameter_consumed(TD_F32, TD_SHAPE(HIDDEN, CLASSES));
-    named[2] = td_parameter_consumed(TD_F32, TD_SHAPE(WIDTH, HIDDEN));
-    named[3] = td_parameter_consumed(TD_F32, TD_SHAPE(HIDDEN, CLASSES));
-    td_tensor *x = td_parameter(TD_F32, TD_SHAPE(BATCH, WIDTH)), *y = td_parameter(TD_I64, TD_SHAPE(BATCH));
-    net(named, x, y, &loss);
-    named[4] = loss;
-    td_program *step = end(5, named);
-
-    const td_carry carried[] = {{0, 0}, {1, 1}, {2, 2}, {3, 3}};
-    const int slices[] = {4, 5}, stacks[] = {4};
-    td_tensor *inputs[6] = {NULL, NULL, NULL, NULL, xs, ys}, *results[5];
-    net_begin(inputs);
-    ok(td_program_repeat(step, STEPS, &(td_loop){4, carried, 2, slices, 1, stacks}, 6, inputs, 5, results));
-    expect_same(results[4], eager, "the losses of an epoch");
-    for (int i = 0; i < 4; i++)
-        expect_same(results[i], state[i], "weights after an epoch");
-    float values[STEPS];
-    ok(td_fetch(results[4], values, sizeof values));
-    cr_assert_lt(values[STEPS - 1], 0.5F * values[0], "%g to %g", values[0], values[STEPS - 1]);
-
-    td_tensor *single[6], *outputs[5];
-    net_begin(single);
-    for (int i = 0; i < STEPS; i++) {
-        single[4] = td_squeeze(td_slice(xs, 0, i, i + 1, 1), TD_AXES(0));
-        single[5] = td_squeeze(td_slice(ys, 0, i, i + 1, 1), TD_AXES(0));
-        ok(td_program_run(step, 6, single, 5, outputs));
-        memcpy(single, outputs, 4 * sizeof *single);
-    }
-    for (int i = 0; i < 4; i++)
-        expect_same(single[i], state[i], "weights after single steps");
 }
 
 /* ---- threads and connections ---- */
@@ -678,10 +458,10 @@ Test(programs, threads_record_and_run_at_once) {
     enum { THREADS = 4 };
     struct worker workers[THREADS];
     pthread_t threads[THREADS];
-    ok(td_record_begin(client.device));
+    programs_ok(td_record_begin(client.device));
     td_tensor *x = td_parameter(TD_F32, TD_SHAPE(3));
     td_tensor *y = td_add(x, td_full(client.device, TD_F32, TD_SCALAR, 1));
-    td_program *shared = end(1, &y);
+    td_program *shared = programs_end(client.device, 1, &y);
     for (int i = 0; i < THREADS; i++) {
         workers[i] = (struct worker){.shared = shared, .number = i};
         pthread_create(&threads[i], NULL, work, &workers[i]);
@@ -701,18 +481,18 @@ Test(programs, survive_a_cut_connection_exactly_once) {
     client_open(&far, proxy.url, NULL);
     td_tensor *state = client_ramp(far.device, 3, 0), *one = td_full(far.device, TD_F32, TD_SCALAR, 1);
     for (int round = 0; round < 40; round++) {
-        ok(td_record_begin(far.device));
+        programs_ok(td_record_begin(far.device));
         td_tensor *x = td_parameter_consumed(TD_F32, TD_SHAPE(3)), *y = x;
         for (int i = 0; i < 10; i++)
             y = td_add(y, one);
         td_program *program = NULL;
-        ok(td_record_end(far.device, 1, &y, &program));
+        programs_ok(td_record_end(far.device, 1, &y, &program));
         const td_carry carried[] = {{0, 0}};
         for (int i = 0; i < 5; i++)
-            ok(td_program_run(program, 1, &state, 1, &state));
-        ok(td_program_repeat(program, 5, &(td_loop){1, carried, 0, NULL, 0, NULL}, 1, &state, 1, &state));
+            programs_ok(td_program_run(program, 1, &state, 1, &state));
+        programs_ok(td_program_repeat(program, 5, &(td_loop){1, carried, 0, NULL, 0, NULL}, 1, &state, 1, &state));
         td_program_release(program);
-        ok(td_wait(state));
+        programs_ok(td_wait(state));
     }
     client_expect(state, (const float[]){4000, 4001, 4002}, 3);
     cr_assert_gt(atomic_load(&proxy.cuts), 3, "nothing was cut");

@@ -1,8 +1,7 @@
-#include "tests/stand_ins/fake_daemon.h"
+#include "tests/stand_ins/fake_log.h"
 
 #include <errno.h>
 #include <poll.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,23 +32,6 @@ struct connection {
 
 static void nap(void) {
     nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-}
-
-__attribute__((format(printf, 2, 3))) static void note(struct fake_daemon *fake, const char *format, ...) {
-    char line[512];
-    va_list arguments;
-    va_start(arguments, format);
-    int n = vsnprintf(line, sizeof line, format, arguments);
-    va_end(arguments);
-    size_t bytes = n < (int)sizeof line ? (size_t)n : sizeof line - 1;
-    pthread_mutex_lock(&fake->lock);
-    while (fake->log_bytes + bytes + 1 > fake->log_capacity) {
-        fake->log_capacity = fake->log_capacity ? fake->log_capacity * 2 : 4096;
-        fake->log = realloc(fake->log, fake->log_capacity);
-    }
-    memcpy(fake->log + fake->log_bytes, line, bytes + 1);
-    fake->log_bytes += bytes;
-    pthread_mutex_unlock(&fake->lock);
 }
 
 static bool receive(struct connection *connection, void *out, size_t n) {
@@ -256,7 +238,7 @@ static void on_kill(struct connection *connection, const struct frame_header *he
     struct fake_daemon *fake = connection->fake;
     Tensord__KillSession *request = tensord__kill_session__unpack(NULL, header->message_bytes, message);
     Tensord__Done done = TENSORD__DONE__INIT;
-    note(fake, "kill %llu\n", (unsigned long long)request->session);
+    fake_log_note(fake, "kill %llu\n", (unsigned long long)request->session);
     if (request->session && request->session <= atomic_load(&fake->sessions))
         atomic_store(&fake->ended[request->session], 1);
     tensord__kill_session__free_unpacked(request, NULL);
@@ -290,7 +272,7 @@ static void remember(struct connection *connection, const struct op_request *op,
     struct fault fault;
     int code = op_infer_outputs(op->opcode, types, op->n_inputs, &attributes, op_request_outputs(op), results, &fault);
     if (code)
-        note(connection->fake, "bad operation: %s\n", fault.message);
+        fake_log_note(connection->fake, "bad operation: %s\n", fault.message);
     for (unsigned i = 0; i < op_request_outputs(op); i++) {
         if (!code) {
             connection->tensors[id + i].type = results[i];
@@ -307,18 +289,18 @@ static void note_launch(struct fake_daemon *fake, const struct op_request *op, u
     kernel_attributes_read(&attributes, &launch);
     const int64_t *grid = launch.grid.values, *block = launch.block.values, *number = launch.numbers.values;
     const uint64_t *input = op->inputs;
-    note(fake, "kernel %lld (%lld,%lld,%lld)x(%lld,%lld,%lld)+%lld%s%s:", (long long)launch.kernel, (long long)grid[0],
-         (long long)grid[1], (long long)grid[2], (long long)block[0], (long long)block[1], (long long)block[2],
-         (long long)launch.shared, op->label ? " " : "", op->label ? op->label : "");
+    fake_log_note(fake, "kernel %lld (%lld,%lld,%lld)x(%lld,%lld,%lld)+%lld%s%s:", (long long)launch.kernel,
+                  (long long)grid[0], (long long)grid[1], (long long)grid[2], (long long)block[0], (long long)block[1],
+                  (long long)block[2], (long long)launch.shared, op->label ? " " : "", op->label ? op->label : "");
     for (unsigned i = 0; i < launch.arguments.count; i++) {
         int64_t kind = launch.arguments.values[i];
-        note(fake, " %lld", (long long)kind);
+        fake_log_note(fake, " %lld", (long long)kind);
         if (kernel_reads(kind))
-            note(fake, ":%llu", (unsigned long long)*input++);
+            fake_log_note(fake, ":%llu", (unsigned long long)*input++);
         if (kernel_makes(kind))
-            note(fake, "=%llu", (unsigned long long)output++);
+            fake_log_note(fake, "=%llu", (unsigned long long)output++);
         if (!kernel_reads(kind) && !kernel_makes(kind))
-            note(fake, ":%llx", (unsigned long long)*number++);
+            fake_log_note(fake, ":%llx", (unsigned long long)*number++);
     }
 }
 
@@ -348,69 +330,69 @@ static void note_operations(struct connection *connection, const Tensord__Batch 
         }
         if (op.opcode == OP_KERNEL) {
             note_launch(fake, &op, id - op_request_outputs(&op));
-            note(fake, "%s\n", consumed);
+            fake_log_note(fake, "%s\n", consumed);
         } else
-            note(fake, "%s%s(%s)%s%s%s%s%s\n", op_info(op.opcode)->name, run_of, inputs, output, consumed,
-                 op.label ? " [" : "", op.label ? op.label : "", op.label ? "]" : "");
+            fake_log_note(fake, "%s%s(%s)%s%s%s%s%s\n", op_info(op.opcode)->name, run_of, inputs, output, consumed,
+                          op.label ? " [" : "", op.label ? op.label : "", op.label ? "]" : "");
         if (run) {
             connection->operations++;
             atomic_fetch_add(&fake->operations, 1);
         }
     }
     if (more < 0)
-        note(fake, "bad batch: %s\n", fault.message);
+        fake_log_note(fake, "bad batch: %s\n", fault.message);
 }
 
 static void on_batch(struct connection *connection, const uint8_t *message, size_t bytes) {
     struct fake_daemon *fake = connection->fake;
     Tensord__Batch *batch = tensord__batch__unpack(NULL, bytes, message);
     if (batch->first_sequence != connection->operations + 1)
-        note(fake, "bad sequence\n");
-    note(fake, "batch stream %u\n", batch->stream);
+        fake_log_note(fake, "bad sequence\n");
+    fake_log_note(fake, "batch stream %u\n", batch->stream);
     note_operations(connection, batch, true);
     tensord__batch__free_unpacked(batch, NULL);
 }
 
 static void note_numbers(struct fake_daemon *fake, const char *name, size_t n, const uint32_t *numbers) {
     for (size_t i = 0; i < n; i++)
-        note(fake, "%s%u", i ? "," : name, numbers[i]);
+        fake_log_note(fake, "%s%u", i ? "," : name, numbers[i]);
 }
 
 static void note_ids(struct fake_daemon *fake, const char *name, size_t n, const uint64_t *ids) {
     for (size_t i = 0; i < n; i++)
-        note(fake, "%s%llu", i ? "," : name, (unsigned long long)ids[i]);
+        fake_log_note(fake, "%s%llu", i ? "," : name, (unsigned long long)ids[i]);
 }
 
 /* "program 1 parameters 9:1:3 consumed 0 captures 7 outputs 4", the operations, each in a line, and "end 1". */
 static void on_define(struct connection *connection, const uint8_t *message, size_t bytes) {
     struct fake_daemon *fake = connection->fake;
     Tensord__ProgramDefine *define = tensord__program_define__unpack(NULL, bytes, message);
-    note(fake, "program %llu", (unsigned long long)define->program);
+    fake_log_note(fake, "program %llu", (unsigned long long)define->program);
     for (size_t i = 0; i < define->n_parameters; i++)
-        note(fake, "%s%lld", i ? ":" : " parameters ", (long long)define->parameters[i]);
+        fake_log_note(fake, "%s%lld", i ? ":" : " parameters ", (long long)define->parameters[i]);
     note_numbers(fake, " consumed ", define->n_consumed, define->consumed);
     note_ids(fake, " captures ", define->n_captures, define->captures);
     note_ids(fake, " outputs ", define->n_outputs, define->outputs);
-    note(fake, "\n");
+    fake_log_note(fake, "\n");
     note_operations(connection, define->operations, false);
-    note(fake, "end %llu\n", (unsigned long long)define->program);
+    fake_log_note(fake, "end %llu\n", (unsigned long long)define->program);
     tensord__program_define__free_unpacked(define, NULL);
 }
 
 static void on_loop(struct connection *connection, const uint8_t *message, size_t bytes) {
     struct fake_daemon *fake = connection->fake;
     Tensord__ProgramLoop *loop = tensord__program_loop__unpack(NULL, bytes, message);
-    note(fake, "loop %llu of %llu", (unsigned long long)loop->program, (unsigned long long)loop->body);
+    fake_log_note(fake, "loop %llu of %llu", (unsigned long long)loop->program, (unsigned long long)loop->body);
     note_numbers(fake, " carried ", loop->n_carried, loop->carried);
     note_numbers(fake, " sliced ", loop->n_sliced, loop->sliced);
     note_numbers(fake, " stacked ", loop->n_stacked, loop->stacked);
-    note(fake, "\n");
+    fake_log_note(fake, "\n");
     tensord__program_loop__free_unpacked(loop, NULL);
 }
 
 static void on_program_release(struct connection *connection, const uint8_t *message, size_t bytes) {
     Tensord__ProgramRelease *release = tensord__program_release__unpack(NULL, bytes, message);
-    note(connection->fake, "release program %llu\n", (unsigned long long)release->program);
+    fake_log_note(connection->fake, "release program %llu\n", (unsigned long long)release->program);
     tensord__program_release__free_unpacked(release, NULL);
 }
 
@@ -428,8 +410,8 @@ static void on_upload(struct connection *connection, const uint8_t *message, siz
         connection->tensors[id].at = payload_bytes;
     }
     connection->operations++;
-    note(connection->fake, "upload %llu %zu/%llu%s%s\n", (unsigned long long)id, payload_bytes,
-         (unsigned long long)type_bytes(&type), *upload->label ? " " : "", upload->label);
+    fake_log_note(connection->fake, "upload %llu %zu/%llu%s%s\n", (unsigned long long)id, payload_bytes,
+                  (unsigned long long)type_bytes(&type), *upload->label ? " " : "", upload->label);
     tensord__upload__free_unpacked(upload, NULL);
 }
 
@@ -441,7 +423,7 @@ static void on_chunk(struct connection *connection, const uint8_t *message, size
         memcpy(connection->tensors[id].bytes + chunk->offset, payload, payload_bytes);
         connection->tensors[id].at += payload_bytes;
     }
-    note(connection->fake, "chunk %llu at %llu\n", (unsigned long long)id, (unsigned long long)chunk->offset);
+    fake_log_note(connection->fake, "chunk %llu at %llu\n", (unsigned long long)id, (unsigned long long)chunk->offset);
     tensord__upload_chunk__free_unpacked(chunk, NULL);
 }
 
@@ -480,7 +462,7 @@ static void on_fetch(struct connection *connection, uint64_t sequence, uint64_t 
 static void on_question(struct connection *connection, const struct frame_header *header, const uint8_t *message) {
     Tensord__Wait *wait = tensord__wait__unpack(NULL, header->message_bytes, message);
     const char *name = header->type == FRAME_FETCH ? "fetch" : header->type == FRAME_WAIT ? "wait" : "sync";
-    note(connection->fake, "%s %llu\n", name, (unsigned long long)wait->id);
+    fake_log_note(connection->fake, "%s %llu\n", name, (unsigned long long)wait->id);
     Tensord__Done done = TENSORD__DONE__INIT;
     Tensord__Error error = poison();
     if (wait->id < TENSORS && connection->tensors[wait->id].poison)
@@ -497,15 +479,15 @@ static void on_question(struct connection *connection, const struct frame_header
 static void on_copy(struct connection *connection, const struct frame_header *header, const uint8_t *message) {
     if (header->type == FRAME_COPY_OUT) {
         Tensord__CopyOut *out = tensord__copy_out__unpack(NULL, header->message_bytes, message);
-        note(connection->fake, "copy_out %llu to %s ticket %02x%02x%02x%02x\n", (unsigned long long)out->id,
-             out->device, out->ticket.data[0], out->ticket.data[1], out->ticket.data[2], out->ticket.data[3]);
+        fake_log_note(connection->fake, "copy_out %llu to %s ticket %02x%02x%02x%02x\n", (unsigned long long)out->id,
+                      out->device, out->ticket.data[0], out->ticket.data[1], out->ticket.data[2], out->ticket.data[3]);
         tensord__copy_out__free_unpacked(out, NULL);
         return;
     }
     Tensord__CopyIn *in = tensord__copy_in__unpack(NULL, header->message_bytes, message);
     connection->operations++;
-    note(connection->fake, "copy_in %llu ticket %02x%02x%02x%02x\n", (unsigned long long)in->id, in->ticket.data[0],
-         in->ticket.data[1], in->ticket.data[2], in->ticket.data[3]);
+    fake_log_note(connection->fake, "copy_in %llu ticket %02x%02x%02x%02x\n", (unsigned long long)in->id,
+                  in->ticket.data[0], in->ticket.data[1], in->ticket.data[2], in->ticket.data[3]);
     tensord__copy_in__free_unpacked(in, NULL);
 }
 
@@ -516,8 +498,8 @@ static void on_compile(struct connection *connection, const struct frame_header 
     Tensord__Error error = TENSORD__ERROR__INIT;
     static uint8_t log[100000];
     bool wrong = !strncmp(compile->source, "wrong", 5);
-    note(connection->fake, "compile %llu %s, %zu bytes\n", (unsigned long long)compile->kernel, compile->name,
-         strlen(compile->source));
+    fake_log_note(connection->fake, "compile %llu %s, %zu bytes\n", (unsigned long long)compile->kernel, compile->name,
+                  strlen(compile->source));
     memset(log, 'l', sizeof log);
     error.code = STATUS_INVALID_ARGUMENT;
     error.message = "line 1";
@@ -531,7 +513,7 @@ static void on_compile(struct connection *connection, const struct frame_header 
 /* Publish, RemoveName and MoveName are done, every name opens a tensor of two floats, and there are none to list. */
 static void on_names(struct connection *connection, const struct frame_header *header) {
     struct fake_frame frame = {.type = FRAME_DONE, .dtype = DTYPE_F32, .extent = 2};
-    note(connection->fake, "%s\n", frame_type_name(header->type));
+    fake_log_note(connection->fake, "%s\n", frame_type_name(header->type));
     if (header->type == FRAME_OPEN_NAME)
         frame.type = FRAME_NAME_OPENED;
     else if (header->type == FRAME_LIST_NAMES)
@@ -597,7 +579,7 @@ static void on_frame(struct connection *connection, const struct frame_header *h
         on_copy(connection, header, message);
         break;
     default:
-        note(connection->fake, "%s\n", frame_type_name(header->type));
+        fake_log_note(connection->fake, "%s\n", frame_type_name(header->type));
     }
 }
 
@@ -607,7 +589,7 @@ static void serve_frames(struct connection *connection) {
     struct fault fault;
     while (receive(connection, head, sizeof head)) {
         if (frame_header_decode(head, FRAME_MESSAGE_MAX, FRAME_PAYLOAD_MAX, &header, &fault)) {
-            note(connection->fake, "bad frame: %s\n", fault.message);
+            fake_log_note(connection->fake, "bad frame: %s\n", fault.message);
             return;
         }
         uint8_t *message = malloc(header.message_bytes + 1), *payload = malloc(header.payload_bytes + 1);
@@ -687,50 +669,4 @@ void fake_daemon_stop(struct fake_daemon *fake) {
     unlink(fake->url + strlen("unix:"));
     free(fake->log);
     pthread_mutex_destroy(&fake->lock);
-}
-
-char *fake_daemon_log(struct fake_daemon *fake) {
-    pthread_mutex_lock(&fake->lock);
-    char *copy = strdup(fake->log ? fake->log : "");
-    pthread_mutex_unlock(&fake->lock);
-    return copy;
-}
-
-/* Takes the lines out that say where a batch begins. */
-static void drop_batches(char *log) {
-    static const char line[] = "batch stream ";
-    char *to = log;
-    for (const char *from = log; *from;) {
-        size_t bytes = strcspn(from, "\n");
-        bytes += from[bytes] == '\n';
-        if (strncmp(from, line, strlen(line)) != 0) {
-            memmove(to, from, bytes);
-            to += bytes;
-        }
-        from += bytes;
-    }
-    *to = 0;
-}
-
-/* Where a batch begins depends on how fast the client's thread is that sends. */
-static bool log_has(char *log, const char *text) {
-    char *wanted = strdup(text);
-    bool found = strstr(log, text);
-    drop_batches(log);
-    drop_batches(wanted);
-    found = found || strstr(log, wanted);
-    free(wanted);
-    return found;
-}
-
-bool fake_daemon_saw(struct fake_daemon *fake, const char *text) {
-    for (int i = 0; i < 30000; i++) {
-        char *log = fake_daemon_log(fake);
-        bool found = log_has(log, text);
-        free(log);
-        if (found)
-            return true;
-        nap();
-    }
-    return false;
 }

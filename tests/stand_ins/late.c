@@ -1,4 +1,5 @@
 #include "tests/stand_ins/late.h"
+#include "tests/stand_ins/late_kernels.h"
 
 #include "engine/device/module.h"
 #include "engine/values/plan.h"
@@ -11,12 +12,8 @@
 #include <string.h>
 #include <time.h>
 
-/* What is added to real addresses: x86-64 and AArch64 programs have nothing up there. */
-#define LATE_OFFSET (UINT64_C(1) << 62)
-
 enum { LATE_QUEUE = 1000 }; /* launches that fit a stream's queue; with more the call waits, as in CUDA */
 enum { HANG_NONE = -1, HANG_KERNELS = -2 /* clients' kernels */ };
-enum { LATE_KERNEL_BYTES = 4096 }; /* what a client's kernel is said to take of the device */
 
 struct late {
     struct device device;
@@ -114,10 +111,6 @@ static void event_await(struct device_event *event) {
 
 /* ---- what a stream does ---- */
 
-static void *real_address(void *data) {
-    return (uintptr_t)data >= LATE_OFFSET ? (uint8_t *)data - LATE_OFFSET : data;
-}
-
 static int late_opcode(const char *operation) {
     for (unsigned i = 0; operation && i < 65536; i++)
         if (op_info(i) && !strcmp(op_info(i)->name, operation))
@@ -213,10 +206,10 @@ static void late_run(struct late *late, struct launch *real) {
     if (!late_begin(late, real->opcode))
         return;
     unsigned operands = real->n_inputs + real->further;
-    real->output.data = real_address(real->output.data);
-    real->workspace = real->workspace ? real_address(real->workspace) : NULL;
+    real->output.data = late_real_address(real->output.data);
+    real->workspace = real->workspace ? late_real_address(real->workspace) : NULL;
     for (unsigned i = 0; i < operands; i++)
-        real->inputs[i].data = real_address(real->inputs[i].data);
+        real->inputs[i].data = late_real_address(real->inputs[i].data);
     pthread_mutex_lock(&late->kernels);
     int code = late->cpu->vtable->launch(late->cpu, NULL, real, &fault);
     pthread_mutex_unlock(&late->kernels);
@@ -226,169 +219,10 @@ static void late_run(struct late *late, struct launch *real) {
     }
 }
 
-/* ---- user kernels: functions of this file, by name; a source says nothing but whether it compiles ---- */
-
-struct late_kernel {
-    struct device_kernel base;
-    void (*run)(const uint64_t *arguments);
-};
-
-static void *argument_address(uint64_t argument) {
-    return real_address((void *)(uintptr_t)argument);
-}
-
-static float argument_float(uint64_t argument) {
-    float value;
-    memcpy(&value, &argument, sizeof value);
-    return value;
-}
-
-/* (float *z, const float *x, const float *y, float a, int n) */
-static void run_saxpy(const uint64_t *arguments) {
-    float *z = argument_address(arguments[0]), a = argument_float(arguments[3]);
-    const float *x = argument_address(arguments[1]), *y = argument_address(arguments[2]);
-    for (int i = 0; i < (int)arguments[4]; i++)
-        z[i] = a * x[i] + y[i];
-}
-
-/* (int *x, long long first, long long n): adds one to n of x's elements. */
-static void run_count(const uint64_t *arguments) {
-    int32_t *x = argument_address(arguments[0]);
-    for (uint64_t i = 0; i < arguments[2]; i++)
-        x[arguments[1] + i]++;
-}
-
-/* (float *small, float *large, const float *x, int n): one more output than others have. */
-static void run_split(const uint64_t *arguments) {
-    float *small = argument_address(arguments[0]), *large = argument_address(arguments[1]);
-    const float *x = argument_address(arguments[2]);
-    for (int i = 0; i < (int)arguments[3]; i++)
-        *(x[i] < 0 ? &small[i] : &large[i]) = x[i];
-}
-
-/* (double *z, const double *a, const double *b, long long n) */
-static void run_mean(const uint64_t *arguments) {
-    double *z = argument_address(arguments[0]);
-    const double *a = argument_address(arguments[1]), *b = argument_address(arguments[2]);
-    for (uint64_t i = 0; i < arguments[3]; i++)
-        z[i] = (a[i] + b[i]) * 0.5;
-}
-
-/* (const int *x0, ..., const int *x15, int *y0, ..., int *y3): adds the first elements of all x to that of each y. */
-static void run_spread(const uint64_t *arguments) {
-    for (int y = 16; y < 20; y++)
-        for (int x = 0; x < 16; x++)
-            *(int32_t *)argument_address(arguments[y]) += *(const int32_t *)argument_address(arguments[x]);
-}
-
-static const struct late_function {
-    const char *name;
-    void (*run)(const uint64_t *arguments); /* NULL: a device does not survive it */
-    uint32_t n;
-    uint32_t bytes[20];
-} late_functions[] = {
-    {"saxpy", run_saxpy, 5, {8, 8, 8, 4, 4}},
-    {"axpy<float>", run_saxpy, 5, {8, 8, 8, 4, 4}},
-    {"count", run_count, 3, {8, 8, 8}},
-    {"split", run_split, 4, {8, 8, 8, 4}},
-    {"mean", run_mean, 4, {8, 8, 8, 8}},
-    {"crash", NULL, 1, {8}},
-    {"spread", run_spread, 20, {8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8}},
-};
-
 static void late_run_kernel(struct late *late, const struct kernel_launch *launch) {
     if (late_begin(late, HANG_KERNELS))
-        ((const struct late_kernel *)launch->kernel)->run(launch->arguments);
+        late_kernel_run(launch);
 }
-
-static const struct late_function *late_find(const char *name) {
-    for (size_t i = 0; i < sizeof late_functions / sizeof *late_functions; i++)
-        if (!strcmp(late_functions[i].name, name))
-            return &late_functions[i];
-    return NULL;
-}
-
-/* "// gate FOLDER" makes a new file there, and waits until there is one whose name is "open". */
-static void late_gate(const char *source, const _Atomic bool *cancelled) {
-    char folder[96], path[128];
-    if (sscanf(source, "// gate %95s", folder) != 1)
-        return;
-    snprintf(path, sizeof path, "%s/begun.XXXXXX", folder);
-    int fd = mkstemp(path);
-    if (fd >= 0)
-        close(fd);
-    snprintf(path, sizeof path, "%s/open", folder);
-    while (access(path, F_OK) && !atomic_load(cancelled))
-        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-}
-
-/* A name "endless" takes until nobody waits for it any more; the compiler does not survive "murder". */
-static int late_compile(const struct kernel_source *source, const _Atomic bool *cancelled, struct device_code **code,
-                        char **log, struct fault *fault) {
-    const char *name = source->name;
-    late_gate(source->text, cancelled);
-    while (!strcmp(name, "endless") && !atomic_load(cancelled))
-        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-    if (!strcmp(name, "murder"))
-        raise(SIGSEGV);
-    *log = strdup(strstr(source->text, "#error") ? "kernel.cu(1): error: #error directive\n1 error detected\n"
-                                                 : "a word\n");
-    if (strstr(source->text, "#error"))
-        return fault_set(fault, STATUS_INVALID_ARGUMENT, "kernel.cu(1): error: #error directive");
-    if (!late_find(name))
-        return fault_set(fault, STATUS_INVALID_ARGUMENT, "the source has no kernel %.100s", name);
-    *code = calloc(1, sizeof **code);
-    (*code)->symbol = late_find(name)->name;
-    return STATUS_OK;
-}
-
-static int late_load(struct device *device, const struct device_code *code, struct device_kernel **result,
-                     struct fault *fault) {
-    const struct late_function *function = late_find(code->symbol);
-    struct late_kernel *kernel = calloc(1, sizeof *kernel);
-    (void)device, (void)fault;
-    kernel->run = function->run;
-    for (int i = 0; i < 3; i++) {
-        kernel->base.grid_max[i] = 65535;
-        kernel->base.block_max[i] = i < 2 ? 1024 : 64;
-    }
-    kernel->base.threads_max = 512;
-    kernel->base.shared_max = 1024;
-    kernel->base.n_parameters = function->n;
-    memcpy(kernel->base.parameter_bytes, function->bytes, sizeof function->bytes);
-    *result = &kernel->base;
-    return STATUS_OK;
-}
-
-/* One that asks for 77 bytes of shared memory is refused as only a device can. */
-static int late_launch_kernel(struct device *device, struct device_stream *stream, const struct kernel_launch *launch,
-                              struct fault *fault);
-
-static void late_release_kernel(struct device *device, struct device_kernel *kernel) {
-    (void)device;
-    free(kernel);
-}
-
-static uint32_t late_target(const struct device *device) {
-    (void)device;
-    return 0;
-}
-
-/* Functions that are there already. */
-static int late_measure(const struct device_code *code, uint64_t *bytes, struct fault *fault) {
-    (void)code, (void)fault;
-    *bytes = LATE_KERNEL_BYTES;
-    return STATUS_OK;
-}
-
-static const struct device_kernels late_kernels = {
-    .target = late_target,
-    .measure = late_measure,
-    .compile = late_compile,
-    .load = late_load,
-    .launch = late_launch_kernel,
-    .release = late_release_kernel,
-};
 
 static struct late_item *stream_pop(struct device_stream *stream) {
     pthread_mutex_lock(&stream->lock);
@@ -467,10 +301,11 @@ static void stream_run_dry(struct device_stream *stream) {
     event_await(event);
 }
 
+/* One that asks for 77 bytes of shared memory is refused as only a device can. */
 static int late_launch_kernel(struct device *device, struct device_stream *stream, const struct kernel_launch *launch,
                               struct fault *fault) {
     (void)device;
-    if (!((const struct late_kernel *)launch->kernel)->run) {
+    if (!late_kernel_survives(launch->kernel)) {
         stream_run_dry(stream);
         return fault_set(fault, STATUS_DEVICE_LOST, "an illegal memory access was encountered");
     }
@@ -620,7 +455,7 @@ static void late_free_released(struct late *late) {
         struct late_released *released = late->released;
         late->released = released->next;
         late->reserved -= released->bytes;
-        late->cpu->vtable->release(late->cpu, real_address(released->segment), released->bytes);
+        late->cpu->vtable->release(late->cpu, late_real_address(released->segment), released->bytes);
         free(released);
     }
 }
@@ -751,6 +586,15 @@ static int late_count(unsigned *count, struct fault *fault) {
     *count = 2;
     return STATUS_OK;
 }
+
+static const struct device_kernels late_kernels = {
+    .target = late_kernel_target,
+    .measure = late_kernel_measure,
+    .compile = late_kernel_compile,
+    .load = late_kernel_load,
+    .launch = late_launch_kernel,
+    .release = late_kernel_release,
+};
 
 static const struct device_vtable late_vtable = {
     .kind = "late",

@@ -160,16 +160,20 @@ struct graph_part {
 extern unsigned graph_parts;        /* how many arrays have one */
 extern PyMethodDef graph_methods[]; /* of Array */
 extern PyGetSetDef graph_getters[];
-int graph_init(PyObject *module);
-extern PyMethodDef rule_functions[]; /* rule.c: derivatives that are written in Python */
 /* The array has a part, and goes. */
 void graph_finish(struct array *array);
 /* A device is about to close, and has no handle any more: what is noted of its arrays is let go. */
 void graph_device_closes(void);
 /* In the child of a fork(): its parent's graph is none of its own. */
 void graph_forked(void);
-/* Whether this thread's operations are noted. */
+/* Whether this thread's operations are noted: not between graph_pause() and graph_resume(), which nest. */
 bool graph_notes(void);
+void graph_pause(void);
+void graph_resume(void);
+/* Sets how many of these the thread is within, and returns how many they were. */
+unsigned graph_pauses(unsigned pauses);
+/* How many operations the tape has. */
+size_t graph_length(void);
 /* Operations between them are noted for backward(). Entering may raise. */
 int graph_enter(void);
 void graph_leave(void);
@@ -208,6 +212,9 @@ static inline const char *graph_lost(PyObject *object) {
     const struct graph_part *part = array_check(object) ? ((struct array *)object)->graph : NULL;
     return part ? part->lost : NULL;
 }
+
+int tapes_init(PyObject *module);    /* tapes.c: functions for tapes of a thread */
+extern PyMethodDef rule_functions[]; /* rule.c: derivatives that are written in Python */
 
 /* ---- scalar.c: Python's numbers as operands ---- */
 
@@ -287,7 +294,7 @@ struct parameter {
     enum parameter_kind kind;
     bool optional;
     bool needs_former; /* given only if the parameter before it is given, too */
-    int64_t i; /* the default of integers, booleans and enumerations */
+    int64_t i;         /* the default of integers, booleans and enumerations */
     double f;
     const char *const *words; /* of an enumeration, by number; ends with NULL */
 };

@@ -11,7 +11,7 @@ static int start(PyObject *module) {
     }
     if (PyModule_AddStringConstant(module, "__version__", td_version()) || error_init(module) || dtype_init(module) ||
         connection_init(module) || device_init(module) || stream_init(module) || array_init(module) ||
-        label_init(module) || graph_init(module) || function_init(module) || kernel_init(module) ||
+        label_init(module) || tapes_init(module) || function_init(module) || kernel_init(module) ||
         program_init(module) || saved_program_init(module) || PyModule_AddFunctions(module, upload_functions))
         return -1;
     return 0;
