@@ -123,6 +123,8 @@ int planner_take(struct planner *planner);
 int planner_sort(struct planner *planner);
 /* recorded_print.c: the plan in readable form. */
 void recorded_print(const struct planner *planner, FILE *out);
+
+/* recorded_patch.c: what the replay is written with. */
 /* The pointer at this place is an address of the draft. */
 int planner_patch(struct planner *planner, size_t at, const void *address);
 /* The same of memory to which the launch writes. */
