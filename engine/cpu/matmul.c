@@ -91,9 +91,9 @@ static struct place job_place(const struct matmul_job *job, int64_t number) {
     place.run = divided_off(&number, job->runs);
     if (job->bf16) {
         place.row = divided_off(&number, job->grid_rows);
-        place.column = divided_off(&number, job->grid_columns);
-    } else {
-        place.column = divided_off(&number, job->grid_columns);
+    }
+    place.column = divided_off(&number, job->grid_columns);
+    if (!job->bf16) {
         place.row = divided_off(&number, job->grid_rows);
     }
     place.batch = number;

@@ -188,6 +188,21 @@ static int64_t panel_end(const struct panel *p, struct spectral_state *state) {
                           : stage_set(state, STAGE_COLUMN, 0);
 }
 
+/* What follows the end of a column, of its vector, or of what is behind the panel. `parts` says how many compute a column's products. */
+static int64_t panel_next(const struct panel *p, struct spectral_state *state,
+                          int64_t parts(const struct panel *p, int64_t i)) {
+    if (state->stage == STAGE_REST) {
+        return stage_set(state, STAGE_COLUMN, 0);
+    }
+    if (state->stage != STAGE_COLUMN) {
+        state->column++;
+    }
+    if (state->column == p->b || state->column + 1 == p->left) {
+        return panel_end(p, state);
+    }
+    return stage_set(state, STAGE_BY_COLUMN, parts(p, state->column));
+}
+
 /* ---- symmetric: a less v · wᵀ + w · vᵀ, of complex numbers conjugate transposes ---- */
 
 static void symmetric_column(const struct panel *p, int64_t i) {
@@ -310,24 +325,15 @@ bool spectral_reduce_symmetric_large(const struct place *place, int64_t index) {
     return true;
 }
 
+/* One more, which multiplies what the panel has. */
+static int64_t symmetric_parts(const struct panel *p, int64_t i) {
+    return 1 + symmetric_products(p, i);
+}
+
 int64_t spectral_symmetric_again(const struct place *place, int64_t index) {
     const struct panel p = panel_of(place, index);
     struct spectral_state *state = state_of(place);
-    switch (state->stage) {
-    case STAGE_BY_COLUMN:
-        return stage_set(state, STAGE_VECTOR, 1);
-    case STAGE_VECTOR:
-        state->column++;
-        break;
-    case STAGE_REST:
-        return stage_set(state, STAGE_COLUMN, 0);
-    default:
-        break;
-    }
-    if (state->column == p.b || state->column + 1 == p.left) {
-        return panel_end(&p, state);
-    }
-    return stage_set(state, STAGE_BY_COLUMN, 1 + symmetric_products(&p, state->column));
+    return state->stage == STAGE_BY_COLUMN ? stage_set(state, STAGE_VECTOR, 1) : panel_next(&p, state, symmetric_parts);
 }
 
 /* ---- general: a less v · yᵀ + x · uᵀ, of complex numbers conjugate transposes ---- */
@@ -502,27 +508,11 @@ bool spectral_reduce_general_large(const struct place *place, int64_t index) {
 int64_t spectral_general_again(const struct place *place, int64_t index) {
     const struct panel p = panel_of(place, index);
     struct spectral_state *state = state_of(place);
-    switch (state->stage) {
-    case STAGE_BY_COLUMN:
+    if (state->stage == STAGE_BY_COLUMN) {
         return stage_set(state, STAGE_ROW, 1);
-    case STAGE_ROW:
-        if (!state->multiplied) {
-            return stage_set(state, STAGE_BY_ROW, general_products(&p, state->column));
-        }
-        state->column++;
-        break;
-    case STAGE_BY_ROW:
-        return stage_set(state, STAGE_VECTOR, 1);
-    case STAGE_VECTOR:
-        state->column++;
-        break;
-    case STAGE_REST:
-        return stage_set(state, STAGE_COLUMN, 0);
-    default:
-        break;
     }
-    if (state->column == p.b || state->column + 1 == p.left) {
-        return panel_end(&p, state);
+    if (state->stage == STAGE_ROW && !state->multiplied) {
+        return stage_set(state, STAGE_BY_ROW, general_products(&p, state->column));
     }
-    return stage_set(state, STAGE_BY_COLUMN, general_products(&p, state->column));
+    return state->stage == STAGE_BY_ROW ? stage_set(state, STAGE_VECTOR, 1) : panel_next(&p, state, general_products);
 }
