@@ -1,6 +1,7 @@
 /* What tests of recorded programs share: a look into the plan, and a comparison. */
 #pragma once
 
+#include <stddef.h>
 #include <stdint.h>
 
 struct session;
@@ -13,3 +14,6 @@ unsigned recorded_steps(struct session *session, uint64_t id);
  * of two NaNs an operation passes on, and so its result's sign, is up to the processor's instructions. */
 void recorded_compare(struct suite *suite, uint64_t eager, uint64_t recorded, const struct tensor_type *type,
                       unsigned result);
+/* The same of all bits. `what` and `number` name the result, which begins so many bytes within the recorded tensor. */
+void recorded_compare_bits(struct suite *suite, uint64_t eager, uint64_t recorded, const struct tensor_type *type,
+                           size_t offset, const char *what, unsigned number);

@@ -7,6 +7,7 @@
 #include "engine/device/device_impl.h"
 #include "engine/memory/tenant.h"
 #include "engine/program/recorded.h"
+#include "tests/device/recorded_steps.h"
 #include "tests/device/replayed.h"
 #include "tests/device/suite.h"
 
@@ -136,28 +137,8 @@ static uint64_t run_recorded(struct graphs_program *program, uint64_t id, int64_
     return outputs[0];
 }
 
-static void same_bits(struct suite *suite, uint64_t eager, uint64_t recorded, size_t bytes, size_t offset,
-                      const char *what, unsigned number) {
-    uint64_t ids[2] = {eager, recorded};
-    uint8_t *values[2];
-    for (unsigned i = 0; i < 2; i++) {
-        struct suite_fetch fetch;
-        suite_fetch_start(suite, ids[i], &fetch);
-        suite_fetch_wait(suite, &fetch);
-        if (fetch.failed)
-            suite_fail(suite, "%s %u, %s: %s", what, number, i ? "recorded" : "one by one", fetch.failure.message);
-        values[i] = malloc((size_t)fetch.fetch.bytes + 1);
-        suite_read(suite, &fetch.fetch, values[i]);
-        fetch_release(&fetch.fetch);
-    }
-    if (memcmp(values[0], values[1] + offset, bytes) != 0)
-        suite_fail(suite, "%s %u has other bits than the same operations one by one", what, number);
-    free(values[0]);
-    free(values[1]);
-}
-
-static size_t result_bytes(const struct graphs_program *program, unsigned r) {
-    return (size_t)type_bytes(&program->types[program->results[r] - 1]);
+static const struct tensor_type *result_type(const struct graphs_program *program, unsigned r) {
+    return &program->types[program->results[r] - 1];
 }
 
 Test(graphs, runs_have_the_bits_of_their_operations_one_by_one, .timeout = 300) {
@@ -184,7 +165,8 @@ Test(graphs, runs_have_the_bits_of_their_operations_one_by_one, .timeout = 300) 
             continue; /* released */
         run_eagerly(&program, inputs[run], ids);
         for (unsigned r = 0; r < program.n_results; r++)
-            same_bits(&suite, ids[program.results[r] - 1], outputs[run] + r, result_bytes(&program, r), 0, "result", r);
+            recorded_compare_bits(&suite, ids[program.results[r] - 1], outputs[run] + r, result_type(&program, r), 0,
+                                  "result", r);
     }
     if (replayed_graphs(suite.session, program.id, &figures))
         cr_assert(figures.graphs && figures.steps && figures.launched && figures.exchanged && figures.captured,
@@ -223,7 +205,8 @@ Test(graphs, a_wrong_index_fails_its_own_run, .timeout = 300) {
         }
         run_eagerly(&program, inputs, ids);
         for (unsigned r = 0; r < program.n_results; r++)
-            same_bits(&suite, ids[program.results[r] - 1], output + r, result_bytes(&program, r), 0, "result", r);
+            recorded_compare_bits(&suite, ids[program.results[r] - 1], output + r, result_type(&program, r), 0,
+                                  "result", r);
     }
     suite_close(&suite);
 }
@@ -251,13 +234,14 @@ Test(graphs, loops_have_the_bits_of_their_iterations_one_by_one, .timeout = 300)
         for (int64_t i = 0; i < times; i++) {
             run_eagerly(&program, inputs, ids);
             inputs[2] = ids[program.results[0] - 1];
-            size_t bytes = result_bytes(&program, 1);
-            same_bits(&suite, ids[program.results[1] - 1], output + 1, bytes, (size_t)i * bytes, "iteration",
-                      (unsigned)i);
+            const struct tensor_type *type = result_type(&program, 1);
+            recorded_compare_bits(&suite, ids[program.results[1] - 1], output + 1, type, (size_t)(i * type_bytes(type)),
+                                  "iteration", (unsigned)i);
         }
         for (unsigned r = 0; r < program.n_results; r++)
             if (r != 1)
-                same_bits(&suite, ids[program.results[r] - 1], output + r, result_bytes(&program, r), 0, "result", r);
+                recorded_compare_bits(&suite, ids[program.results[r] - 1], output + r, result_type(&program, r), 0,
+                                      "result", r);
     }
     if (replayed_graphs(suite.session, 2, &figures))
         cr_assert(figures.launched && figures.exchanged, "launched %lu times: %s", (unsigned long)figures.launched,
@@ -292,7 +276,8 @@ Test(graphs, what_is_in_no_graph_stands_between_graphs, .timeout = 300) {
         uint64_t output = run_recorded(&program, program.id, 1, inputs);
         run_eagerly(&program, inputs, ids);
         for (unsigned r = 0; r < program.n_results; r++)
-            same_bits(&suite, ids[program.results[r] - 1], output + r, result_bytes(&program, r), 0, "result", r);
+            recorded_compare_bits(&suite, ids[program.results[r] - 1], output + r, result_type(&program, r), 0,
+                                  "result", r);
         for (unsigned r = 0; r < program.n_results; r++) /* the next run's results may have their memory */
             suite_release(&suite, output + r);
     }
@@ -350,7 +335,8 @@ Test(graphs, kernels_of_fused_launches_take_over, .timeout = 300) {
         uint64_t output = run_recorded(&program, program.id, 1, inputs);
         run_eagerly(&program, inputs, ids);
         for (unsigned r = 0; r < program.n_results; r++)
-            same_bits(&suite, ids[program.results[r] - 1], output + r, result_bytes(&program, r), 0, "result", r);
+            recorded_compare_bits(&suite, ids[program.results[r] - 1], output + r, result_type(&program, r), 0,
+                                  "result", r);
         expect_fused(&suite, program.id, run >= RUNS);
         output = run_recorded(&program, 2, times, inputs);
         for (int64_t i = 0; i < times; i++) {
@@ -358,8 +344,8 @@ Test(graphs, kernels_of_fused_launches_take_over, .timeout = 300) {
             inputs[2] = ids[program.results[0] - 1];
         }
         for (unsigned r = 0; r < program.n_results; r++)
-            same_bits(&suite, ids[program.results[r] - 1], output + r, result_bytes(&program, r), 0, "a loop's result",
-                      r);
+            recorded_compare_bits(&suite, ids[program.results[r] - 1], output + r, result_type(&program, r), 0,
+                                  "a loop's result", r);
         expect_fused(&suite, 2, run >= RUNS);
     }
     suite_close(&suite);
@@ -407,7 +393,8 @@ Test(graphs, kernels_of_fused_launches_reduce_rows, .timeout = 300) {
         uint64_t output = run_recorded(&program, program.id, 1, inputs);
         run_eagerly(&program, inputs, ids);
         for (unsigned r = 0; r < program.n_results; r++)
-            same_bits(&suite, ids[program.results[r] - 1], output + r, result_bytes(&program, r), 0, "result", r);
+            recorded_compare_bits(&suite, ids[program.results[r] - 1], output + r, result_type(&program, r), 0,
+                                  "result", r);
     }
     unsigned rows = replayed_by_rows(suite.session, program.id);
     if (engine_device(suite.engine)->vtable->fusion)

@@ -5,81 +5,10 @@
 #include <string.h>
 
 #include "engine/cpu/cpu.h"
+#include "tests/unit/cpu_run.h"
 #include "tests/unit/sort_fixture.h"
 
 /* ---- devices ---- */
-
-enum { OPERANDS = 4 };
-
-struct array {
-    enum dtype dtype;
-    int rank;
-    int64_t shape[3], strides[3];
-    void *data;
-};
-
-static struct array array_of(enum dtype dtype, int rank, const int64_t *shape) {
-    struct array array = {.dtype = dtype, .rank = rank};
-    int64_t count = 1;
-    for (int i = rank - 1; i >= 0; i--) {
-        array.shape[i] = shape[i];
-        array.strides[i] = count;
-        count *= shape[i];
-    }
-    array.data = calloc((size_t)count + 1, dtype_size(dtype));
-    return array;
-}
-#define ARRAY(dtype, ...)                                                                                              \
-    array_of(dtype, sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), (const int64_t[]){__VA_ARGS__})
-
-static struct operand operand_of(const struct array *array) {
-    return (struct operand){.data = array->data,
-                            .shape = array->shape,
-                            .strides = array->strides,
-                            .dtype = (uint8_t)array->dtype,
-                            .as = (uint8_t)array->dtype,
-                            .rank = (uint8_t)array->rank};
-}
-
-/* Runs an operation in turns as short as can be; returns its report. */
-static struct report run(struct device *device, unsigned opcode, const int64_t *ints, unsigned n_ints,
-                         struct array *const *inputs, unsigned n_inputs, struct array *const *outputs,
-                         unsigned n_outputs) {
-    static const _Atomic bool wanted = true;
-    struct {
-        struct launch launch;
-        struct operand operands[OPERANDS];
-    } *call = calloc(1, sizeof *call);
-    enum { GUARD = 64 };
-    struct report report = {0};
-    struct fault fault;
-    call->launch = (struct launch){.opcode = (uint16_t)opcode,
-                                   .n_inputs = (uint8_t)n_inputs,
-                                   .further = (uint8_t)(n_outputs - 1),
-                                   .report = &report,
-                                   .attributes = {.ints = ints, .n_ints = n_ints}};
-    for (unsigned i = 0; i < n_inputs; i++)
-        call->operands[i] = operand_of(inputs[i]);
-    call->launch.output = operand_of(outputs[0]);
-    for (unsigned i = 1; i < n_outputs; i++)
-        call->operands[n_inputs + i - 1] = operand_of(outputs[i]);
-    const struct op_kernel *kernel = device->vtable->operations[opcode];
-    size_t bytes = kernel->workspace ? kernel->workspace(device, &call->launch) : 0;
-    char *workspace = aligned_alloc(64, (bytes + 63) / 64 * 64 + GUARD);
-    memset(workspace, 0xa5, bytes);
-    memset(workspace + bytes, 0x5a, GUARD);
-    call->launch.workspace = workspace;
-    struct device_begun *begun = NULL;
-    do {
-        struct device_turn turn = {.wanted = &wanted, .shared = true};
-        cr_assert_eq(device->vtable->launch_part(device, &call->launch, &turn, &begun, &fault), STATUS_OK);
-    } while (begun);
-    for (int i = 0; i < GUARD; i++)
-        cr_assert_eq(workspace[bytes + (size_t)i], 0x5a, "written behind the workspace");
-    free(workspace);
-    free(call);
-    return report;
-}
 
 /* Calls `check` with devices of all levels and of some numbers of threads. */
 static void each_device(void (*check)(struct device *device)) {
@@ -107,7 +36,7 @@ static void expect_topk(struct device *device, enum dtype dtype, enum order orde
     for (int largest = 0; largest < 2; largest++) {
         bool same = true;
         run(device, OP_TOPK, (const int64_t[]){k, 1, largest}, 3, (struct array *[]){&x}, 1,
-            (struct array *[]){&values, &positions}, 2);
+            (struct array *[]){&values, &positions}, 2, NULL);
         for (int64_t row = 0; row < rows; row++) {
             int64_t first = row / inner * n * inner + row % inner, out = row / inner * k * inner + row % inner;
             row_order(dtype, (char *)x.data + first * bits / 8, n, inner, largest, sorted + first);
@@ -195,7 +124,7 @@ static void expect_searched(struct device *device, enum dtype dtype, enum order 
     for (int right = 0; right < 2; right++) {
         bool same = true;
         run(device, OP_SEARCHSORTED, (const int64_t[]){right}, 1, (struct array *[]){&x, &values}, 2,
-            (struct array *[]){&out}, 1);
+            (struct array *[]){&out}, 1, NULL);
         for (int64_t i = 0; i < count; i++) {
             __int128 rank = element_rank(dtype, element_get(values.data, i, bits));
             int64_t place = ((int64_t *)out.data)[i];
@@ -319,7 +248,7 @@ static void expect_scattered(struct device *device, const struct scattered *of, 
         }
     }
     struct report report = run(device, add ? OP_SCATTER_ADD : OP_SCATTER, (const int64_t[]){1}, 1,
-                               (struct array *[]){&x, &index, &values}, 3, (struct array *[]){&out}, 1);
+                               (struct array *[]){&x, &index, &values}, 3, (struct array *[]){&out}, 1, NULL);
     bool same = true;
     for (int64_t i = 0; i < outer * n * inner; i++) {
         uint8_t narrow = (uint8_t)(int64_t)should[i];
@@ -389,7 +318,8 @@ static void check_truth(struct device *device) {
                 memset(elements, all, (size_t)n);
                 if (there)
                     elements[places[i]] = !all;
-                run(device, all ? OP_ALL : OP_ANY, NULL, 0, (struct array *[]){&x}, 1, (struct array *[]){&out}, 1);
+                run(device, all ? OP_ALL : OP_ANY, NULL, 0, (struct array *[]){&x}, 1, (struct array *[]){&out}, 1,
+                    NULL);
                 cr_expect_eq(*result, there != all, "%lld of %lld, all %d", (long long)places[i], (long long)n, all);
             }
             free(x.data);

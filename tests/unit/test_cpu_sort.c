@@ -7,48 +7,17 @@
 #include "engine/cpu/cpu.h"
 #include "engine/cpu/key.h"
 #include "engine/cpu/sort.h"
-#include "engine/device/device_impl.h"
+#include "tests/unit/cpu_run.h"
 #include "tests/unit/sort_fixture.h"
 
 /* Sorts x [outer, n, inner], in turns as short as can be, which are counted. */
 static int device_sort(struct device *device, unsigned opcode, enum dtype dtype, const int64_t shape[3], const void *x,
                        bool descending, void *out) {
-    static const _Atomic bool wanted = true;
-    struct {
-        struct launch launch;
-        struct operand operand;
-    } *call = calloc(1, sizeof *call);
-    enum { GUARD = 64 };
-    int64_t strides[] = {shape[1] * shape[2], shape[2], 1}, ints[] = {1, descending};
-    enum dtype result = opcode == OP_SORT ? dtype : DTYPE_I64;
-    struct report report = {0};
-    struct fault fault;
-    call->launch = (struct launch){
-        .opcode = (uint16_t)opcode, .n_inputs = 1, .report = &report, .attributes = {.ints = ints, .n_ints = 2}};
-    call->operand = (struct operand){.data = (void *)x,
-                                     .shape = shape,
-                                     .strides = strides,
-                                     .dtype = (uint8_t)dtype,
-                                     .as = (uint8_t)dtype,
-                                     .rank = 3};
-    call->launch.output = (struct operand){
-        .data = out, .shape = shape, .strides = strides, .dtype = (uint8_t)result, .as = (uint8_t)result, .rank = 3};
-    const struct op_kernel *kernel = device->vtable->operations[opcode];
-    size_t bytes = kernel->workspace(device, &call->launch);
-    char *workspace = aligned_alloc(64, (bytes + 63) / 64 * 64 + GUARD);
-    memset(workspace + bytes, 0x5a, GUARD);
-    call->launch.workspace = workspace;
-    struct device_begun *begun = NULL;
-    int turns = -1; /* the first one only begins */
-    do {
-        turns++;
-        struct device_turn turn = {.wanted = &wanted, .shared = true};
-        cr_assert_eq(device->vtable->launch_part(device, &call->launch, &turn, &begun, &fault), STATUS_OK);
-    } while (begun);
-    for (int i = 0; i < GUARD; i++)
-        cr_assert_eq(workspace[bytes + (size_t)i], 0x5a, "written behind the workspace");
-    free(workspace);
-    free(call);
+    struct array from = array_over(dtype, 3, shape, (void *)x);
+    struct array to = array_over(opcode == OP_SORT ? dtype : DTYPE_I64, 3, shape, out);
+    int turns;
+    run(device, opcode, (const int64_t[]){1, descending}, 2, (struct array *[]){&from}, 1, (struct array *[]){&to}, 1,
+        &turns);
     return turns;
 }
 
