@@ -158,19 +158,6 @@ CALL_INLINE uint64_t call_gate(const struct queue *queue, const struct batch_ent
     return queue_gate(queue, ticket);
 }
 
-/* Takes handles for all outputs; false: there was no memory, and it has taken none. */
-CALL_INLINE bool call_take_handles(td_device *device, unsigned n, td_tensor **outputs) {
-    for (unsigned i = 0; i < n; i++) {
-        outputs[i] = tensor_take(&device->tensors);
-        if (outputs[i])
-            continue;
-        while (i > 0)
-            tensor_give(&device->tensors, outputs[--i]);
-        return false;
-    }
-    return true;
-}
-
 /* Under the lock: appends the operation and makes its outputs. On failure nothing has changed. */
 CALL_INLINE int call_push(td_device *device, const struct batch_entry *call, unsigned n_outputs,
                           const struct tensor_type *results, td_tensor **outputs) {
@@ -190,7 +177,7 @@ CALL_INLINE int call_push(td_device *device, const struct batch_entry *call, uns
         return error_set(STATUS_NO_HOST_MEMORY, "no memory for a batch of operations");
     if (!batch_reserve(open, call))
         return error_set(STATUS_NO_HOST_MEMORY, "no memory for an operation");
-    if (!call_take_handles(device, n_outputs, outputs))
+    if (!tensors_take(&device->tensors, n_outputs, outputs))
         return error_set(STATUS_NO_HOST_MEMORY, "no memory for a tensor handle");
     batch_append(open, call);
     for (unsigned i = 0; i < n_outputs; i++) {

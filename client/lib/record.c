@@ -161,19 +161,6 @@ static void kernels_hold(struct recording *recording, td_kernel *kernel) {
     kernel->holders++;
 }
 
-/* Handles for all outputs; false: there was no memory, and it has taken none. */
-static bool take_handles(td_device *device, unsigned n, td_tensor **outputs) {
-    for (unsigned i = 0; i < n; i++) {
-        outputs[i] = tensor_take(&device->tensors);
-        if (outputs[i])
-            continue;
-        while (i > 0)
-            tensor_give(&device->tensors, outputs[--i]);
-        return false;
-    }
-    return true;
-}
-
 static void handle_init(const struct recording *recording, td_tensor *tensor, const struct tensor_type *type,
                         uint64_t number) {
     tensor->device = recording->device;
@@ -200,7 +187,7 @@ int record_push(struct recording *recording, const struct batch_entry *call, uns
     td_kernel *kernel = NULL;
     if (call->opcode == OP_KERNEL && (code = kernels_reserve(recording, device, (uint64_t)call->ints[0], &kernel)))
         return code;
-    if (!take_handles(device, n_outputs, outputs))
+    if (!tensors_take(&device->tensors, n_outputs, outputs))
         return error_set(STATUS_NO_HOST_MEMORY, "no memory for a tensor handle");
     batch_append(operations, call);
     if (kernel)
@@ -386,7 +373,7 @@ static td_tensor *parameter_make(struct recording *recording, const struct tenso
     if (scope_part(device, &part))
         return error_null();
     pthread_mutex_lock(&device->lock);
-    bool made = parameters_reserve(recording) && take_handles(device, 1, &tensor);
+    bool made = parameters_reserve(recording) && tensors_take(&device->tensors, 1, &tensor);
     if (made) {
         recording->parameters[recording->n_parameters++] = (struct parameter){*type, consumed};
         handle_init(recording, tensor, type, RECORD_PARAMETER | recording->n_parameters);

@@ -56,6 +56,18 @@ static inline bool tensor_any_released(const struct tensor_pool *pool) {
 /* A handle that is in no scope; NULL out of memory. */
 struct td_tensor *tensor_take(struct tensor_pool *pool);
 void tensor_give(struct tensor_pool *pool, struct td_tensor *tensor);
+/* Takes n handles; false: there was no memory, and it has taken none. */
+static inline bool tensors_take(struct tensor_pool *pool, unsigned n, struct td_tensor **tensors) {
+    for (unsigned i = 0; i < n; i++) {
+        tensors[i] = tensor_take(pool);
+        if (tensors[i])
+            continue;
+        while (i > 0)
+            tensor_give(pool, tensors[--i]);
+        return false;
+    }
+    return true;
+}
 /* Frees all memory of handles. */
 void tensor_pool_finish(struct tensor_pool *pool);
 

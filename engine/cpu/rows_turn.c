@@ -1,9 +1,8 @@
 /* Blocks of transposed copies, where a vector is a cache line. */
+#include "engine/cpu/interleave.h"
 #include "engine/cpu/lanes.h"
 
 #if defined(__AVX512F__)
-/* N vectors of N elements: log2(N) times the vectors of the first half are interleaved with those of the second half, and then vector i has
- * what was element i of each. */
 #define TURN(bits, N)                                                                                                  \
     typedef uint##bits##_t vector##bits __attribute__((vector_size(64), aligned(1), may_alias));                       \
     static void turn_##bits(const char *in, int64_t in_stride, char *out, int64_t out_stride) {                        \
@@ -11,14 +10,7 @@
         _Pragma("GCC unroll 16") for (int i = 0; i < N; i++) {                                                         \
             a[i] = *(const vector##bits *)(const void *)(in + i * in_stride);                                          \
         }                                                                                                              \
-        _Pragma("GCC unroll 16") for (int step = 1; step < N; step *= 2) {                                             \
-            _Pragma("GCC unroll 16") for (int i = 0; i < N / 2; i++) {                                                 \
-                INTERLEAVE_##bits(a[i], a[i + N / 2], b[2 * i], b[2 * i + 1]);                                         \
-            }                                                                                                          \
-            _Pragma("GCC unroll 16") for (int i = 0; i < N; i++) {                                                     \
-                a[i] = b[i];                                                                                           \
-            }                                                                                                          \
-        }                                                                                                              \
+        INTERLEAVED(N, a, b, INTERLEAVE_##bits)                                                                        \
         _Pragma("GCC unroll 16") for (int i = 0; i < N; i++) {                                                         \
             *(vector##bits *)(void *)(out + i * out_stride) = a[i];                                                    \
         }                                                                                                              \

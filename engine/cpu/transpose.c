@@ -5,6 +5,7 @@
  * 2^n bytes apart compete for few places in a cache, as those of most matrices do. Blocks go in tiles, so that a thread touches few pages
  * at a time. */
 #include "engine/cpu/cpu.h"
+#include "engine/cpu/interleave.h"
 #include "engine/cpu/walk.h"
 
 #include <string.h>
@@ -35,8 +36,7 @@ struct job {
 };
 
 /* Turns a block over, where kernels->turn has nothing for it, into lines that follow one another. 16 bytes of each of N lines are N
- * vectors; log2(N) times the vectors of the first half are interleaved with those of the second half, and then vector i has what was
- * element i of each line. */
+ * vectors. */
 #define TURN(bits, N, ...)                                                                                             \
     typedef uint##bits##_t vector##bits __attribute__((vector_size(16), aligned(1), may_alias));                       \
     static void turn_##bits(const char *in, int64_t in_stride, char *buffer) {                                         \
@@ -47,14 +47,7 @@ struct job {
                 _Pragma("GCC unroll 16") for (int i = 0; i < N; i++) {                                                 \
                     a[i] = *(const vector##bits *)(const void *)(in + (down + i) * in_stride + along * (bits / 8));    \
                 }                                                                                                      \
-                _Pragma("GCC unroll 16") for (int step = 1; step < N; step *= 2) {                                     \
-                    _Pragma("GCC unroll 16") for (int i = 0; i < N / 2; i++) {                                         \
-                        INTERLEAVE_##bits(a[i], a[i + N / 2], b[2 * i], b[2 * i + 1]);                                 \
-                    }                                                                                                  \
-                    _Pragma("GCC unroll 16") for (int i = 0; i < N; i++) {                                             \
-                        a[i] = b[i];                                                                                   \
-                    }                                                                                                  \
-                }                                                                                                      \
+                INTERLEAVED(N, a, b, INTERLEAVE_##bits)                                                                \
                 _Pragma("GCC unroll 16") for (int i = 0; i < N; i++) {                                                 \
                     *(vector##bits *)(void *)(buffer + (along + i) * LINE + down * (bits / 8)) = a[i];                 \
                 }                                                                                                      \

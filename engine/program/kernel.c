@@ -4,6 +4,7 @@
 
 #include "engine/device/device_impl.h"
 #include "engine/program/fusion.h"
+#include "engine/program/ids.h"
 #include "engine/program/kernel_impl.h"
 #include "engine/session/session_impl.h"
 
@@ -264,17 +265,8 @@ static void job_remember(struct kernel_job *job) {
     job->code = NULL;
 }
 
-/* Where an id is, or would be. */
 static unsigned kernel_table_seek(const struct kernel_table *table, uint64_t id) {
-    unsigned first = 0, end = table->count;
-    while (first < end) {
-        unsigned middle = (first + end) / 2;
-        if (table->entries[middle].id < id)
-            first = middle + 1;
-        else
-            end = middle;
-    }
-    return first;
+    return ids_seek(table->entries, table->count, sizeof *table->entries, id);
 }
 
 /* Released ones that still run count, too: else a client could load and release beyond the limit. */

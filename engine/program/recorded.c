@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/program/ids.h"
 #include "engine/program/recorded_impl.h"
 #include "engine/session/host.h"
 
@@ -39,15 +40,7 @@ void recorded_note(struct recorded_account *account, uint64_t bytes) {
 /* ---- programs of a session ---- */
 
 static unsigned table_seek(const struct recorded_table *table, uint64_t id) {
-    unsigned low = 0, high = table->count;
-    while (low < high) {
-        unsigned middle = (low + high) / 2;
-        if (table->entries[middle].id < id)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    return ids_seek(table->entries, table->count, sizeof *table->entries, id);
 }
 
 static struct recorded *table_find(const struct recorded_table *table, uint64_t id) {

@@ -159,21 +159,26 @@ class Conv3d(_Conv):
 # ---- pooling ----
 
 
-class _MaxPool(_OverAxes):
-    def __init__(
-        self, kernel_size: Extents, stride: Optional[Extents] = None, padding: Extents = 0, dilation: Extents = 1, ceil_mode: bool = False
-    ) -> None:
+class _Windows(_OverAxes):
+    def __init__(self, kernel_size: Extents, stride: Optional[Extents], padding: Extents, ceil_mode: bool) -> None:
         super().__init__()
         self.kernel_size = _entries(kernel_size, self._axes, "kernel_size")
         self.stride = self.kernel_size if stride is None else _entries(stride, self._axes, "stride")
-        self.padding, self.dilation = _entries(padding, self._axes, "padding"), _entries(dilation, self._axes, "dilation")
-        self.ceil_mode = ceil_mode
-
-    def _of_batch(self, x: Array) -> Array:
-        return _core.max_pool(x, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode)[0]
+        self.padding, self.ceil_mode = _entries(padding, self._axes, "padding"), ceil_mode
 
     def extra_repr(self) -> str:
         return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+
+
+class _MaxPool(_Windows):
+    def __init__(
+        self, kernel_size: Extents, stride: Optional[Extents] = None, padding: Extents = 0, dilation: Extents = 1, ceil_mode: bool = False
+    ) -> None:
+        super().__init__(kernel_size, stride, padding, ceil_mode)
+        self.dilation = _entries(dilation, self._axes, "dilation")
+
+    def _of_batch(self, x: Array) -> Array:
+        return _core.max_pool(x, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode)[0]
 
 
 class MaxPool1d(_MaxPool):
@@ -188,7 +193,7 @@ class MaxPool3d(_MaxPool):
     _axes = 3
 
 
-class _AvgPool(_OverAxes):
+class _AvgPool(_Windows):
     def __init__(
         self,
         kernel_size: Extents,
@@ -197,17 +202,11 @@ class _AvgPool(_OverAxes):
         ceil_mode: bool = False,
         count_include_pad: bool = True,
     ) -> None:
-        super().__init__()
-        self.kernel_size = _entries(kernel_size, self._axes, "kernel_size")
-        self.stride = self.kernel_size if stride is None else _entries(stride, self._axes, "stride")
-        self.padding = _entries(padding, self._axes, "padding")
-        self.ceil_mode, self.count_include_pad = ceil_mode, count_include_pad
+        super().__init__(kernel_size, stride, padding, ceil_mode)
+        self.count_include_pad = count_include_pad
 
     def _of_batch(self, x: Array) -> Array:
         return _core.avg_pool(x, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad)
-
-    def extra_repr(self) -> str:
-        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
 
 class AvgPool1d(_AvgPool):

@@ -23,6 +23,7 @@ from ..derivatives import no_grad
 from ..manipulation import share
 
 Self = TypeVar("Self", bound="Module")
+ListedSelf = TypeVar("ListedSelf", bound="_Listed")
 
 
 def Parameter(data: Array, requires_grad: bool = True) -> Array:
@@ -330,7 +331,21 @@ def functional_call(
         return module(*(args if isinstance(args, tuple) else (args,)), **(kwargs or {}))
 
 
-class Sequential(Module):
+class _Listed(Module):
+    """Modules in order, whose names are numbers unless they have others."""
+
+    def append(self: ListedSelf, module: Module) -> ListedSelf:
+        self.add_module(str(len(self._modules)), module)
+        return self
+
+    def __len__(self) -> int:
+        return len(self._modules)
+
+    def __iter__(self) -> Iterator[Module]:
+        return iter(self._modules.values())
+
+
+class Sequential(_Listed):
     """One module after another: Sequential(a, b), or Sequential({"first": a, "second": b})."""
 
     def __init__(self, *modules: Any) -> None:
@@ -347,38 +362,18 @@ class Sequential(Module):
             x = module(x)
         return x
 
-    def append(self, module: Module) -> Sequential:
-        self.add_module(str(len(self._modules)), module)
-        return self
-
-    def __len__(self) -> int:
-        return len(self._modules)
-
-    def __iter__(self) -> Iterator[Module]:
-        return iter(self._modules.values())
-
     def __getitem__(self, index: Union[int, slice]) -> Any:
         modules = list(self._modules.values())
         return Sequential(*modules[index]) if isinstance(index, slice) else modules[index]
 
 
-class ModuleList(Module):
+class ModuleList(_Listed):
     """A list of modules."""
 
     def __init__(self, modules: Iterable[Module] = ()) -> None:
         super().__init__()
         for module in modules:
             self.append(module)
-
-    def append(self, module: Module) -> ModuleList:
-        self.add_module(str(len(self._modules)), module)
-        return self
-
-    def __len__(self) -> int:
-        return len(self._modules)
-
-    def __iter__(self) -> Iterator[Module]:
-        return iter(self._modules.values())
 
     def __getitem__(self, index: int) -> Module:
         return list(self._modules.values())[index]
