@@ -87,6 +87,8 @@ static td_tensor *probabilities(td_tensor *x) {
       td_bce_with_logits(x[0], x[1], NULL, NULL, MEAN))                                                                \
     X(bce_weight, BCE_WITH_LOGITS, 0.1, 0.9, true, 3, (2, 2, 1), ({2, 3}, {2, 3}, {3}),                                \
       td_bce_with_logits(x[0], x[1], x[2], NULL, NONE))                                                                \
+    X(bce_pos, BCE_WITH_LOGITS, 0.1, 0.9, true, 3, (2, 2, 1), ({2, 3}, {2, 3}, {3}),                                   \
+      td_bce_with_logits(x[0], x[1], NULL, x[2], MEAN))                                                                \
     X(bce_both, BCE_WITH_LOGITS, 0.1, 0.9, true, 4, (2, 2, 0, 1), ({2, 3}, {2, 3}, {}, {3}),                           \
       td_bce_with_logits(td_log(x[0]), x[1], x[2], x[3], MEAN))                                                        \
     X(bce_both_sum, BCE_WITH_LOGITS, 0.1, 0.9, true, 4, (2, 2, 2, 2), ({2, 3}, {2, 3}, {2, 1}, {2, 3}),                \

@@ -117,7 +117,7 @@ def _end(keeper, folder):
 
 
 _running: "weakref.WeakSet[Daemon]" = weakref.WeakSet()
-_kept = set()  # daemons of default connections, which nobody else may hold
+_kept: "set[Daemon]" = set()  # daemons of default connections, which nobody else may hold
 
 
 def serve(exe=None, *, devices="cpu:0", flags=(), timeout=30, default=True):

@@ -233,7 +233,7 @@ def scan(
     slices: list[Array] = []
     key: tuple[Any, ...] = ("scan", _split(init, carry), _split(xs, slices))
     recording = _recording()
-    state = () if owner._state is None or recording else owner._state_now()
+    state: Sequence[Array] = () if owner._state is None or recording else owner._state_now()
     if not carry and not slices and not state:
         raise TypeError("scan(): neither init nor xs has an array")
     lengths: set[Any] = {one.shape[0] if one.ndim else None for one in slices}
