@@ -7,6 +7,7 @@
 #include "engine/cpu/cpu.h"
 #include "engine/cpu/key.h"
 #include "engine/cpu/sort.h"
+#include "engine/cpu/sort_rows.h"
 
 #include <string.h>
 
@@ -201,7 +202,8 @@ static bool places_make(uint32_t *counts, int64_t chunks, int64_t n) {
 
 /* ---- short rows ---- */
 
-static void row_sort(const struct job *job, int64_t row, char *room) {
+static void row_sort(const struct cpu_job *base, int64_t row, char *room) {
+    const struct job *job = (const struct job *)base;
     uint32_t counts[sizeof(uint64_t) * DIGITS];
     struct run run = run_of(job, room, false), other = run_of(job, room, true);
     row_load(job, row, 0, job->n, &run);
@@ -224,19 +226,9 @@ static void row_sort(const struct job *job, int64_t row, char *room) {
 }
 
 static bool rows_part(struct cpu_job *base, struct cpu_lane *lane) {
-    struct job *job = (struct job *)base;
-    int64_t begin = cpu_part_begin(job->rows, lane->part, base->parts);
-    int64_t end = cpu_part_begin(job->rows, lane->part + 1, base->parts), since = 0;
-    for (int64_t row = begin + lane->position; row < end; row++) {
-        row_sort(job, row, job->workspace + (size_t)lane->part * job->room);
-        since += job->n;
-        if (since > ROW_MOST && row + 1 < end && cpu_job_stops(base)) {
-            lane->position = row + 1 - begin;
-            return false;
-        }
-        since = since > ROW_MOST ? 0 : since;
-    }
-    return true;
+    const struct job *job = (const struct job *)base;
+    return sort_rows(base, lane, job->rows, job->n, ROW_MOST, row_sort,
+                     job->workspace + (size_t)lane->part * job->room);
 }
 
 /* ---- long rows: rounds of all threads ---- */

@@ -7,6 +7,7 @@
 #include "engine/cpu/cpu.h"
 #include "engine/cpu/key.h"
 #include "engine/cpu/sort.h"
+#include "engine/cpu/sort_rows.h"
 
 enum {
     ROW_MOST = 1 << 14,    /* a row of more elements is sorted by all threads, unless there are many rows */
@@ -67,7 +68,8 @@ static struct special row_special(const struct job *job, int64_t row) {
 
 /* ---- short rows ---- */
 
-static void row_sort(const struct job *job, int64_t row, char *keys) {
+static void row_sort(const struct cpu_job *base, int64_t row, char *keys) {
+    const struct job *job = (const struct job *)base;
     const struct cpu_sort *sort = job->sort;
     const char *x = row_x(job, row, 0);
     char *out = row_out(job, row, 0);
@@ -82,21 +84,10 @@ static void row_sort(const struct job *job, int64_t row, char *keys) {
 }
 
 static bool rows_part(struct cpu_job *base, struct cpu_lane *lane) {
-    struct job *job = (struct job *)base;
-    int64_t begin = cpu_part_begin(job->rows, lane->part, base->parts);
-    int64_t end = cpu_part_begin(job->rows, lane->part + 1, base->parts), since = 0;
+    const struct job *job = (const struct job *)base;
     char *keys =
         job->workspace ? job->workspace + (size_t)lane->part * rounded((size_t)(job->n * job->sort->size)) : NULL;
-    for (int64_t row = begin + lane->position; row < end; row++) {
-        row_sort(job, row, keys);
-        since += job->n;
-        if (since > ROW_MOST && row + 1 < end && cpu_job_stops(base)) {
-            lane->position = row + 1 - begin;
-            return false;
-        }
-        since = since > ROW_MOST ? 0 : since;
-    }
-    return true;
+    return sort_rows(base, lane, job->rows, job->n, ROW_MOST, row_sort, keys);
 }
 
 /* ---- long rows: rounds of all threads ---- */
