@@ -176,13 +176,11 @@ def roll(x, /, shift, *, axis=None) -> Array:
 
 
 def _repetitions(repeats, x):
-    """How often repeat() repeats: a number, or an array of integers. TypeError for anything else."""
+    """How often repeat() repeats: a number, a list of them, or an array of integers. TypeError for anything else."""
     if isinstance(repeats, (list, tuple, range)):
-        repeats = [_index(count) for count in repeats]
-        if any(count < 0 for count in repeats):
-            raise ValueError(f"repeat() repeats 0 times or more, not {min(repeats)}")
-        repeats = _core.asarray(repeats, _dtypes.int64, x.device)
-    elif not isinstance(repeats, Array):
+        counts = [_index(count) for count in repeats]
+        return counts if len(counts) != 1 else counts[0]
+    if not isinstance(repeats, Array):
         try:
             return _index(repeats)
         except TypeError:
@@ -197,15 +195,15 @@ def _repetitions(repeats, x):
 def repeat(x, repeats, /, *, axis=None) -> Array:
     """Each element of x along an axis, repeated; axis=None: of all elements in row-major order.
 
-    `repeats` is a number, or integers of rank 1 with one for each element: an array, or a list. With these the call blocks until their sum
-    is known, which the result's shape depends on. ValueError for a negative number.
+    `repeats` is a number, or a list or an integer array of rank 1 with one for each element. Of an array, the call blocks until the array's
+    sum is known, which the result's shape depends on. ValueError for a negative number.
     """
     array_given(x)
     if axis is None:
         x, axis = _core.reshape(x, (x.size,)), 0
     axis = axis_of(axis, x)
     repeats = _repetitions(repeats, x)
-    if isinstance(repeats, Array):
+    if not isinstance(repeats, int):
         return _repeat_each(x, repeats, axis)
     if repeats < 0:
         raise ValueError(f"repeat() repeats 0 times or more, not {repeats}")
@@ -216,15 +214,20 @@ def repeat(x, repeats, /, *, axis=None) -> Array:
 
 
 def _repeat_each(x, repeats, axis):
-    if repeats.shape != (x.shape[axis],):
-        raise ValueError(f"repeat() needs {x.shape[axis]} numbers of repetitions, one for each element, not the shape {repeats.shape}")
+    shape = repeats.shape if isinstance(repeats, Array) else (len(repeats),)
+    if shape != (x.shape[axis],):
+        raise ValueError(f"repeat() needs {x.shape[axis]} numbers of repetitions, one for each element, not the shape {shape}")
     if x.shape[axis] == 0:
         return share(x)
-    total = _core.sum(repeats, (0,), False)
-    if repeats.dtype in _dtypes.SIGNED:  # the operation leaves out elements with negative counts
-        least, total = _core.stack((_core.cast(_core.min(repeats, (0,), False), total.dtype), total), 0).tolist()
-        if least < 0:
-            raise ValueError(f"repeat() repeats 0 times or more, not {least}")
+    if isinstance(repeats, Array):
+        total, least = _core.sum(repeats, (0,), False), 0
+        if repeats.dtype in _dtypes.SIGNED:
+            least, total = _core.stack((_core.cast(_core.min(repeats, (0,), False), total.dtype), total), 0).tolist()
+    else:
+        total, least = sum(repeats), min(repeats)
+        repeats = _core.asarray(repeats, _dtypes.int64, x.device)
+    if least < 0:  # the operation would leave the element out
+        raise ValueError(f"repeat() repeats 0 times or more, not {least}")
     return _core.repeat_each(x, repeats, int(total), axis)[0]
 
 
