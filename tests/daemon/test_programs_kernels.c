@@ -6,6 +6,7 @@
 
 #include "tests/daemon/client.h"
 #include "tests/daemon/daemon.h"
+#include "tests/daemon/programs.h"
 #include "tests/daemon/status.h"
 
 static struct daemon tensord;
@@ -24,13 +25,9 @@ static void stop(void) {
 
 TestSuite(programs_kernels, .init = start, .fini = stop, .timeout = 120);
 
-static void ok(int code) {
-    cr_assert_eq(code, 0, "%s", td_last_error()->message);
-}
-
 static td_kernel *compiled(const char *name) {
     td_kernel *kernel = NULL;
-    ok(td_kernel_compile(client.device, "// a source", name, &kernel));
+    programs_ok(td_kernel_compile(client.device, "// a source", name, &kernel));
     return kernel;
 }
 
@@ -45,12 +42,6 @@ static td_tensor *saxpy(td_kernel *kernel, td_tensor *x, td_tensor *y) {
     return z;
 }
 
-static td_program *end(int count, td_tensor *const *results) {
-    td_program *program = NULL;
-    ok(td_record_end(client.device, count, results, &program));
-    return program;
-}
-
 /* Launches among other operations, whose results they read, and which read theirs. */
 static void compute(td_kernel *kernel, td_tensor *x, td_tensor *y, td_tensor *results[3]) {
     td_tensor *sum = td_add(x, y), *z = saxpy(kernel, sum, td_flip(td_multiply(y, y), TD_AXES(0)));
@@ -59,20 +50,12 @@ static void compute(td_kernel *kernel, td_tensor *x, td_tensor *y, td_tensor *re
     results[2] = saxpy(kernel, x, x);
 }
 
-static void expect_same(td_tensor *a, td_tensor *b) {
-    float x[N], y[N];
-    cr_assert(a && b, "%s", td_last_error()->message);
-    ok(td_fetch(a, x, sizeof x));
-    ok(td_fetch(b, y, sizeof y));
-    cr_assert_arr_eq(x, y, sizeof x, "other bits");
-}
-
 static td_program *record(td_kernel *kernel) {
     td_tensor *results[3];
-    ok(td_record_begin(client.device));
+    programs_ok(td_record_begin(client.device));
     td_tensor *x = td_parameter(TD_F32, TD_SHAPE(N)), *y = td_parameter(TD_F32, TD_SHAPE(N));
     compute(kernel, x, y, results);
-    return end(3, results);
+    return programs_end(client.device, 3, results);
 }
 
 static void expect_runs(td_kernel *kernel, td_program *program) {
@@ -80,9 +63,9 @@ static void expect_runs(td_kernel *kernel, td_program *program) {
         td_tensor *inputs[] = {client_ramp(client.device, N, (float)run), client_ramp(client.device, N, 1)};
         td_tensor *one_by_one[3], *results[3];
         compute(kernel, inputs[0], inputs[1], one_by_one);
-        ok(td_program_run(program, 2, inputs, 3, results));
+        programs_ok(td_program_run(program, 2, inputs, 3, results));
         for (int i = 0; i < 3; i++)
-            expect_same(results[i], one_by_one[i]);
+            programs_expect_same(results[i], one_by_one[i], "a result");
     }
 }
 
@@ -99,20 +82,20 @@ Test(programs_kernels, program_keeps_a_released_kernel) {
     td_tensor *inputs[] = {client_ramp(client.device, N, 0), client_ramp(client.device, N, 1)}, *results[3];
     td_tensor *one_by_one[3];
     compute(kernel, inputs[0], inputs[1], one_by_one);
-    ok(td_program_run(program, 2, inputs, 3, results));
+    programs_ok(td_program_run(program, 2, inputs, 3, results));
     td_program_release(program); /* the run has not run yet, perhaps */
     for (int i = 0; i < 3; i++)
-        expect_same(results[i], one_by_one[i]);
+        programs_expect_same(results[i], one_by_one[i], "a result");
 }
 
 Test(programs_kernels, run_inside_of_another_program) {
     td_kernel *kernel = compiled("saxpy");
     td_program *inner = record(kernel);
     td_tensor *results[3];
-    ok(td_record_begin(client.device));
+    programs_ok(td_record_begin(client.device));
     td_tensor *inputs[] = {td_parameter(TD_F32, TD_SHAPE(N)), td_parameter(TD_F32, TD_SHAPE(N))};
-    ok(td_program_run(inner, 2, inputs, 3, results));
-    td_program *outer = end(3, results);
+    programs_ok(td_program_run(inner, 2, inputs, 3, results));
+    td_program *outer = programs_end(client.device, 3, results);
     td_program_release(inner);
     expect_runs(kernel, outer);
 }
@@ -122,49 +105,52 @@ Test(programs_kernels, released_kernel_runs_inside_of_another_program) {
     td_program *inner = record(released);
     td_kernel_release(released);
     td_tensor *results[3];
-    ok(td_record_begin(client.device));
+    programs_ok(td_record_begin(client.device));
     td_tensor *inputs[] = {td_parameter(TD_F32, TD_SHAPE(N)), td_parameter(TD_F32, TD_SHAPE(N))};
-    ok(td_program_run(inner, 2, inputs, 3, results));
+    programs_ok(td_program_run(inner, 2, inputs, 3, results));
     td_program_release(inner);
-    expect_runs(kernel, end(3, results));
+    expect_runs(kernel, programs_end(client.device, 3, results));
 }
 
 /* A kernel that adds one to two elements, in the memory that the loop carries. */
 Test(programs_kernels, loop_updates_in_place) {
     td_kernel *kernel = compiled("count");
-    ok(td_record_begin(client.device));
+    programs_ok(td_record_begin(client.device));
     td_tensor *x = td_parameter_consumed(TD_I32, TD_SHAPE(3)), *y = NULL;
-    ok(td_kernel_launch(kernel, TD_DIM(1), TD_DIM(1), 0, TD_ARGS(td_arg_consume(&x, x), td_arg_i64(1), td_arg_i64(2))));
-    ok(td_kernel_launch(kernel, TD_DIM(1), TD_DIM(1), 0, TD_ARGS(td_arg_update(&y, x), td_arg_i64(0), td_arg_i64(1))));
-    td_program *program = end(1, &y);
+    programs_ok(td_kernel_launch(kernel, TD_DIM(1), TD_DIM(1), 0,
+                                 TD_ARGS(td_arg_consume(&x, x), td_arg_i64(1), td_arg_i64(2))));
+    programs_ok(
+        td_kernel_launch(kernel, TD_DIM(1), TD_DIM(1), 0, TD_ARGS(td_arg_update(&y, x), td_arg_i64(0), td_arg_i64(1))));
+    td_program *program = programs_end(client.device, 1, &y);
     const td_carry carried[] = {{0, 0}};
     td_tensor *begin = td_full(client.device, TD_I32, TD_SHAPE(3), 5), *kept = td_copy(begin);
     int32_t got[3];
     for (int times = 1; times < 300; times += 149) {
         td_tensor *state = td_copy(kept);
-        ok(td_program_repeat(program, times, &(td_loop){1, carried, 0, NULL, 0, NULL}, 1, &state, 1, &state));
-        ok(td_fetch(state, got, sizeof got));
+        programs_ok(td_program_repeat(program, times, &(td_loop){1, carried, 0, NULL, 0, NULL}, 1, &state, 1, &state));
+        programs_ok(td_fetch(state, got, sizeof got));
         cr_assert(got[0] == 5 + times && got[1] == 5 + times && got[2] == 5 + times, "%d times: %d %d %d", times,
                   got[0], got[1], got[2]);
     }
-    ok(td_program_run(program, 1, &begin, 1, &y));
-    ok(td_fetch(kept, got, sizeof got));
+    programs_ok(td_program_run(program, 1, &begin, 1, &y));
+    programs_ok(td_fetch(kept, got, sizeof got));
     cr_assert(got[0] == 5 && got[2] == 5);
 }
 
 /* Outputs that a kernel leaves as they are begin as zero in each run, though the arena is the last run's. */
 Test(programs_kernels, outputs_begin_as_zero_in_each_run) {
     td_kernel *kernel = compiled("split");
-    ok(td_record_begin(client.device));
+    programs_ok(td_record_begin(client.device));
     td_tensor *x = td_parameter(TD_F32, TD_SHAPE(N)), *small, *large;
-    ok(td_kernel_launch(kernel, TD_DIM(1), TD_DIM(1), 0,
-                        TD_ARGS(td_arg_out(&small, TD_F32, TD_SHAPE(N)), td_arg_out(&large, TD_F32, TD_SHAPE(N)),
-                                td_arg_in(td_negative(x)), td_arg_i32(N))));
+    programs_ok(
+        td_kernel_launch(kernel, TD_DIM(1), TD_DIM(1), 0,
+                         TD_ARGS(td_arg_out(&small, TD_F32, TD_SHAPE(N)), td_arg_out(&large, TD_F32, TD_SHAPE(N)),
+                                 td_arg_in(td_negative(x)), td_arg_i32(N))));
     td_tensor *results[] = {td_add(small, td_full(client.device, TD_F32, TD_SCALAR, 10)), large};
-    td_program *program = end(2, results);
+    td_program *program = programs_end(client.device, 2, results);
     for (int run = 0; run < 3; run++) {
         td_tensor *input = client_ramp(client.device, N, run % 2 ? 1 : -5);
-        ok(td_program_run(program, 1, &input, 2, results));
+        programs_ok(td_program_run(program, 1, &input, 2, results));
         client_expect(results[0], run % 2 ? (float[]){9, 8, 7, 6} : (float[]){10, 10, 10, 10}, N);
         client_expect(results[1], run % 2 ? (float[]){0, 0, 0, 0} : (float[]){5, 4, 3, 2}, N);
     }
@@ -172,13 +158,14 @@ Test(programs_kernels, outputs_begin_as_zero_in_each_run) {
 
 Test(programs_kernels, wrong_launch_fails_the_runs) {
     td_kernel *kernel = compiled("saxpy");
-    ok(td_record_begin(client.device));
+    programs_ok(td_record_begin(client.device));
     td_tensor *x = td_parameter(TD_F32, TD_SHAPE(N)), *y = NULL, *result;
     td_label("wrong");
-    ok(td_kernel_launch(kernel, TD_DIM(1), TD_DIM(1), 0, TD_ARGS(td_arg_out(&y, TD_F32, TD_SHAPE(N)), td_arg_in(x))));
-    td_program *program = end(1, &y);
+    programs_ok(
+        td_kernel_launch(kernel, TD_DIM(1), TD_DIM(1), 0, TD_ARGS(td_arg_out(&y, TD_F32, TD_SHAPE(N)), td_arg_in(x))));
+    td_program *program = programs_end(client.device, 1, &y);
     x = client_ramp(client.device, N, 0);
-    ok(td_program_run(program, 1, &x, 1, &result));
+    programs_ok(td_program_run(program, 1, &x, 1, &result));
     const td_error *error = client_expect_failure(result, TD_E_INVALID_ARGUMENT);
     cr_assert(strstr(error->message, "2 arguments, and the kernel takes 5"), "%s", error->message);
 }
@@ -186,11 +173,11 @@ Test(programs_kernels, wrong_launch_fails_the_runs) {
 Test(programs_kernels, kernel_may_be_released_before_the_recording_ends) {
     td_kernel *released = compiled("saxpy"), *kernel = compiled("saxpy");
     td_tensor *results[3];
-    ok(td_record_begin(client.device));
+    programs_ok(td_record_begin(client.device));
     td_tensor *x = td_parameter(TD_F32, TD_SHAPE(N)), *y = td_parameter(TD_F32, TD_SHAPE(N));
     compute(released, x, y, results);
     td_kernel_release(released);
-    expect_runs(kernel, end(3, results));
+    expect_runs(kernel, programs_end(client.device, 3, results));
 }
 
 Test(programs_kernels, leave_nothing_behind) {
@@ -200,7 +187,7 @@ Test(programs_kernels, leave_nothing_behind) {
         td_kernel *kernel = compiled("saxpy");
         td_program *program = record(kernel);
         td_tensor *inputs[] = {client_ramp(client.device, N, 0), client_ramp(client.device, N, 1)}, *results[3];
-        ok(td_program_run(program, 2, inputs, 3, results));
+        programs_ok(td_program_run(program, 2, inputs, 3, results));
         if (i % 2)
             td_kernel_release(kernel);
         td_program_release(program);
@@ -208,6 +195,6 @@ Test(programs_kernels, leave_nothing_behind) {
             td_kernel_release(kernel);
         td_scope_end();
     }
-    ok(td_sync(client.device));
+    programs_ok(td_sync(client.device));
     cr_assert(status_settles(tensord.url, &before, 20000));
 }

@@ -9,6 +9,7 @@
 #include "tests/daemon/client.h"
 #include "tests/daemon/command.h"
 #include "tests/daemon/daemon.h"
+#include "tests/daemon/programs.h"
 #include "tests/daemon/status.h"
 
 static struct daemon tensord;
@@ -34,10 +35,6 @@ static void stop(void) {
 
 TestSuite(programs_kernels_saved, .init = start, .fini = stop, .timeout = 120);
 
-static void ok(int code) {
-    cr_assert_eq(code, 0, "%s", td_last_error()->message);
-}
-
 static void refused(int code, int expected, const char *words) {
     cr_expect_eq(code, expected, "code %d: %s", code, td_last_error()->message);
     cr_expect(strstr(td_last_error()->message, words), "\n%s\nis not in\n%s", words, td_last_error()->message);
@@ -61,16 +58,16 @@ static td_program *record(void) {
     td_kernel *sum, *split;
     td_program *program = NULL;
     td_tensor *w = client_ramp(client.device, N, 1), *small, *large;
-    ok(td_kernel_compile(client.device, saxpy_source, "saxpy", &sum));
-    ok(td_kernel_compile(client.device, split_source, "split", &split));
-    ok(td_record_begin(client.device));
+    programs_ok(td_kernel_compile(client.device, saxpy_source, "saxpy", &sum));
+    programs_ok(td_kernel_compile(client.device, split_source, "split", &split));
+    programs_ok(td_record_begin(client.device));
     td_tensor *x = td_parameter(TD_F32, TD_SHAPE(N));
     td_tensor *first = saxpy(sum, x, w), *second = saxpy(sum, x, x);
-    ok(td_kernel_launch(split, TD_DIM(1), TD_DIM(1), 0,
-                        TD_ARGS(td_arg_out(&small, TD_F32, TD_SHAPE(N)), td_arg_out(&large, TD_F32, TD_SHAPE(N)),
-                                td_arg_in(second), td_arg_i32(N))));
+    programs_ok(td_kernel_launch(split, TD_DIM(1), TD_DIM(1), 0,
+                                 TD_ARGS(td_arg_out(&small, TD_F32, TD_SHAPE(N)),
+                                         td_arg_out(&large, TD_F32, TD_SHAPE(N)), td_arg_in(second), td_arg_i32(N))));
     td_kernel_release(split); /* one before the recording ends, one after it */
-    ok(td_record_end(client.device, 2, (td_tensor *[]){first, td_subtract(large, small)}, &program));
+    programs_ok(td_record_end(client.device, 2, (td_tensor *[]){first, td_subtract(large, small)}, &program));
     td_kernel_release(sum);
     td_release(w);
     return program;
@@ -78,9 +75,9 @@ static td_program *record(void) {
 
 static void results_of(td_program *program, float values[2 * N]) {
     td_tensor *x = client_ramp(client.device, N, -1), *results[2];
-    ok(td_program_run(program, 1, &x, 2, results));
+    programs_ok(td_program_run(program, 1, &x, 2, results));
     for (int i = 0; i < 2; i++) {
-        ok(td_fetch(results[i], values + i * N, N * sizeof *values));
+        programs_ok(td_fetch(results[i], values + i * N, N * sizeof *values));
         td_release(results[i]);
     }
     td_release(x);
@@ -94,13 +91,13 @@ static void expect_results(td_program *program, const float values[2 * N]) {
 
 static void save(void) {
     td_program *program = record();
-    ok(td_program_save(program, path));
+    programs_ok(td_program_save(program, path));
     td_program_release(program);
 }
 
 static td_program *load(void) {
     td_program *program = NULL;
-    ok(td_program_load(client.device, path, &program));
+    programs_ok(td_program_load(client.device, path, &program));
     return program;
 }
 
@@ -110,14 +107,14 @@ Test(programs_kernels_saved, file_outlives_kernels_and_session) {
     results_of(program, values);
     cr_assert(values[0] == -1 && values[1] == 2 && values[2 * N - 1] > 0, "%g %g %g", (double)values[0],
               (double)values[1], (double)values[2 * N - 1]);
-    ok(td_program_save(program, path));
+    programs_ok(td_program_save(program, path));
     client_close(&client);
     client_open(&client, tensord.url, "late:0");
     td_kernel *other; /* whose id is that of a kernel in the session that is gone */
-    ok(td_kernel_compile(client.device, "// a source", "count", &other));
+    programs_ok(td_kernel_compile(client.device, "// a source", "count", &other));
     program = load();
     expect_results(program, values);
-    ok(td_program_save(program, path)); /* over the old file */
+    programs_ok(td_program_save(program, path)); /* over the old file */
     td_program_release(program);
     program = load();
     expect_results(program, values);
@@ -129,13 +126,13 @@ Test(programs_kernels_saved, loaded_program_runs_inside_of_another_one) {
     td_program *inner = load(), *outer = NULL;
     td_tensor *results[2];
     results_of(inner, values);
-    ok(td_record_begin(client.device));
+    programs_ok(td_record_begin(client.device));
     td_tensor *x = td_parameter(TD_F32, TD_SHAPE(N));
-    ok(td_program_run(inner, 1, &x, 2, results));
-    ok(td_record_end(client.device, 2, results, &outer));
+    programs_ok(td_program_run(inner, 1, &x, 2, results));
+    programs_ok(td_record_end(client.device, 2, results, &outer));
     td_program_release(inner);
     expect_results(outer, values);
-    ok(td_program_save(outer, path));
+    programs_ok(td_program_save(outer, path));
     expect_results(load(), values);
 }
 
@@ -144,7 +141,7 @@ Test(programs_kernels_saved, loaded_program_gives_its_kernels_back) {
     save();
     for (int i = 0; i < 140; i++) /* a session may have 256 kernels */
         td_program_release(load());
-    ok(td_sync(client.device));
+    programs_ok(td_sync(client.device));
     cr_assert(status_settles(tensord.url, &before, 20000));
 }
 
@@ -177,7 +174,7 @@ Test(programs_kernels_saved, source_that_does_not_compile_is_named) {
     replace("split", "spill"); /* after the first kernel has been compiled */
     refused(td_program_load(client.device, path, &program), TD_E_INVALID_ARGUMENT,
             "/model: kernel spill: the source has no kernel spill");
-    ok(td_sync(client.device));
+    programs_ok(td_sync(client.device));
     cr_assert(status_settles(tensord.url, &before, 20000));
 }
 
@@ -185,7 +182,7 @@ Test(programs_kernels_saved, device_without_kernels_says_so) {
     td_device *cpu;
     td_program *program = NULL;
     save();
-    ok(td_device_open(client.connection, "cpu:0", &cpu));
+    programs_ok(td_device_open(client.connection, "cpu:0", &cpu));
     refused(td_program_load(cpu, path, &program), TD_E_UNSUPPORTED,
             "/model: kernel saxpy: a cpu device takes no user kernels");
 }
@@ -205,7 +202,7 @@ Test(programs_kernels_saved, is_not_published) {
     size_t count;
     refused(td_program_publish(record(), "model"), TD_E_UNSUPPORTED,
             "operation 1 of the program is a kernel of the client's own, which cannot be saved under a name");
-    ok(td_names(client.device, NULL, 0, &count));
+    programs_ok(td_names(client.device, NULL, 0, &count));
     cr_assert_eq(count, 0);
 }
 

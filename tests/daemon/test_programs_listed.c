@@ -8,6 +8,7 @@
 #include "tests/daemon/command.h"
 #include "tests/daemon/daemon.h"
 #include "tests/daemon/json.h"
+#include "tests/daemon/programs.h"
 #include "tests/daemon/status.h"
 #include "tests/daemon/users.h"
 
@@ -45,26 +46,22 @@ static void json_holds(const char *expression) {
     json_expect(command.out, command.out_bytes, expression);
 }
 
-static void ok(int code) {
-    cr_assert_eq(code, 0, "%s", td_last_error()->message);
-}
-
 /* tanh(x * w) + exp(x * w), where w is captured; and the product once more, and its negative, which nobody needs. Six operations, four needed. */
 static td_program *record(const char *label, td_tensor *w) {
     td_program *program = NULL;
-    ok(td_record_begin(client.device));
+    programs_ok(td_record_begin(client.device));
     td_tensor *x = td_parameter_consumed(TD_F32, TD_SHAPE(ROWS, COLUMNS));
     td_label(label);
     td_tensor *y = td_multiply(x, w), *again = td_multiply(x, w);
     td_negative(again);
     td_tensor *grown = td_exp(y), *bent = td_tanh(y), *z = td_add(bent, grown);
-    ok(td_record_end(client.device, 1, &z, &program));
+    programs_ok(td_record_end(client.device, 1, &z, &program));
     return program;
 }
 
 static td_tensor *run(td_program *program, td_tensor *input) {
     td_tensor *result;
-    ok(td_program_run(program, 1, &input, 1, &result));
+    programs_ok(td_program_run(program, 1, &input, 1, &result));
     return result;
 }
 
@@ -104,8 +101,8 @@ static void three_programs(void) {
     const td_loop loop = {1, &carry, 0, NULL, 0, NULL};
     for (int i = 0; i < 3; i++)
         x = run(program, x);
-    ok(td_program_repeat(program, 50, &loop, 1, &x, 1, &result));
-    ok(td_sync(client.device));
+    programs_ok(td_program_repeat(program, 50, &loop, 1, &x, 1, &result));
+    programs_ok(td_sync(client.device));
     cr_assert(other);
 }
 
@@ -124,7 +121,8 @@ Test(programs_listed, json_has_operations_memory_runs_and_times) {
                "for p in d['programs'][:2])");
     json_holds("all(p['arena'] >= p['arena_least'] >= 0 for p in d['programs'][:2])");
     json_holds("all(p['runs_timed'] >= 1 and p['mean_run_s'] > 0 and p['last_run_s'] > 0 for p in d['programs'][:2])");
-    json_holds("no(d['programs'][2], 'launches fused arena arena_least mean_run_s last_run_s cause graph_reason fused_reason')");
+    json_holds("no(d['programs'][2], 'launches fused arena arena_least mean_run_s last_run_s cause graph_reason "
+               "fused_reason')");
 }
 
 Test(programs_listed, table_has_a_line_for_each_and_status_counts_them) {
@@ -146,7 +144,7 @@ Test(programs_listed, released_programs_are_gone) {
     run(program, td_full(client.device, TD_F32, TD_SHAPE(ROWS, COLUMNS), 1));
     wait_for(1, 1, 1);
     td_program_release(program);
-    ok(td_sync(client.device));
+    programs_ok(td_sync(client.device));
     wait_for(0, 0, 0);
     TENSORCTL("programs");
     cr_assert_str_eq(command.out, "no recorded programs\n");
@@ -158,7 +156,7 @@ Test(programs_listed, session_lists_those_that_ran_last) {
     td_program *first = record("first", w);
     for (int i = 0; i < SESSION_MOST + 7; i++)
         record("later", w);
-    ok(td_sync(client.device));
+    programs_ok(td_sync(client.device));
     status_until(tensord.url, are_all_called, "later", 30000);
     TENSORCTL("programs", "--json");
     json_holds("all(p['label'] == 'later' for p in d['programs'])");
@@ -173,18 +171,18 @@ Test(programs_listed, session_lists_those_that_ran_last) {
 /* Of runs that take less than some microseconds one in thirteen is timed, and counts for the others. */
 Test(programs_listed, timed_runs_count_for_those_that_are_not) {
     td_program *program = NULL;
-    ok(td_record_begin(client.device));
+    programs_ok(td_record_begin(client.device));
     td_tensor *x = td_parameter_consumed(TD_F32, TD_SHAPE(4)), *y = td_exp(x);
-    ok(td_record_end(client.device, 1, &y, &program));
+    programs_ok(td_record_end(client.device, 1, &y, &program));
     td_tensor *state = td_full(client.device, TD_F32, TD_SHAPE(4), 0);
     for (int i = 0; i < 14; i++)
         state = run(program, state);
-    ok(td_sync(client.device));
+    programs_ok(td_sync(client.device));
     wait_for(1, 14, 14);
     TENSORCTL("programs", "--json");
     json_holds("d['programs'][0]['runs_timed'] == 14 and 0 < d['programs'][0]['mean_run_s'] < 1");
     run(program, state);
-    ok(td_sync(client.device));
+    programs_ok(td_sync(client.device));
     wait_for(1, 15, 15);
     TENSORCTL("programs", "--json");
     json_holds("d['programs'][0]['runs_timed'] == 14");
@@ -228,14 +226,14 @@ Test(programs_listed, plan_is_printed_with_its_steps_and_the_arena) {
 
 Test(programs_listed, plan_shows_single_launches_flat_ones_and_the_arena) {
     td_program *program = NULL;
-    ok(td_record_begin(client.device));
+    programs_ok(td_record_begin(client.device));
     td_tensor *a = td_parameter(TD_F32, TD_SHAPE(ROWS, COLUMNS));
     td_label("\x1b[31mred");
     td_tensor *product = td_matmul(td_matmul(a, a), a), *sum = td_sum(product, TD_ALL_AXES, 0);
     td_tensor *results[] = {td_exp(sum)};
-    ok(td_record_end(client.device, 1, results, &program));
+    programs_ok(td_record_end(client.device, 1, results, &program));
     run(program, td_full(client.device, TD_F32, TD_SHAPE(ROWS, COLUMNS), 0));
-    ok(td_sync(client.device));
+    programs_ok(td_sync(client.device));
     expect_lines("program 1 of session ",
                  (const char *const[]){"  launch matmul [\\x1b[31mred]: arena +",
                                        " = parameter 0 f32 (64, 64), parameter 0 f32 (64, 64)\n",
@@ -247,12 +245,12 @@ Test(programs_listed, plan_shows_single_launches_flat_ones_and_the_arena) {
 
 Test(programs_listed, plan_shows_what_has_become_a_part_of_another_operation) {
     td_program *program = NULL;
-    ok(td_record_begin(client.device));
+    programs_ok(td_record_begin(client.device));
     td_tensor *a = td_parameter(TD_F32, TD_SHAPE(ROWS, COLUMNS));
     td_tensor *results[] = {td_relu(td_linear(a, a, NULL, TD_ACTIVATION_NONE))};
-    ok(td_record_end(client.device, 1, results, &program));
+    programs_ok(td_record_end(client.device, 1, results, &program));
     run(program, td_full(client.device, TD_F32, TD_SHAPE(ROWS, COLUMNS), 0));
-    ok(td_sync(client.device));
+    programs_ok(td_sync(client.device));
     expect_lines(
         "program 1 of session ",
         (const char *const[]){": 2 operations, 1 needed; ", "  operation 2, relu, is a part of operation 1\n", NULL});
@@ -272,10 +270,10 @@ Test(programs_listed, device_counts_programs_and_their_runs) {
     td_tensor *x = td_full(client.device, TD_F32, TD_SHAPE(ROWS, COLUMNS), 1);
     for (int i = 0; i < 3; i++)
         x = run(first, x);
-    ok(td_sync(client.device));
+    programs_ok(td_sync(client.device));
     status_until(tensord.url, counts_are, (const uint64_t[]){2, 3}, RUN_MS);
     td_program_release(first);
-    ok(td_sync(client.device));
+    programs_ok(td_sync(client.device));
     status_until(tensord.url, counts_are, (const uint64_t[]){1, 3}, RUN_MS);
     TENSORCTL("status", "--json");
     json_holds("d['devices'][0]['programs'] == 1 and d['devices'][0]['program_runs'] == 3");
@@ -309,7 +307,7 @@ Test(programs_of_many, device_with_few_programs_shows_all_of_them, .timeout = 12
         td_tensor *w = td_full(client.device, TD_F32, TD_SHAPE(COLUMNS), 0.5);
         for (int k = 0; k < (i < MANY ? SESSION_MOST : FEW); k++)
             record("many", w);
-        ok(td_sync(client.device));
+        programs_ok(td_sync(client.device));
     }
     status_until(daemon.url, many_are_listed, NULL, 30000);
     run_command((const char *const[]){daemon_program("TENSORCTL_EXE"), "--url", daemon.url, "programs", NULL}, NULL);
@@ -342,11 +340,11 @@ Test(programs_of_users, labels_are_shown_to_their_owner_and_admins, .timeout = 6
     daemon_start(&daemon, &(struct daemon_options){.tcp = "tcp://127.0.0.1:0",
                                                    .flags = (const char *const[]){"--users", file.path, NULL}});
     const td_options options = {.token = tokens[0]};
-    ok(td_connect(daemon.tcp, &options, &client.connection));
-    ok(td_device_open(client.connection, NULL, &client.device));
+    programs_ok(td_connect(daemon.tcp, &options, &client.connection));
+    programs_ok(td_device_open(client.connection, NULL, &client.device));
     td_program *program = record("secret", td_full(client.device, TD_F32, TD_SHAPE(COLUMNS), 0.5));
     td_tensor *result = run(program, td_full(client.device, TD_F32, TD_SHAPE(ROWS, COLUMNS), 1));
-    ok(td_wait(result));
+    programs_ok(td_wait(result));
     do /* the figures are written down a few times a second */
         list_as(&daemon, tokens[0]);
     while (!strstr(command.out, "\"runs\": 1,"));

@@ -12,6 +12,7 @@
 #include "tests/daemon/client.h"
 #include "tests/daemon/command.h"
 #include "tests/daemon/daemon.h"
+#include "tests/daemon/programs.h"
 #include "tests/daemon/status.h"
 
 enum { CAPTURED_MAX = 5 };
@@ -40,10 +41,6 @@ static void stop(void) {
 
 TestSuite(programs_saved, .init = start, .fini = stop, .timeout = 120);
 
-static void ok(int code) {
-    cr_assert_eq(code, 0, "%s", td_last_error()->message);
-}
-
 static void refused(int code, int expected, const char *words) {
     cr_expect_eq(code, expected, "code %d: %s", code, td_last_error()->message);
     cr_expect(strstr(td_last_error()->message, words), "\n%s\nis not in\n%s", words, td_last_error()->message);
@@ -54,14 +51,14 @@ static td_program *model(int64_t n) {
     td_tensor *w = td_normal(client.device, TD_F32, TD_SHAPE(n, n), 7, 0, 1);
     td_tensor *b = td_arange(client.device, TD_F32, 0, (double)n, 1),
               *place = td_full(client.device, TD_I64, TD_SHAPE(1), 1);
-    ok(td_record_begin(client.device));
+    programs_ok(td_record_begin(client.device));
     td_tensor *x = td_parameter(TD_F32, TD_SHAPE(2, n));
     td_scope_begin_label("layer");
     td_tensor *y = td_softmax(td_add(td_matmul(x, w), b), -1);
     td_scope_end();
     td_tensor *results[] = {y, td_sum(td_take(x, place, 1), TD_ALL_AXES, 0)};
     td_program *program = NULL;
-    ok(td_record_end(client.device, 2, results, &program));
+    programs_ok(td_record_end(client.device, 2, results, &program));
     td_release(w);
     td_release(b);
     td_release(place);
@@ -72,9 +69,9 @@ enum { N = 5, VALUES = 2 * N + 1 };
 
 static void results_of(td_device *device, td_program *program, float values[VALUES]) {
     td_tensor *x = td_reshape(td_arange(device, TD_F32, 0, 2 * N, 1), TD_SHAPE(2, N)), *results[2];
-    ok(td_program_run(program, 1, &x, 2, results));
-    ok(td_fetch(results[0], values, 2 * N * sizeof *values));
-    ok(td_fetch(results[1], values + 2 * N, sizeof *values));
+    programs_ok(td_program_run(program, 1, &x, 2, results));
+    programs_ok(td_fetch(results[0], values, 2 * N * sizeof *values));
+    programs_ok(td_fetch(results[1], values + 2 * N, sizeof *values));
 }
 
 static void expect_results(td_device *device, td_program *program, const float values[VALUES]) {
@@ -90,37 +87,37 @@ Test(programs_saved, file_outlives_the_session_and_the_device) {
     td_program *program = model(N), *loaded = NULL;
     struct stat stat_of;
     results_of(client.device, program, values);
-    ok(td_program_save(program, path));
+    programs_ok(td_program_save(program, path));
     cr_assert(!stat(path, &stat_of) && S_ISREG(stat_of.st_mode));
     td_program_release(program);
     client_close(&client);
     client_open(&client, tensord.url, "cpu:1");
-    ok(td_program_load(client.device, path, &loaded));
+    programs_ok(td_program_load(client.device, path, &loaded));
     const int64_t *shape;
     td_dtype dtype;
     int rank;
     cr_assert(td_program_parameters(loaded) == 1 && td_program_results(loaded) == 2);
-    ok(td_program_parameter_type(loaded, 0, &dtype, &rank, &shape));
+    programs_ok(td_program_parameter_type(loaded, 0, &dtype, &rank, &shape));
     cr_assert(dtype == TD_F32 && rank == 2 && shape[0] == 2 && shape[1] == N);
     cr_assert(!td_program_consumes(loaded, 0));
     expect_results(client.device, loaded, values);
-    ok(td_program_save(loaded, path)); /* over the old file, which it was loaded from */
+    programs_ok(td_program_save(loaded, path)); /* over the old file, which it was loaded from */
     td_program_release(loaded);
-    ok(td_program_load(client.device, path, &loaded));
+    programs_ok(td_program_load(client.device, path, &loaded));
     expect_results(client.device, loaded, values);
 }
 
 Test(programs_saved, failure_of_a_loaded_program_names_operation_and_label) {
-    ok(td_record_begin(client.device));
+    programs_ok(td_record_begin(client.device));
     td_tensor *x = td_parameter(TD_F32, TD_SHAPE(3)), *place = td_parameter(TD_I64, TD_SHAPE(1));
     td_label("pick");
     td_tensor *y = td_take(x, place, 0), *result;
     td_program *program = NULL;
-    ok(td_record_end(client.device, 1, &y, &program));
-    ok(td_program_save(program, path));
-    ok(td_program_load(client.device, path, &program));
+    programs_ok(td_record_end(client.device, 1, &y, &program));
+    programs_ok(td_program_save(program, path));
+    programs_ok(td_program_load(client.device, path, &program));
     td_tensor *inputs[] = {client_ramp(client.device, 3, 0), td_full(client.device, TD_I64, TD_SHAPE(1), 5)};
-    ok(td_program_run(program, 2, inputs, 1, &result));
+    programs_ok(td_program_run(program, 2, inputs, 1, &result));
     const td_error *error = client_expect_failure(result, TD_E_OUT_OF_RANGE);
     cr_assert_str_eq(error->label, "pick");
     cr_assert_str_eq(error->operation, "take");
@@ -132,16 +129,16 @@ Test(programs_saved, large_captured_tensors_are_loaded) {
     td_tensor *parts[3];
     for (int i = 0; i < 3; i++)
         parts[i] = td_normal(client.device, TD_F32, TD_SHAPE(MANY), (uint64_t)i, 0, 1);
-    ok(td_record_begin(client.device));
+    programs_ok(td_record_begin(client.device));
     td_tensor *y = td_add(td_multiply(parts[0], parts[1]), parts[2]), *before, *after;
     td_program *program = NULL, *loaded = NULL;
-    ok(td_record_end(client.device, 1, &y, &program));
-    ok(td_program_save(program, path));
-    ok(td_program_load(client.device, path, &loaded));
-    ok(td_program_run(program, 0, NULL, 1, &before));
-    ok(td_program_run(loaded, 0, NULL, 1, &after));
+    programs_ok(td_record_end(client.device, 1, &y, &program));
+    programs_ok(td_program_save(program, path));
+    programs_ok(td_program_load(client.device, path, &loaded));
+    programs_ok(td_program_run(program, 0, NULL, 1, &before));
+    programs_ok(td_program_run(loaded, 0, NULL, 1, &after));
     bool same = false;
-    ok(td_fetch(td_all(td_equal(before, after), TD_ALL_AXES, 0), &same, sizeof same));
+    programs_ok(td_fetch(td_all(td_equal(before, after), TD_ALL_AXES, 0), &same, sizeof same));
     cr_assert(same);
 }
 
@@ -149,13 +146,13 @@ Test(programs_saved, loaded_program_runs_inside_of_another_one) {
     float values[VALUES];
     td_program *program = model(N), *outer = NULL;
     results_of(client.device, program, values);
-    ok(td_program_save(program, path));
+    programs_ok(td_program_save(program, path));
     td_program_release(program);
-    ok(td_program_load(client.device, path, &program));
-    ok(td_record_begin(client.device));
+    programs_ok(td_program_load(client.device, path, &program));
+    programs_ok(td_record_begin(client.device));
     td_tensor *x = td_parameter(TD_F32, TD_SHAPE(2, N)), *results[2];
-    ok(td_program_run(program, 1, &x, 2, results));
-    ok(td_record_end(client.device, 2, results, &outer));
+    programs_ok(td_program_run(program, 1, &x, 2, results));
+    programs_ok(td_record_end(client.device, 2, results, &outer));
     td_program_release(program);
     expect_results(client.device, outer, values);
 }
@@ -164,7 +161,7 @@ Test(programs_saved, error_of_a_thread_stays_after_a_success) {
     td_program *program = model(N);
     refused(td_program_load(client.device, "/", &program), TD_E_INVALID_ARGUMENT, "no ordinary file");
     td_error before = *td_last_error();
-    ok(td_program_publish(program, "model")); /* looks for an earlier one, which is not there */
+    programs_ok(td_program_publish(program, "model")); /* looks for an earlier one, which is not there */
     cr_assert_str_eq(td_last_error()->message, before.message);
 }
 
@@ -176,7 +173,7 @@ static void damage(long at, const void *bytes, size_t n) {
 Test(programs_saved, damaged_files_are_refused) {
     td_program *program = model(N), *none = NULL;
     struct stat whole;
-    ok(td_program_save(program, path));
+    programs_ok(td_program_save(program, path));
     cr_assert_eq(stat(path, &whole), 0);
     damage(whole.st_size - 12, "x", 1);
     refused(td_program_load(client.device, path, &none), TD_E_INVALID_ARGUMENT,
@@ -194,18 +191,18 @@ Test(programs_saved, damaged_files_are_refused) {
     refused(td_program_load(client.device, "/none", &none), TD_E_INVALID_ARGUMENT, "/none: No such file");
     cr_assert_null(none);
     refused(td_program_save(program, "/none/there"), TD_E_INVALID_ARGUMENT, "No such file");
-    ok(td_program_save(program, path));
-    ok(td_program_load(client.device, path, &none));
+    programs_ok(td_program_save(program, path));
+    programs_ok(td_program_load(client.device, path, &none));
 }
 
 Test(programs_saved, program_of_a_failed_tensor_is_not_saved) {
     td_tensor *ramp = client_ramp(client.device, 3, 0), *place = td_full(client.device, TD_I64, TD_SHAPE(1), 9);
     td_label("broken");
     td_tensor *w = td_take(ramp, place, 0);
-    ok(td_record_begin(client.device));
+    programs_ok(td_record_begin(client.device));
     td_tensor *y = td_exp(w);
     td_program *program = NULL;
-    ok(td_record_end(client.device, 1, &y, &program));
+    programs_ok(td_record_end(client.device, 1, &y, &program));
     refused(td_program_save(program, path), TD_E_OUT_OF_RANGE, "index 9");
     cr_assert_str_eq(td_last_error()->label, "broken");
     cr_assert(access(path, F_OK) != 0, "there is a file");
@@ -219,7 +216,7 @@ Test(programs_saved, calls_are_checked) {
     refused(td_program_load(client.device, path, NULL), TD_E_INVALID_ARGUMENT, "place for the program");
     refused(td_program_publish(program, "a\nb"), TD_E_INVALID_ARGUMENT, "control character");
     refused(td_program_open(client.device, NULL, &none), TD_E_INVALID_ARGUMENT, "the name is NULL");
-    ok(td_record_begin(client.device));
+    programs_ok(td_record_begin(client.device));
     refused(td_program_save(program, path), TD_E_INVALID_ARGUMENT, "cannot be recorded");
     refused(td_program_load(client.device, path, &none), TD_E_INVALID_ARGUMENT, "cannot be recorded");
     refused(td_program_publish(program, "model"), TD_E_INVALID_ARGUMENT, "cannot be recorded");
@@ -238,15 +235,15 @@ static void dump(struct command *command, const char *option) {
 /* (x, y) -> (max and its places of exp(x) + w, the same max again), where x is consumed. */
 static void save_small(void) {
     td_tensor *w = td_full(client.device, TD_F32, TD_SHAPE(2, 3), 1);
-    ok(td_record_begin(client.device));
+    programs_ok(td_record_begin(client.device));
     td_tensor *x = td_parameter_consumed(TD_F32, TD_SHAPE(2, 3)), *y = td_parameter(TD_F64, TD_SCALAR);
     td_label("say \"exp\"");
     td_tensor *sum = td_add(td_exp(x), w), *values, *places;
-    ok(td_topk(sum, 2, -1, 1, &values, &places));
+    programs_ok(td_topk(sum, 2, -1, 1, &values, &places));
     td_tensor *results[] = {values, places, y, td_sum(sum, TD_AXES(1), 0)};
     td_program *program = NULL;
-    ok(td_record_end(client.device, 4, results, &program));
-    ok(td_program_save(program, path));
+    programs_ok(td_record_end(client.device, 4, results, &program));
+    programs_ok(td_program_save(program, path));
 }
 
 Test(programs_saved, dump_shows_a_program) {
@@ -319,7 +316,7 @@ Test(programs_saved, dump_refuses_a_damaged_file) {
 
 static size_t names(void) {
     size_t count;
-    ok(td_names(client.device, NULL, 0, &count));
+    programs_ok(td_names(client.device, NULL, 0, &count));
     return count;
 }
 
@@ -327,14 +324,14 @@ Test(programs_saved, published_program_is_shared) {
     float values[VALUES];
     td_program *program = model(N), *opened = NULL;
     results_of(client.device, program, values);
-    ok(td_program_publish(program, "model"));
+    programs_ok(td_program_publish(program, "model"));
     cr_assert_eq(names(), 4);
     struct client other;
     client_open(&other, tensord.url, NULL);
-    ok(td_program_open(other.device, "model", &opened));
+    programs_ok(td_program_open(other.device, "model", &opened));
     expect_results(other.device, opened, values);
     td_program_release(program);
-    ok(td_program_unpublish(client.device, "model"));
+    programs_ok(td_program_unpublish(client.device, "model"));
     cr_assert_eq(names(), 0);
     expect_results(other.device, opened, values);
     refused(td_program_open(other.device, "model", &opened), TD_E_UNKNOWN_ID, "model");
@@ -356,11 +353,11 @@ static bool shared(const Tensord__Status *status, const void *none) {
 
 Test(programs_saved, opened_weights_take_no_memory) {
     td_program *program = model(LARGE), *opened = NULL;
-    ok(td_program_publish(program, "large"));
+    programs_ok(td_program_publish(program, "large"));
     struct client other;
     client_open(&other, tensord.url, NULL);
-    ok(td_program_open(other.device, "large", &opened));
-    ok(td_sync(other.device));
+    programs_ok(td_program_open(other.device, "large", &opened));
+    programs_ok(td_sync(other.device));
     status_until(tensord.url, shared, NULL, 20000);
     client_close(&other);
 }
@@ -369,25 +366,25 @@ Test(programs_saved, names_survive_the_daemon) {
     float values[VALUES];
     td_program *program = model(N);
     results_of(client.device, program, values);
-    ok(td_program_publish(program, "model"));
+    programs_ok(td_program_publish(program, "model"));
     client_close(&client);
     daemon_stop(&tensord);
     run();
-    ok(td_program_open(client.device, "model", &program));
+    programs_ok(td_program_open(client.device, "model", &program));
     expect_results(client.device, program, values);
 }
 
 Test(programs_saved, new_program_takes_the_place_of_the_old_one) {
     td_program *program = model(N), *opened = NULL;
-    ok(td_program_publish(program, "model"));
+    programs_ok(td_program_publish(program, "model"));
     cr_assert_eq(names(), 4);
-    ok(td_record_begin(client.device));
+    programs_ok(td_record_begin(client.device));
     td_tensor *x = td_parameter(TD_F32, TD_SHAPE(2)), *y = td_exp(x);
     td_program *smaller = NULL;
-    ok(td_record_end(client.device, 1, &y, &smaller));
-    ok(td_program_publish(smaller, "model"));
+    programs_ok(td_record_end(client.device, 1, &y, &smaller));
+    programs_ok(td_program_publish(smaller, "model"));
     cr_assert_eq(names(), 1, "captured tensors of the old program stay");
-    ok(td_program_open(client.device, "model", &opened));
+    programs_ok(td_program_open(client.device, "model", &opened));
     cr_assert_eq(td_program_results(opened), 1);
 }
 
@@ -442,9 +439,9 @@ Test(programs_saved, opened_program_is_one_of_those_that_were_published) {
         int found = td_program_open(client.device, "model", &program);
         if (found == TD_E_UNKNOWN_ID && !opened && !last) /* it is not there yet */
             continue;
-        ok(found);
+        programs_ok(found);
         td_tensor *result;
-        ok(td_program_run(program, 0, NULL, 1, &result));
+        programs_ok(td_program_run(program, 0, NULL, 1, &result));
         client_expect(result, (float[]){0, 0}, 2);
         td_release(result);
         td_program_release(program);
@@ -471,19 +468,19 @@ Test(programs_saved, what_lies_beneath_a_program_goes_when_one_is_published_and_
     td_tensor *x = client_ramp(client.device, 3, 0);
     td_program *program, *opened;
     for (unsigned i = 0; i < GONE; i++)
-        ok(td_publish(x, GO[i]));
+        programs_ok(td_publish(x, GO[i]));
     for (unsigned i = 0; i < STAYING; i++)
-        ok(td_publish(x, STAY[i]));
-    ok(program_of(client.device, 3, 1, &program));
-    ok(td_program_publish(program, "model"));
+        programs_ok(td_publish(x, STAY[i]));
+    programs_ok(program_of(client.device, 3, 1, &program));
+    programs_ok(td_program_publish(program, "model"));
     for (unsigned i = 0; i < GONE; i++)
         cr_assert_not(is_named(GO[i]), "%s", GO[i]);
     for (unsigned i = 0; i < STAYING; i++)
         cr_assert(is_named(STAY[i]), "%s", STAY[i]);
     cr_assert_eq(names(), STAYING + 3);
-    ok(td_program_open(client.device, "model", &opened));
-    ok(td_publish(x, "model/captured/9"));
-    ok(td_program_unpublish(client.device, "model"));
+    programs_ok(td_program_open(client.device, "model", &opened));
+    programs_ok(td_publish(x, "model/captured/9"));
+    programs_ok(td_program_unpublish(client.device, "model"));
     cr_assert_eq(names(), STAYING - 1, "all of the program's, and no others");
 }
 
@@ -496,30 +493,30 @@ Test(programs_saved, names_that_go_make_room_for_those_that_come) {
     daemon_start(&tensord, &(struct daemon_options){.devices = "cpu:0", .flags = flags});
     client_open(&client, tensord.url, NULL);
     td_tensor *x = client_ramp(client.device, 3, 0);
-    ok(td_publish(x, "model/captured/a"));
-    ok(td_publish(x, "model/captured/b"));
-    ok(program_of(client.device, CAPTURED_MAX, 1, &program));
-    ok(td_program_publish(program, "model"));
+    programs_ok(td_publish(x, "model/captured/a"));
+    programs_ok(td_publish(x, "model/captured/b"));
+    programs_ok(program_of(client.device, CAPTURED_MAX, 1, &program));
+    programs_ok(td_program_publish(program, "model"));
     cr_assert_eq(names(), 6);
     refused(td_program_publish(program, "other"), TD_E_LIMIT, "6 named tensors");
-    ok(td_program_publish(program, "model"));
+    programs_ok(td_program_publish(program, "model"));
     cr_assert_eq(names(), 6);
 }
 
 Test(programs_saved, what_is_no_program_is_refused) {
     td_program *program = model(N), *none = NULL;
     td_tensor *ramp = client_ramp(client.device, 3, 0), *bytes = td_full(client.device, TD_U8, TD_SHAPE(100), 1);
-    ok(td_publish(ramp, "ramp"));
-    ok(td_publish(bytes, "bytes"));
+    programs_ok(td_publish(ramp, "ramp"));
+    programs_ok(td_publish(bytes, "bytes"));
     refused(td_program_open(client.device, "ramp", &none), TD_E_INVALID_ARGUMENT,
             "\"ramp\" is no program: its value is f32 (3,)");
     refused(td_program_unpublish(client.device, "ramp"), TD_E_INVALID_ARGUMENT, "is no program");
     refused(td_program_open(client.device, "bytes", &none), TD_E_INVALID_ARGUMENT,
             "the value of \"bytes\" is no saved program");
-    ok(td_program_publish(program, "model"));
-    ok(td_unpublish(client.device, "model/captured/2"));
+    programs_ok(td_program_publish(program, "model"));
+    programs_ok(td_unpublish(client.device, "model/captured/2"));
     refused(td_program_open(client.device, "model", &none), TD_E_UNKNOWN_ID, "model/captured/2");
-    ok(td_publish(ramp, "model/captured/2"));
+    programs_ok(td_publish(ramp, "model/captured/2"));
     refused(td_program_open(client.device, "model", &none), TD_E_UNKNOWN_ID,
             "\"model/captured/2\" is not what the program has captured");
     char name[256] = {0};
