@@ -143,6 +143,16 @@ class Arguments(unittest.TestCase):
         del parts
         self.assertEqual(core.sum(whole).item(), 3000 * 2999 / 2)
 
+    def test_repetitions_of_an_array_are_counted_without_overflow(self):
+        x = td.asarray([1.0, 2.0, 3.0])
+        self.assertEqual(td.repeat(x, td.asarray([2, 0, 1], dtype=td.uint8)).tolist(), [1, 1, 3])
+        for counts in ([-1, 2, 3], td.asarray([3, -4, 3], dtype=td.int8)):
+            with self.assertRaises(ValueError):
+                td.repeat(x, counts if isinstance(counts, td.Array) else td.asarray(counts))
+        for counts, dtype in (([2**62] * 3, td.int64), ([2**62] * 4, td.int64), ([2**64 - 1, 1, 1], td.uint64)):
+            with self.assertRaises(td.ShapeError):
+                td.repeat(x if len(counts) == 3 else td.zeros((4,)), td.asarray(counts, dtype=dtype))
+
     def test_rows_of_a_large_norm_are_those_of_a_small_one(self):
         """From 16 MiB on results are written past the caches: in blocks, where they begin and end with cache lines."""
         for rows, columns in ((4200, 1024), (3000, 1500), (39200, 107)):

@@ -34,6 +34,13 @@ class BasicIndices(unittest.TestCase):
         self.assertEqual(self.x[5:, 1].shape, (0,))
         self.assertEqual(self.x[2:0:-1, 0].tolist(), [8, 4])
 
+    def test_steps_of_slices_are_as_large_as_pythons_integers(self):
+        self.assertEqual(self.x[1 :: 2**70, -(2**70) : 2].tolist(), [[4, 5]])
+        self.assertEqual(self.x[:: -(2**70), 3].tolist(), [11])
+        x = td.arange(4)
+        x[1 :: 2**70] = 9
+        self.assertEqual(x.tolist(), [0, 9, 2, 3])
+
     def test_none_and_ellipsis(self):
         self.assertEqual(self.x[None, ..., 0].shape, (1, 3))
         self.assertEqual(self.x[..., None].shape, (3, 4, 1))

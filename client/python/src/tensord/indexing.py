@@ -182,6 +182,8 @@ def _bounds(start, count, step):
     """(start, stop, step) for the operation, whose bounds below 0 count from the end."""
     if count == 0:
         return (0, 0, 1)
+    if count == 1:  # Python's integers have no greatest one, and the step of a slice may be any of them
+        return (start, start + 1, 1)
     stop = start + count * step
     return (start, None if stop < 0 else stop, step)
 

@@ -196,7 +196,7 @@ def repeat(x, repeats, /, *, axis=None) -> Array:
     """Each element of x along an axis, repeated; axis=None: of all elements in row-major order.
 
     `repeats` is a number, or a list or an integer array of rank 1 with one for each element. Of an array, the call blocks until the array's
-    sum is known, which the result's shape depends on. ValueError for a negative number.
+    sum is known, which the result's shape depends on. ValueError for a negative number, among those of an array, too.
     """
     array_given(x)
     if axis is None:
@@ -220,14 +220,16 @@ def _repeat_each(x, repeats, axis):
     if x.shape[axis] == 0:
         return share(x)
     if isinstance(repeats, Array):
-        total, least = _core.sum(repeats, (0,), False), 0
-        if repeats.dtype in _dtypes.SIGNED:
-            least, total = _core.stack((_core.cast(_core.min(repeats, (0,), False), total.dtype), total), 0).tolist()
+        # As float64 the sum is exact up to the greatest length that there is, and no sum is too large.
+        numbers = _core.cast(repeats, _dtypes.float64)
+        least, total = _core.stack([_core.min(numbers), _core.sum(numbers)], axis=0).tolist()
     else:
-        total, least = sum(repeats), min(repeats)
+        least, total = min(repeats), sum(repeats)
         repeats = _core.asarray(repeats, _dtypes.int64, x.device)
     if least < 0:  # the operation would leave the element out
-        raise ValueError(f"repeat() repeats 0 times or more, not {least}")
+        raise ValueError(f"repeat() repeats 0 times or more, not {int(least)}")
+    if total > 2**53:
+        raise _core.ShapeError(f"repeat() would give {int(total)} elements on an axis")
     return _core.repeat_each(x, repeats, int(total), axis)[0]
 
 
