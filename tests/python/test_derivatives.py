@@ -292,6 +292,39 @@ class Checkpoints(unittest.TestCase):
         self.assertEqual(td.grad(lambda x: pair(x)["a"] + pair(x)["b"][0])(td.asarray(5.0)).item(), 13)
         self.assertEqual(td.grad(td.grad(lambda x: pair(x, 3)["a"]))(td.asarray(5.0)).item(), 30)
 
+    def test_what_is_drawn_by_chance_is_the_same_again(self):
+        drop, x = td.nn.Dropout(0.5), td.ones((1000,))
+        results = []
+
+        def inner(x):
+            return drop(x) * x, td.random.dropout(x, 0.5) * x
+
+        def outer(x):
+            first, second = td.checkpoint(inner)(x)
+            return first, second, td.random.normal(size=1000) * drop(x)
+
+        def loss(x, f):
+            results[:] = f(x)
+            return sum(td.sum(one) for one in results)
+
+        for f in (td.checkpoint(inner), td.checkpoint(outer)):
+            for _ in range(2):  # the number of results is known at the second time
+                gradient = td.grad(loss)(x, f)
+                # By x, of products with x · m: 2 m = 2 x · m. The normal ones have one x.
+                expected = 2 * (results[0] + results[1]) + (results[2] if len(results) == 3 else 0)
+                self.assertTrue(td.all(td.abs(gradient - expected) < 1e-5).item())
+        before = results[0]
+        td.grad(loss)(x, f)
+        self.assertFalse(td.all(results[0] == before).item())
+
+    def test_running_statistics_follow_a_batch_once(self):
+        x = td.random.normal(size=(8, 3)) + 5
+        norms = [td.nn.BatchNorm1d(3), td.nn.BatchNorm1d(3)]
+        for _ in range(2):
+            for norm, f in zip(norms, (norms[0], td.checkpoint(norms[1]))):
+                td.sum(f(x) ** 2).backward()
+        self.assertEqual(*[[norm.num_batches_tracked.item(), norm.running_mean.tolist(), norm.running_var.tolist()] for norm in norms])
+
     def test_what_is_in_between_is_not_kept(self):
         """A session that may have 96 MiB goes back through 16 blocks, each of which makes 16 MiB."""
 

@@ -354,6 +354,58 @@ class State(unittest.TestCase):
         eager(self.x[1], self.y[1])
         self.same(mine, own)
 
+    def test_other_options_are_recorded_anew(self):
+        w = td.nn.Parameter(td.zeros(2))
+        optimiser = td.optim.SGD([w], lr=1.0)
+        schedule = td.optim.StepLR(optimiser, 1, 0.5)
+
+        @td.function(state=[w, optimiser])
+        def step(x):
+            optimiser.zero_grad()
+            td.sum(w * x).backward()
+            optimiser.step()
+
+        for after in (-1.0, -1.5, -1.75):
+            step(td.ones(2))
+            self.assertEqual(w.tolist(), [after] * 2)
+            schedule.step()
+        drop = td.nn.Sequential(td.nn.Dropout(1.0))
+        run = td.function(drop, state=[drop])
+        for mode in (True, False, True):
+            drop.train(mode)
+            self.assertEqual(run(td.ones(2)).tolist(), [1.0 - mode] * 2)
+        parameters = [td.nn.Parameter(td.ones(())), td.nn.Parameter(td.ones(()))]
+        optimiser = td.optim.SGD(parameters, lr=1.0)
+
+        @td.function(state=[parameters, optimiser])
+        def both():
+            optimiser.zero_grad()
+            (parameters[0] + parameters[1]).backward()
+            optimiser.step()
+
+        both()
+        parameters[0].requires_grad_(False)
+        both()
+        self.assertEqual([float(one) for one in parameters], [0, -1])
+
+    def test_a_rate_that_is_an_array_is_that_of_the_run(self):
+        w, rate = td.nn.Parameter(td.zeros(())), td.asarray(0.5)
+        optimiser = td.optim.Adam([w], lr=rate, capturable=True)
+
+        @td.function(state=[w, optimiser])
+        def step():
+            optimiser.zero_grad()
+            (w * 2).backward()
+            optimiser.step()
+
+        for expected in (-0.5, -0.75, -0.875):
+            step()
+            self.assertAlmostEqual(float(w), expected, 5)
+            rate *= 0.5
+        optimiser.param_groups[0]["lr"] = td.asarray(1.0)
+        step()
+        self.assertAlmostEqual(float(w), -1.875, 5)
+
     def test_what_is_not_in_the_state_cannot_change(self):
         model, _ = networks()
         optimiser = td.optim.Adam(model.parameters())

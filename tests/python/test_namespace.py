@@ -439,6 +439,9 @@ class Random(unittest.TestCase):
         self.assertEqual(td.sort(rng.permutation(100)).tolist(), list(range(100)))
         self.assertEqual(td.sort(rng.choice(100, 100, replace=False)).tolist(), list(range(100)))
         self.assertEqual(td.unique_values(rng.choice(td.asarray([5, 6]), 99, p=td.asarray([0.0, 2.0]))).tolist(), [6])
+        x = td.reshape(td.arange(6), (2, 3))
+        self.assertEqual([rng.choice(x, (4, 5), axis=axis).shape for axis in (0, 1, -1, -2)], [(4, 5, 3), (2, 4, 5), (2, 4, 5), (4, 5, 3)])
+        self.assertEqual(rng.choice(x, axis=-1).shape, (2,))
         with self.assertRaises(ValueError):
             rng.choice(3, 4, replace=False)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from . import _core
 from . import dtypes as _dtypes
+from . import random as _random
 from . import trees as _trees
 from .manipulation import share
 
@@ -235,7 +236,8 @@ def _noted(name, args, result, backward):
 
 def checkpoint(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function that is computed again on the way back, of which only the arguments are kept and not what is in between: less memory, more time. It must
-    compute the same again. Arguments and result are trees of arrays; arrays that it uses besides (a module's parameters) have gradients, too."""
+    compute the same again: the numbers of tensord.random and the elements that nn.Dropout leaves out are the same ones, and nn.BatchNorm's running statistics
+    follow a batch once. Arguments and result are trees of arrays; arrays that it uses besides (a module's parameters) have gradients, too."""
     count = 1
 
     def computed_again(*args, **kwargs):
@@ -244,10 +246,11 @@ def checkpoint(function: Callable[..., Any]) -> Callable[..., Any]:
         if not inputs:
             return function(*args, **kwargs)
         latest = []
+        draws = _random._Draws()
 
         def run(arrays):
             args, kwargs = joined(arrays)
-            outputs, build = _split(function(*args, **kwargs))
+            outputs, build = _split(draws.run(lambda: function(*args, **kwargs)))
             latest[:] = [build]
             return outputs
 

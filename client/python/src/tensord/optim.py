@@ -138,6 +138,7 @@ class Optimizer:
         place = 0
         for group in self.param_groups:
             found += group["params"]
+            found += [value for value in group.values() if type(value) is Array]  # a rate
             for i, parameter in enumerate(group["params"], place):
                 state = self.state.get(i) or self._state_of(i, parameter, group)
                 step = state["step"]
@@ -149,6 +150,10 @@ class Optimizer:
                 found += [value for value in state.values() if type(value) is Array]
             place += len(group["params"])
         return found
+
+    def _recorded_options(self) -> Any:
+        """What else decides what is recorded."""
+        return [{name: value for name, value in group.items() if name != "params" and type(value) is not Array} for group in self.param_groups]
 
     def _step(self, group: dict[str, Any], parameters: list[Array], gradients: list[Array], states: list[dict[str, Any]]) -> None:
         """One step for parameters of one device that have made as many steps."""

@@ -64,6 +64,11 @@ def _state_arrays(state):
     return list({id(array): array for array in found}.values())
 
 
+def _state_options(state):
+    """What of a state decides what is recorded, and is no array: whether modules are trained, the rates of optimisers."""
+    return [leaf._recorded_options() for leaf in _trees.leaves(state) if not isinstance(leaf, Array)]
+
+
 class _Body:
     """A function that has been recorded for arguments of one kind."""
 
@@ -150,6 +155,9 @@ class function:
             optimiser.step(gradients)        # or loss.backward(), optimiser.step()
             return loss
 
+    If an option of the state changes, the function is recorded anew: train() and eval() of a module, requires_grad of an array, the rate of an optimiser and its other options. For
+    a rate that changes at each step, Adam and AdamW take an array (capturable=True), whose value of then each run has.
+
     `donate_argnums`, a number or several, says which positional arguments are given away, as in jax.jit: their memory may become a result's, and their
     arrays have no value afterwards.
 
@@ -165,7 +173,7 @@ class function:
         self._bodies: dict[Any, _Body] = {}
         self._donated = (donate_argnums,) if isinstance(donate_argnums, int) else tuple(donate_argnums)
         self._state = state
-        self._types: list[Any] = []
+        self._types: Any = None
         if any(not isinstance(number, int) or number < 0 for number in self._donated):
             raise ValueError(f"function(): donate_argnums has numbers from 0, not {donate_argnums}")
         _state_arrays(state)
@@ -200,9 +208,9 @@ class function:
         return numbers
 
     def _state_now(self):
-        """The arrays of the state. If they are others than they were, what has been recorded is forgotten."""
+        """The arrays of the state. If they are others than they were, or options of the state are, what has been recorded is forgotten."""
         arrays = _state_arrays(self._state)
-        types = [(id(one), one.dtype, one.shape) for one in arrays]
+        types = [(id(one), one.dtype, one.shape, one.requires_grad) for one in arrays], _state_options(self._state)
         if types != self._types:
             self._bodies.clear()
             self._types = types

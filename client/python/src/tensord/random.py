@@ -10,11 +10,11 @@ module, td.random.uniform() and others, use one generator of the process, which 
 
 from __future__ import annotations
 
-from _thread import allocate_lock as _allocate_lock
+from _thread import _local, allocate_lock as _allocate_lock
 
 from . import _core
 from . import dtypes as _dtypes
-from .manipulation import shape_of
+from .manipulation import axis_of, shape_of
 
 Array = _core.Array
 
@@ -42,6 +42,54 @@ def _shape(size):
     return () if size is None else shape_of(size)
 
 
+_thread = _local()
+
+
+class _Draws:
+    """What a function drew by chance that checkpoint() runs several times: later runs get the same again. `outer` are the draws of a checkpoint()
+    around it, which are the same again, too, when that one runs again."""
+
+    def __init__(self):
+        self._drawn, self._place, self._outer, self._complete = [], 0, _draws_now(), False
+
+    def run(self, function):
+        """Calls the function, as the same one each time."""
+        before, self._place = _draws_now(), 0
+        _thread.draws = self
+        try:
+            result = function()
+        finally:
+            _thread.draws = before
+        self._complete = True
+        return result
+
+    def again(self):
+        """Whether the function has run before."""
+        return self._complete or (self._outer is not None and self._outer.again())
+
+    def next(self, draw):
+        if self._place == len(self._drawn):
+            self._drawn.append(draw() if self._outer is None else self._outer.next(draw))
+        self._place += 1
+        return self._drawn[self._place - 1]
+
+
+def _draws_now():
+    return getattr(_thread, "draws", None)
+
+
+def _drawn(draw):
+    """What draw() returns, or in a function that runs again what it returned at this place."""
+    draws = _draws_now()
+    return draw() if draws is None else draws.next(draw)
+
+
+def _runs_again():
+    """Whether a function runs again whose effects are there already."""
+    draws = _draws_now()
+    return draws is not None and draws.again()
+
+
 class Generator:
     """A source of random numbers. `seed` is an integer, of which 64 bits count, or None: then the system chooses it."""
 
@@ -66,6 +114,9 @@ class Generator:
 
     def _next(self):
         """The seed of the next draw. Operations have 64-bit seeds, whose numbers have nothing to do with those of other seeds."""
+        return _drawn(self._draw)
+
+    def _draw(self):
         with self._lock:  # no two threads get the same numbers
             self.draws += 1
             draws = self.draws
@@ -174,6 +225,7 @@ class Generator:
         else:
             chosen = _core.slice(self.permutation(n, device=device), ((0, count, 1),))
         if isinstance(x, Array):
+            axis = axis_of(axis, x.ndim)
             taken = _core.take(x, chosen, axis)
             return _core.reshape(taken, taken.shape[:axis] + shape + taken.shape[axis + 1 :])
         return _core.reshape(chosen, shape)

@@ -288,7 +288,7 @@ class _BatchNorm(Module):
             return _core.batch_norm_inference(x, mean, variance, self.weight, self.bias, 1, self.eps)
         momentum = 1.0 if self.momentum is None else self.momentum  # 1: the batch's own mean and variance
         result, new_mean, new_variance = _core.batch_norm(x, mean, variance, self.weight, self.bias, 1, self.eps, momentum)
-        if self.track_running_stats:
+        if self.track_running_stats and not _random._runs_again():
             with no_grad():
                 self.num_batches_tracked += 1
                 for running, new in ((mean, new_mean.detach()), (variance, new_variance.detach())):
@@ -396,12 +396,16 @@ class Dropout(Module):
         if not self.training or self.p == 0:
             return x
         with no_grad():
-            self.draws += 1
-            key = _mixed(self.seed ^ self.draws)
+            key = _random._drawn(self._next)
             places = _core.arange(0, x.size, 1, _core.uint32, x.device)
             kept = _mixed(places * (key[0] | 1) + key[1]) >= min(round(self.p * (1 << 32)), (1 << 32) - 1)
             factors = _core.reshape(_core.cast(kept, x.dtype), x.shape) * (1 / (1 - self.p) if self.p < 1 else 0.0)
         return x * factors
+
+    def _next(self) -> Array:
+        """The numbers that say what this use leaves out."""
+        self.draws += 1
+        return _mixed(self.seed ^ self.draws)
 
     def extra_repr(self) -> str:
         return f"p={self.p}"

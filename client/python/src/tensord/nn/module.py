@@ -104,19 +104,30 @@ class Module:
 
     # ---- what it has ----
 
-    def _recorded_state(self) -> list[Array]:
-        """What a recorded function may change. Each of its calls asks, so this goes through the modules by itself."""
-        found: list[Array] = []
-        known: set[int] = set()
+    def _all_modules(self) -> list[Module]:
+        """This module and all within it, each once, in no promised order. Each call of a recorded function asks, so this goes through them by itself."""
+        found: dict[int, Module] = {}
         rest: list[Module] = [self]
         while rest:
             module = rest.pop()
-            if id(module) not in known:
-                known.add(id(module))
-                for arrays in (module._parameters, module._buffers):
-                    found += [array for array in arrays.values() if array is not None]
+            if id(module) not in found:
+                found[id(module)] = module
                 rest += [child for child in module._modules.values() if child is not None]
-        return found
+        return list(found.values())
+
+    def _recorded_state(self) -> list[Array]:
+        """What a recorded function may change."""
+        return [
+            array
+            for module in self._all_modules()
+            for arrays in (module._parameters, module._buffers)
+            for array in arrays.values()
+            if array is not None
+        ]
+
+    def _recorded_options(self) -> Any:
+        """What else decides what is recorded."""
+        return [module.training for module in self._all_modules()]
 
     def named_modules(self, prefix: str = "") -> Iterator[tuple[str, Module]]:
         """This module and all within it, each once."""
