@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import pickle
+import signal
 import tempfile
 import threading
 import unittest
@@ -429,6 +430,24 @@ class Loaders(unittest.TestCase):
         batches = iter(td.data.DataLoader(Data()))
         next(batches)
         self.assertTrue(asked.wait(30))
+        self.assertEqual(next(batches).tolist(), [1])
+
+    def test_a_loop_does_not_go_on_in_a_child_of_fork(self):
+        batches = iter(td.data.DataLoader(range(100)))
+        next(batches)
+        child = os.fork()
+        if not child:
+            code = 1
+            signal.alarm(60)  # it would wait for ever
+            try:
+                next(batches)
+                next(batches)
+            except RuntimeError:
+                code = 0
+            finally:
+                os._exit(code)
+        status = os.waitpid(child, 0)[1]
+        self.assertEqual(status, 0)
         self.assertEqual(next(batches).tolist(), [1])
 
     def test_errors_and_loops_that_end_early(self):

@@ -9,6 +9,7 @@ A data set is anything with len() and [index], as in PyTorch; its samples are nu
 
 from __future__ import annotations
 
+import os
 import queue
 import threading
 from typing import Any, Callable, Iterator, Optional, Sequence
@@ -175,10 +176,13 @@ class DataLoader:
             except BaseException as error:  # raised in the loop
                 put("error", error)
 
+        owner = os.getpid()
         thread = threading.Thread(target=work, name="tensord DataLoader", daemon=True)
         thread.start()
         try:
             while True:
+                if os.getpid() != owner:
+                    raise RuntimeError("a loop over a DataLoader cannot go on in a child of fork(): its thread is the parent's")
                 kind, item = ready.get()
                 if kind == "end":
                     return
@@ -187,8 +191,9 @@ class DataLoader:
                 yield item
                 del item
         finally:
-            stopped.set()
-            thread.join()
+            if os.getpid() == owner:
+                stopped.set()
+                thread.join()
 
 
 def _upload(leaf: Any, device: Any, move: bool) -> Any:
