@@ -54,6 +54,9 @@ struct batch_entry {
     const double *floats;
     const char *label; /* NULL: none */
     size_t label_bytes;
+    /* What the results depend on besides, and only tapes look at: what a program has captured. */
+    unsigned n_captured;
+    struct td_tensor *const *captured;
     /* Set by batch_entry_measure(). */
     unsigned n_wide; /* entries in `wide`; 0: the head has room for everything */
     size_t bytes;

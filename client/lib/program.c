@@ -266,8 +266,13 @@ static int run_append(const struct run *run, const int64_t ints[2], td_tensor **
     int code = program_take_consumed(program, run->inputs, consumed);
     if (code)
         return code;
-    struct batch_entry entry = {
-        .opcode = OP_PROGRAM, .n_inputs = program->n_parameters, .inputs = run->inputs, .n_ints = 2, .ints = ints};
+    struct batch_entry entry = {.opcode = OP_PROGRAM,
+                                .n_inputs = program->n_parameters,
+                                .inputs = run->inputs,
+                                .n_ints = 2,
+                                .ints = ints,
+                                .n_captured = program->n_captured,
+                                .captured = program->captured};
     code = call_append(program->device, &entry, program->n_results, run->types, lists, program->n_consumed, consumed);
     if (!code)
         memcpy(run->results, lists, program->n_results * sizeof(td_tensor *));

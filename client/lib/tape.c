@@ -19,20 +19,21 @@ static bool exit_key_made;
 
 /* One allocation: the node, its values, its attributes. */
 static struct tape_node *node_create(const struct batch_entry *call, unsigned n_outputs) {
-    size_t values = (call->n_inputs + n_outputs) * sizeof(struct tape_value);
+    unsigned n_inputs = call->n_inputs + call->n_captured;
+    size_t values = (n_inputs + n_outputs) * sizeof(struct tape_value);
     size_t ints = call->n_ints * sizeof *call->ints, floats = call->n_floats * sizeof *call->floats;
     struct tape_node *node = malloc(sizeof *node + values + ints + floats);
     if (!node)
         return NULL;
     struct tape_value *inputs = (struct tape_value *)(node + 1);
-    int64_t *own_ints = (int64_t *)(inputs + call->n_inputs + n_outputs);
+    int64_t *own_ints = (int64_t *)(inputs + n_inputs + n_outputs);
     double *own_floats = (double *)(own_ints + call->n_ints);
     *node = (struct tape_node){.opcode = call->opcode,
-                               .n_inputs = call->n_inputs,
+                               .n_inputs = n_inputs,
                                .n_outputs = n_outputs,
                                .attributes = {own_ints, own_floats, call->n_ints, call->n_floats},
                                .inputs = inputs,
-                               .outputs = inputs + call->n_inputs};
+                               .outputs = inputs + n_inputs};
     if (ints)
         memcpy(own_ints, call->ints, ints);
     if (floats)
@@ -63,7 +64,7 @@ static bool nodes_reserve(struct tape *tape) {
 
 /* The place behind the last node may have one that was made for an operation that has been refused. */
 static bool reserve(struct tape *tape, const struct batch_entry *call, unsigned n_outputs) {
-    if (!nodes_reserve(tape) || !slots_reserve(&tape->slots, call->n_inputs + n_outputs))
+    if (!nodes_reserve(tape) || !slots_reserve(&tape->slots, call->n_inputs + call->n_captured + n_outputs))
         return false;
     free(tape->nodes[tape->n_nodes]);
     return (tape->nodes[tape->n_nodes] = node_create(call, n_outputs)) != NULL;
@@ -95,6 +96,8 @@ static int see_inputs(struct tape *tape, const struct batch_entry *call, unsigne
     int code = 0;
     for (unsigned i = 0; i < call->n_inputs && !code; i++)
         code = tape_see(tape, call->inputs[i]);
+    for (unsigned i = 0; i < call->n_captured && !code; i++)
+        code = tape_see(tape, call->captured[i]);
     return code ? code : slots_reserve(&tape->slots, n_outputs) ? 0 : no_memory();
 }
 
@@ -122,6 +125,8 @@ void tape_note(const struct batch_entry *call, unsigned n_outputs, td_tensor *co
         node->device = outputs[0]->device;
         for (unsigned i = 0; i < call->n_inputs; i++)
             value_note(tape, &node->inputs[i], call->inputs[i], keeps(info->derivative_inputs, i));
+        for (unsigned i = 0; i < call->n_captured; i++) /* for which no operation has a derivative */
+            value_note(tape, &node->inputs[call->n_inputs + i], call->captured[i], false);
         for (unsigned i = 0; i < n_outputs; i++)
             value_note(tape, &node->outputs[i], outputs[i], keeps(info->derivative_outputs, i));
     }

@@ -75,6 +75,32 @@ class Functions(unittest.TestCase):
         value, gradient = recorded(self.y)
         self.assertEqual((value.item(), gradient.tolist()), (8.125, [3, 3, 0.75, 12]))
 
+    def test_gradients_do_not_get_lost_in_a_call(self):
+        x, xs = td.ones(3), td.ones((4, 3))
+
+        def scaled(w):
+            return td.sum(td.function(lambda x: w * x)(x))
+
+        def loop(w):
+            return td.scan(lambda carry, x: (carry + td.sum(w * x), None), td.zeros(()), xs)[0]
+
+        for lossy in (scaled, loop, td.checkpoint(scaled), lambda w: td.checkpoint(lambda x: scaled(w) * td.sum(x))(x)):
+            with self.assertRaises(td.UnsupportedError):
+                td.grad(lambda w: td.sum(w) + lossy(w))(x)
+            constant = lossy(x)
+            self.assertEqual(td.grad(lambda w: td.sum(w) * constant)(x).tolist(), [constant.item()] * 3)
+        self.assertEqual(td.function(td.grad(lambda w: td.sum(w) + loop(w)))(x).tolist(), [5] * 3)
+
+        f, step = td.function(lambda x: x * 2), td.function(lambda carry, x: (carry + x, carry))
+        f(x), td.scan(step, x, xs)  # recorded
+        w = td.ones(3).requires_grad_()
+        for call in (lambda w: f(w), lambda w: f(w * 1), lambda w: td.scan(step, w, xs), lambda w: td.scan(step, x, td.stack([w, w]))):
+            with self.assertRaisesRegex(TypeError, "requires a gradient"):
+                call(w)
+            call(w.detach())
+            with td.no_grad():
+                call(w)
+
     def test_what_cannot_be_recorded_says_so_and_leaves_nothing_open(self):
         for wrong in (
             lambda x: float(td.sum(x)) * x,

@@ -47,6 +47,18 @@ class SavedPrograms(unittest.TestCase):
         own_value, own_gradient = td.value_and_grad(lambda x: td.sum(self.model(x * 2.0)))(self.x)
         self.assertEqual((value.item(), gradient.tolist()), (own_value.item(), own_gradient.tolist()))
 
+    def test_backward_does_not_lose_gradients_in_a_loaded_program(self):
+        td.save_program(self.model, self.path, self.x)
+        program = td.load_program(self.path)
+        x = self.x.detach().requires_grad_()
+        result = program(x * 2.0)
+        self.assertEqual(result.tolist(), self.model(self.x * 2.0).tolist())
+        with self.assertRaisesRegex(RuntimeError, "do not go through a program"):
+            (td.sum(result) + td.sum(x)).backward()
+        with td.no_grad():
+            self.assertFalse(program(x).requires_grad)
+        self.assertFalse(program(x.detach()).requires_grad)
+
     def test_published_program_is_opened(self):
         td.publish_program(self.model, "model", self.x)
         self.assertEqual(td.open_program("model")(self.x).tolist(), self.model(self.x).tolist())

@@ -187,20 +187,27 @@ static void program_dealloc(PyObject *self) {
     Py_DECREF(type);
 }
 
+enum use { USE_GIVEN, USE_STATE, USE_READ };
+
 /* What a run does to its inputs can be done to this one. */
-static int input_check(PyObject *inputs, Py_ssize_t i, bool given) {
+static int input_check(PyObject *inputs, Py_ssize_t i, enum use use) {
     PyObject *object = PySequence_GetItem(inputs, i);
     if (!object || !array_check(object)) {
         Py_XDECREF(object);
         return object ? 0 : -1; /* tensors_take() refuses it */
     }
     struct array *array = (struct array *)object;
-    bool refused = array_pinned(array);
-    if (!refused && given && graph_wanted(array)) {
+    bool refused = use != USE_READ && array_pinned(array);
+    if (!refused && use == USE_GIVEN && graph_wanted(array)) {
         PyErr_SetString(PyExc_TypeError, "an array that backward() goes through cannot be given away");
         refused = true;
     }
-    if (!refused && !given && array->graph && array->device->handle)
+    if (!refused && use == USE_READ && graph_wants(object, object)) {
+        PyErr_SetString(PyExc_TypeError, "an argument requires a gradient, which does not go through a recorded "
+                                         "function: use td.grad() inside of it, or x.detach()");
+        refused = true;
+    }
+    if (!refused && use == USE_STATE && array->graph && array->device->handle)
         graph_changed(array);
     Py_DECREF(object);
     return refused ? -1 : 0;
@@ -209,9 +216,11 @@ static int input_check(PyObject *inputs, Py_ssize_t i, bool given) {
 static int inputs_check(const struct program *program, PyObject *inputs) {
     int code = 0, n = td_program_parameters(program->handle);
     for (int i = 0; i < program->n_given && !code; i++)
-        code = input_check(inputs, program->given[i], true);
+        code = input_check(inputs, program->given[i], USE_GIVEN);
     for (int i = n - program->n_state; i < n && !code; i++)
-        code = input_check(inputs, i, false);
+        code = input_check(inputs, i, USE_STATE);
+    for (int i = 0; i < n - program->n_state && !code && graph_parts; i++)
+        code = input_check(inputs, i, USE_READ);
     return code;
 }
 

@@ -176,6 +176,16 @@ static PyObject *saved_run(struct saved *saved, PyObject *arguments, td_tensor *
     return code ? NULL : results_give(saved, results, n_results);
 }
 
+/* backward() does not go through a program. */
+static bool any_wanted(PyObject *arguments) {
+    bool any = false;
+    for (Py_ssize_t i = 0; i < PyTuple_Size(arguments) && graph_parts; i++) {
+        PyObject *array = PyTuple_GetItem(arguments, i);
+        any = any || graph_wants(array, array);
+    }
+    return any;
+}
+
 static PyObject *saved_call(PyObject *self, PyObject *arguments, PyObject *names) {
     struct saved *saved = (struct saved *)self;
     struct device *device;
@@ -196,7 +206,7 @@ static PyObject *saved_call(PyObject *self, PyObject *arguments, PyObject *names
         return PyErr_NoMemory();
     PyObject *results = saved_run(saved, arguments, all, all + n, all + 2 * n);
     PyMem_Free(all);
-    return results;
+    return results && any_wanted(arguments) ? graph_mark(results, "gradients do not go through a program") : results;
 }
 
 /* A list of pairs of dtype and shape. */

@@ -189,8 +189,6 @@ class function:
         device = arrays[0].device if arrays else state[0].device if state else _core.device()
         body = self._bodies.get((device, key))
         if body is None:
-            if any([one.requires_grad for one in arrays]):
-                raise TypeError("function(): an argument requires a gradient, which does not go through a recorded function: use td.grad() inside of it")
             body = self._bodies[device, key] = _Body(self._function, args, kwargs, arrays, device, self._given(args), state)
         return body.given(body.program.run(arrays + state if state else arrays))
 
