@@ -113,6 +113,14 @@ class Files(unittest.TestCase):
         self.assertEqual(list(td.load_file(self.path)), ["x"])
         self.assertEqual(os.listdir(self.folder.name), ["file.safetensors"])
 
+    def test_what_the_format_does_not_have_is_not_written(self):
+        x = core.asarray([1.0])
+        for arrays, metadata, error in (({"__metadata__": x}, None, ValueError), ({1: x, "1": x}, None, TypeError), ({"x": 1.0}, None, TypeError),
+                                        ({"x": x}, {"epoch": 3}, TypeError)):
+            with self.assertRaisesRegex(error, "save_file"):
+                td.save_file(arrays, self.path, metadata)
+        self.assertFalse(os.listdir(self.folder.name))
+
     def test_wrong_ones_are_refused(self):
         def file(header, data=b"", length=None):
             text = header if isinstance(header, bytes) else json.dumps(header).encode()
@@ -122,7 +130,7 @@ class Files(unittest.TestCase):
         for content in (b"", b"1234", file({}, length=2 ** 60), file(b"{"), file([]), file({"x": entry}),
                         file({"x": {**entry, "shape": [3]}}, bytes(8)), file({"x": {**entry, "dtype": "F7"}}, bytes(8)),
                         file({"x": {**entry, "data_offsets": [-8, 0]}}, bytes(8)), file({"x": {"dtype": "F32"}}, bytes(8)),
-                        file({"x": {**entry, "shape": [-2]}}, bytes(8))):
+                        file({"x": {**entry, "shape": [-2]}}, bytes(8)), file(b'{"x":' + b"[" * 100000)):
             with open(self.path, "wb") as out:
                 out.write(content)
             with self.assertRaises(ValueError):

@@ -17,9 +17,23 @@ _NAMES = {name: key for key, name in _DTYPES.items()}
 _HEADER_MAX = 100 << 20
 
 
+def _check(arrays, metadata):
+    for name, x in arrays.items():
+        if not isinstance(x, _core.Array):
+            raise TypeError(f"save_file(): {name!r} is a {type(x).__name__}, and no array of tensord")
+        if not isinstance(name, str):
+            raise TypeError(f"save_file(): a name is a text, not {name!r}")
+        if name == "__metadata__":
+            raise ValueError("save_file(): no array has the name __metadata__, which the format has for the file's own texts")
+    for key, value in (metadata or {}).items():
+        if not isinstance(key, str) or not isinstance(value, str):
+            raise TypeError(f"save_file(): metadata has texts alone, not {key!r}: {value!r}")
+
+
 def save_file(arrays, path, metadata=None):
     """Writes a dict of arrays into a new file, which takes the place of an old one when it is complete. Blocks until the arrays have been
-    computed and fetched, one after another. `metadata` is a dict of texts."""
+    computed and fetched, one after another. `metadata` is a dict of texts. TypeError or ValueError for names and values that the format does not have."""
+    _check(arrays, metadata)
     header, offset = {"__metadata__": metadata} if metadata else {}, 0
     for name, x in sorted(arrays.items(), key=lambda entry: -entry[1].dtype.itemsize):  # so all are aligned
         header[name] = {"dtype": _NAMES[x.dtype.name], "shape": list(x.shape), "data_offsets": [offset, offset + x.nbytes]}
@@ -54,7 +68,7 @@ def _header(memory, path):
         raise ValueError(f"{path}: no file in the safetensors format: its header is longer than the file")
     try:
         header = json.loads(bytes(memory[8:8 + length]))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path}: no file in the safetensors format: {error}") from None
     if not isinstance(header, dict):
         raise ValueError(f"{path}: no file in the safetensors format: its header is no object")
