@@ -442,6 +442,7 @@ class Random(unittest.TestCase):
         x = td.reshape(td.arange(6), (2, 3))
         self.assertEqual([rng.choice(x, (4, 5), axis=axis).shape for axis in (0, 1, -1, -2)], [(4, 5, 3), (2, 4, 5), (2, 4, 5), (4, 5, 3)])
         self.assertEqual(rng.choice(x, axis=-1).shape, (2,))
+        self.assertEqual(rng.choice(3, 4, p=[0, 1, 0]).tolist(), [1] * 4)
         with self.assertRaises(ValueError):
             rng.choice(3, 4, replace=False)
 

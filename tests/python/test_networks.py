@@ -351,6 +351,21 @@ class Optimisers(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "twice"):
             optimiser.add_param_group({"params": [a]})
 
+    def test_states_of_pytorch(self):
+        """Its SGD counts no steps; options that are not here are not left out without a word."""
+        x = td.asarray([1.0]).requires_grad_()
+        optimiser = td.optim.SGD([x], lr=0.1, momentum=0.5)
+        group = {**optimiser.state_dict()["param_groups"][0], "dampening": 0, "maximize": False, "foreach": None}
+        optimiser.load_state_dict({"state": {0: {"momentum_buffer": [2.0]}}, "param_groups": [group]})
+        optimiser.step([td.asarray([1.0])])
+        self.assertAlmostEqual(x.item(), 0.8, places=6)
+        optimiser.load_state_dict({"state": {0: {"momentum_buffer": None}}, "param_groups": [group]})
+        optimiser.step([td.asarray([1.0])])
+        self.assertAlmostEqual(x.item(), 0.7, places=6)
+        for option in ({"maximize": True}, {"dampening": 0.5}):
+            with self.assertRaisesRegex(ValueError, next(iter(option))):
+                optimiser.load_state_dict({"state": {}, "param_groups": [{**group, **option}]})
+
     def test_parameters_of_two_devices(self):
         parameters = [td.ones(2, device=name).requires_grad_() for name in ("cpu:0", "cpu:1")]
         optimiser = td.optim.Adam(parameters, lr=0.1)

@@ -175,19 +175,26 @@ class Optimizer:
         return {"state": state, "param_groups": groups}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """The state of an optimiser with the same groups; arrays may be what asarray() takes."""
+        """The state of an optimiser with the same groups, which may be PyTorch's; arrays may be what asarray() takes. ValueError for other groups, and for options that
+        this one does not have; then nothing has changed."""
         from .creation import asarray
 
         groups = state["param_groups"]
         if [len(group["params"]) for group in groups] != [len(group["params"]) for group in self.param_groups]:
             raise ValueError("load_state_dict(): the state is that of other groups of parameters")
+        for other in groups:
+            for name in _ELSEWHERE:
+                if other.get(name) and name not in self.defaults:
+                    raise ValueError(f"load_state_dict(): the state is of an optimiser with {name}={other[name]}, which {type(self).__name__} does not have")
         parameters = [parameter for group in self.param_groups for parameter in group["params"]]
         found: dict[int, dict[str, Any]] = {}
         for number, entries in state["state"].items():
             parameter = parameters[int(number)]
-            own: dict[str, Any] = {}
+            own: dict[str, Any] = {"step": 0}  # PyTorch's SGD counts none
             found[int(number)] = own
             for name, value in entries.items():
+                if value is None:
+                    continue
                 if name == "step" and not isinstance(value, Array):
                     own[name] = int(value)
                 else:
@@ -200,6 +207,8 @@ class Optimizer:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{name}={value}' for name, value in self.defaults.items())})"
 
+
+_ELSEWHERE = ("amsgrad", "centered", "dampening", "maximize", "momentum")  # options of PyTorch's that change the numbers
 
 _PART = 512  # parameters in one operation
 

@@ -217,6 +217,8 @@ class Generator:
         if not replace and count > n:
             raise ValueError(f"choice() cannot draw {count} of {n} without replacement")
         if p is not None:
+            if not isinstance(p, Array):
+                p = _core.asarray(p, None if hasattr(p, "dtype") else _dtypes.float32, device)
             if p.shape != (n,):
                 raise ValueError(f"choice() needs {n} weights, not the shape {p.shape}")
             chosen = self.multinomial(p, count, replacement=replace)
