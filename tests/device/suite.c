@@ -20,25 +20,32 @@ int suite_repeat(int times) {
 
 /* ---- device and session ---- */
 
-struct engine *suite_engine(uint64_t memory) {
+static struct engine *engine_open(const char *kind, const struct device_options *options) {
+    struct fault fault = {0};
+    struct device *device = NULL;
+    struct engine *engine = NULL;
+    bool late = !strcmp(kind, "late");
+    if ((late ? late_open(options, &device, &fault) : device_open(kind, options, &device, &fault)) ||
+        engine_create(device, &(struct engine_options){0}, &engine, &fault))
+        cr_assert_fail("cannot open %s: %s", kind, fault.message);
+    return engine;
+}
+
+static const char *device_wanted(void) {
     const char *name = getenv("TENSORD_TEST_DEVICE");
+    return name && *name ? name : "cpu";
+}
+
+struct engine *suite_engine(uint64_t memory) {
     char kind[32];
     unsigned index = 0;
-    snprintf(kind, sizeof kind, "%s", name && *name ? name : "cpu");
+    snprintf(kind, sizeof kind, "%s", device_wanted());
     char *colon = strchr(kind, ':');
     if (colon) {
         *colon = '\0';
         index = (unsigned)atoi(colon + 1);
     }
-    struct fault fault = {0};
-    struct device *device = NULL;
-    struct engine *engine = NULL;
-    struct device_options options = {.index = index, .memory_total = memory};
-    bool late = !strcmp(kind, "late");
-    if ((late ? late_open(&options, &device, &fault) : device_open(kind, &options, &device, &fault)) ||
-        engine_create(device, &(struct engine_options){0}, &engine, &fault))
-        cr_assert_fail("cannot open %s: %s", kind, fault.message);
-    return engine;
+    return engine_open(kind, &(struct device_options){.index = index, .memory_total = memory});
 }
 
 static void suite_session(struct suite *suite, uint64_t quota) {
@@ -49,12 +56,15 @@ static void suite_session(struct suite *suite, uint64_t quota) {
     suite->next_id = 0;
     suite->sequence = 0;
     suite->stream = 0;
-    suite->replays = replayed_wanted();
+}
+
+static uint64_t seed_wanted(uint64_t seed) {
+    const char *given = getenv("TENSORD_TEST_SEED");
+    return given ? strtoull(given, NULL, 0) : seed;
 }
 
 void suite_open_limited(struct suite *suite, uint64_t seed, uint64_t memory, uint64_t quota) {
-    const char *given = getenv("TENSORD_TEST_SEED");
-    *suite = (struct suite){.seed = given ? strtoull(given, NULL, 0) : seed};
+    *suite = (struct suite){.seed = seed_wanted(seed), .replays = replayed_wanted()};
     suite->random = suite->seed;
     suite->engine = suite_engine(memory);
     suite_session(suite, quota);
@@ -64,39 +74,72 @@ void suite_open(struct suite *suite, uint64_t seed) {
     suite_open_limited(suite, seed, 0, 0);
 }
 
-static void suite_open_threads(struct suite *suite, uint64_t seed, unsigned threads) {
-    struct fault fault = {0};
-    struct device *device = NULL;
-    struct device_options options = {.threads = threads};
+static void suite_open_device(struct suite *suite, uint64_t seed, const char *kind, unsigned threads) {
     *suite = (struct suite){.seed = seed, .random = seed};
-    if (device_open("cpu", &options, &device, &fault) ||
-        engine_create(device, &(struct engine_options){0}, &suite->engine, &fault))
-        cr_assert_fail("cannot open a device with %u threads: %s", threads, fault.message);
+    suite->engine = engine_open(kind, &(struct device_options){.threads = threads});
     suite_session(suite, 0);
 }
 
+enum { SUITE_TWINS_MAX = 3 };
+
+static struct suite *twin_open(struct suite *suite, const char *kind, unsigned threads) {
+    if (!suite->twins)
+        suite->twins = calloc(SUITE_TWINS_MAX, sizeof *suite->twins);
+    struct suite *twin = &suite->twins[suite->n_twins++];
+    suite_open_device(twin, suite->seed, kind, threads);
+    return twin;
+}
+
+static void twin_open_threads(struct suite *suite, unsigned threads) {
+    struct suite *twin = twin_open(suite, "cpu", threads);
+    snprintf(twin->how, sizeof twin->how, "with %u thread%s", threads, threads == 1 ? "" : "s");
+}
+
+static void twin_open_replayed(struct suite *suite, const char *kind) {
+    struct suite *twin = twin_open(suite, kind, 0);
+    snprintf(twin->how, sizeof twin->how, "as a recorded program on the device \"%s\"", kind);
+    twin->replays = true;
+}
+
+void suite_open_with_threads(struct suite *suite, uint64_t seed) {
+    suite_open_device(suite, seed_wanted(seed), "cpu", 1);
+    for (unsigned threads = 2; threads <= 3; threads++)
+        twin_open_threads(suite, threads);
+}
+
 void suite_open_with_twins(struct suite *suite, uint64_t seed) {
-    const char *given = getenv("TENSORD_TEST_SEED");
-    suite_open_threads(suite, given ? strtoull(given, NULL, 0) : seed, 1);
-    suite->twins = calloc(SUITE_TWINS, sizeof *suite->twins);
-    for (unsigned i = 0; i < SUITE_TWINS; i++)
-        suite_open_threads(&suite->twins[i], suite->seed, i + 2);
+    suite_open(suite, seed);
+    if (suite->replays)
+        return;
+    if (!strcmp(device_wanted(), "cpu")) {
+        struct device_info info;
+        device_describe(engine_device(suite->engine), &info);
+        for (unsigned threads = 1; threads <= 3; threads++)
+            if (threads != info.processors)
+                twin_open_threads(suite, threads);
+    } else if (!strcmp(device_wanted(), "late")) {
+        twin_open_replayed(suite, "late");
+#ifndef SUITE_SANITIZED /* only where most goes on at once */
+        twin_open_replayed(suite, "cpu");
+#endif
+    }
 }
 
 void suite_restart(struct suite *suite) {
-    for (int i = 0; i < SUITE_TWINS && suite->twins; i++)
+    for (unsigned i = 0; i < suite->n_twins; i++)
         suite_restart(&suite->twins[i]);
     session_destroy(suite->session);
     suite_session(suite, 0);
 }
 
 void suite_close(struct suite *suite) {
-    for (int i = 0; i < SUITE_TWINS && suite->twins; i++) {
+    for (unsigned i = 0; i < suite->n_twins; i++) {
         session_destroy(suite->twins[i].session);
         engine_destroy(suite->twins[i].engine);
     }
     free(suite->twins);
     suite->twins = NULL;
+    suite->n_twins = 0;
     session_destroy(suite->session);
     engine_destroy(suite->engine);
     values_destroy_all();
@@ -114,6 +157,11 @@ void suite_fail(const struct suite *suite, const char *format, ...) {
 
 /* ---- operations ---- */
 
+static int submit(struct suite *suite, const struct op_request *request) {
+    return suite->replays ? replayed_submit(suite->session, request, request->sequence)
+                          : session_submit(suite->session, request);
+}
+
 int suite_submit(struct suite *suite, const struct op_request *request, uint64_t *output) {
     struct op_request filled = *request;
     filled.sequence = ++suite->sequence;
@@ -122,12 +170,11 @@ int suite_submit(struct suite *suite, const struct op_request *request, uint64_t
         *output = filled.output = suite->next_id + 1;
         suite->next_id += 1 + filled.further;
     }
-    int rc = suite->replays ? replayed_submit(suite->session, &filled, filled.sequence)
-                            : session_submit(suite->session, &filled);
-    for (int i = 0; i < SUITE_TWINS && suite->twins; i++)
-        if (session_submit(suite->twins[i].session, &filled) != rc)
-            suite_fail(suite, "%s: with %d threads it is refused, or taken, in another way",
-                       op_info(filled.opcode)->name, i + 2);
+    int rc = submit(suite, &filled);
+    for (unsigned i = 0; i < suite->n_twins; i++)
+        if (submit(&suite->twins[i], &filled) != rc)
+            suite_fail(suite, "%s: %s it is refused, or taken, in another way", op_info(filled.opcode)->name,
+                       suite->twins[i].how);
     return rc;
 }
 
@@ -288,7 +335,7 @@ struct sample suite_upload(struct suite *suite, struct values *values) {
     struct upload_request request = {
         .id = out.id, .type = &type, .stream = suite->stream, .sequence = ++suite->sequence};
     upload_once(suite, suite->session, &request, values);
-    for (int i = 0; i < SUITE_TWINS && suite->twins; i++)
+    for (unsigned i = 0; i < suite->n_twins; i++)
         upload_once(suite, suite->twins[i].session, &request, values);
     return out;
 }
@@ -422,10 +469,10 @@ static struct values *fetched(struct suite *suite, const struct sample *sample);
 
 struct values *suite_get(struct suite *suite, const struct sample *sample) {
     struct values *got = fetched(suite, sample);
-    for (int i = 0; i < SUITE_TWINS && suite->twins; i++) {
+    for (unsigned i = 0; i < suite->n_twins; i++) {
         struct values *twin = fetched(&suite->twins[i], sample);
         if (!same_bits(got, twin))
-            suite_fail(suite, "%s: with %d threads the result has other bits than with one", sample->story, i + 2);
+            suite_fail(suite, "%s: %s the result has other bits", sample->story, suite->twins[i].how);
         values_destroy(twin);
     }
     return got;

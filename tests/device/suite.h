@@ -28,17 +28,16 @@ enum { SUITE_STORY_MAX = 512 };
 #endif
 int suite_repeat(int times);
 
-enum { SUITE_TWINS = 2 };
-
 struct suite {
     struct engine *engine;
     struct session *session;
     uint64_t next_id, sequence;
     uint64_t seed, random;
-    uint32_t stream; /* of operations to come */
-    bool replays;    /* each operation runs as a recorded program (replayed.h) */
-    struct suite
-        *twins; /* NULL, or SUITE_TWINS suites, on whose devices everything runs, too; the same bits must come out */
+    uint32_t stream;     /* of operations to come */
+    bool replays;        /* each operation runs as a recorded program (replayed.h) */
+    char how[64];        /* of a twin: how it runs, "with 3 threads" */
+    struct suite *twins; /* on whose devices everything runs, too; the same bits must come out */
+    unsigned n_twins;
 };
 
 /* A tensor on both sides. */
@@ -52,8 +51,11 @@ struct sample {
 void suite_open(struct suite *suite, uint64_t seed);
 /* The same with limits of the device's memory (0: as the device has) and of the session's bytes. */
 void suite_open_limited(struct suite *suite, uint64_t seed, uint64_t memory, uint64_t quota);
-/* On a CPU device with one thread, with twins that have more. */
+/* With twins that share the reference's values, which take most of the time: on a CPU device, those with one, two and three threads; on the
+ * late one, recorded programs on that and on the CPU device (late.h, replayed.h); on others, none. */
 void suite_open_with_twins(struct suite *suite, uint64_t seed);
+/* On a CPU device with one thread, with twins that have two and three. */
+void suite_open_with_threads(struct suite *suite, uint64_t seed);
 void suite_close(struct suite *suite);
 /* The device alone, for tests of the engine. */
 struct engine *suite_engine(uint64_t memory);

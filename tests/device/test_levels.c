@@ -29,7 +29,7 @@ static void operation_conforms(unsigned opcode) {
     struct suite suite;
     const struct op_case *row = op_case_find(opcode);
     cr_assert(row, "the suite has no case for %s", op_info(opcode)->name);
-    suite_open_with_twins(&suite, 0x1e7e1 + opcode);
+    suite_open_with_threads(&suite, 0x1e7e1 + opcode);
     row->run(&suite, row);
     suite_close(&suite);
 }

@@ -7,12 +7,12 @@ static void operation_conforms(unsigned opcode, const char *name) {
     struct suite suite;
     const struct op_case *row = op_case_find(opcode);
     cr_assert(row, "the suite has no case for %s", name);
-    suite_open(&suite, 0x7e45 + opcode);
+    suite_open_with_twins(&suite, 0x7e45 + opcode);
     row->run(&suite, row);
     suite_close(&suite);
 }
 
-#define X(name, value, text)                                                                                      \
+#define X(name, value, text)                                                                                           \
     Test(operations, name, .timeout = 400) {                                                                           \
         operation_conforms(value, text);                                                                               \
     }
