@@ -9,7 +9,10 @@
 #include <sys/mman.h>
 #include <ucontext.h>
 
-static const size_t stack_size = (size_t)128 << 10, guard_size = (size_t)16 << 10;
+static const size_t stack_size = (size_t)160 << 10, guard_size = (size_t)16 << 10;
+/* Stacks begin at different distances from a page's end: otherwise those of a block would share few lines of the processor's caches, and each
+ * switch from one to another would wait for memory. */
+static const size_t stack_places = 56, stack_step = 9 * 64;
 
 /* The compiler's own setjmp and longjmp, which keep three registers: the C library's took a tenth of the suite's time. */
 typedef void *place[5];
@@ -38,6 +41,7 @@ static struct thread threads[BLOCK_THREADS_MAX];
 static unsigned begun; /* threads of the block, in their order */
 static bool back;      /* the order of the block's threads */
 static struct fiber *current, *unused;
+static size_t fibers;
 static place scheduler;
 static void (*body)(void *argument);
 static void *body_argument;
@@ -94,7 +98,7 @@ static struct fiber *fiber_create(void) {
     if (!fiber || stack == MAP_FAILED || mprotect(stack, guard_size, PROT_NONE) || getcontext(&fiber->start))
         block_die("no memory for a thread's stack");
     fiber->start.uc_stack.ss_sp = stack;
-    fiber->start.uc_stack.ss_size = stack_size;
+    fiber->start.uc_stack.ss_size = stack_size - fibers++ % stack_places * stack_step;
     makecontext(&fiber->start, fiber_main, 0);
     return fiber;
 }

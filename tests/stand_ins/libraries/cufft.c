@@ -1,4 +1,4 @@
-/* The stand-in for cuFFT: sums of all products, of lines at any strides. The input of a transform to real numbers is lost. */
+/* The stand-in for cuFFT: lines at any strides, taken apart by the factors of their lengths. The input of a transform to real numbers is lost. */
 #include <cufft.h>
 #include <math.h>
 #include <stdint.h>
@@ -114,22 +114,33 @@ static void write_number(void *data, bool wide, int64_t at, double value) {
         ((float *)data)[at] = (float)value;
 }
 
-/* One line in `line`, its transform in `result`, as pairs. */
-static void transform(const struct work *work, const long double *roots, const double *line, double *result) {
-    int64_t n = work->plan.n, results = work->real_in ? n / 2 + 1 : n;
-    for (int64_t k = 0; k < results; k++) {
+static int64_t smallest_factor(int64_t n) {
+    for (int64_t p = 2; p * p <= n; p++)
+        if (n % p == 0)
+            return p;
+    return n;
+}
+
+/* The transform of every step-th number of a line, as pairs: the sums of all products, of the transforms of its p parts. `room` has room for a line. */
+static void transform(const struct work *work, const long double *roots, int64_t step, const long double *line,
+                      long double *result, long double *room) {
+    int64_t n = work->plan.n, m = n / step, p = smallest_factor(m), q = m / p;
+    for (int64_t b = 0; b < p && q > 1; b++)
+        transform(work, roots, step * p, line + 2 * b * step, room + 2 * b * q, result + 2 * b * q);
+    for (int64_t k = 0; k < m; k++) {
         long double re = 0, im = 0;
-        for (int64_t j = 0, at = 0; j < n; j++, at = at + k < n ? at + k : at + k - n) {
+        for (int64_t b = 0, at = 0; b < p; b++, at += k * step, at -= at < n ? 0 : n) {
+            const long double *x = q > 1 ? room + 2 * (b * q + k % q) : line + 2 * b * step;
             long double c = roots[2 * at], s = work->inverse ? -roots[2 * at + 1] : roots[2 * at + 1];
-            re += line[2 * j] * c - line[2 * j + 1] * s;
-            im += line[2 * j] * s + line[2 * j + 1] * c;
+            re += x[0] * c - x[1] * s;
+            im += x[0] * s + x[1] * c;
         }
-        result[2 * k] = (double)re;
-        result[2 * k + 1] = (double)im;
+        result[2 * k] = re;
+        result[2 * k + 1] = im;
     }
 }
 
-static void read_line(const struct work *work, int64_t number, double *line) {
+static void read_line(const struct work *work, int64_t number, long double *line) {
     const struct plan *plan = &work->plan;
     int64_t n = plan->n, given = work->real_out ? n / 2 + 1 : n;
     for (int64_t k = 0; k < given; k++) {
@@ -153,8 +164,8 @@ static void compute(void *argument) {
     const struct plan *plan = &work->plan;
     int64_t n = plan->n, results = work->real_in ? n / 2 + 1 : n;
     long double *roots = malloc((size_t)n * 2 * sizeof *roots);
-    double *lines = malloc((size_t)(plan->batch * n) * 2 * sizeof *lines),
-           *result = malloc((size_t)n * 2 * sizeof *result);
+    long double *lines = malloc((size_t)(plan->batch * n) * 2 * sizeof *lines),
+                *result = malloc((size_t)n * 4 * sizeof *result);
     for (int64_t k = 0; k < n; k++) {
         long double angle = -2 * acosl(-1) * (long double)k / (long double)n;
         roots[2 * k] = cosl(angle);
@@ -163,12 +174,12 @@ static void compute(void *argument) {
     for (int64_t number = 0; number < plan->batch; number++) /* all of them first: it may be in place */
         read_line(work, number, lines + 2 * number * n);
     for (int64_t number = 0; number < plan->batch; number++) {
-        transform(work, roots, lines + 2 * number * n, result);
+        transform(work, roots, 1, lines + 2 * number * n, result, result + 2 * n);
         for (int64_t k = 0; k < results; k++) {
             int64_t at = number * plan->out_distance + k * plan->out_stride;
-            write_number(work->out, work->wide, work->real_out ? at : 2 * at, result[2 * k]);
+            write_number(work->out, work->wide, work->real_out ? at : 2 * at, (double)result[2 * k]);
             if (!work->real_out)
-                write_number(work->out, work->wide, 2 * at + 1, result[2 * k + 1]);
+                write_number(work->out, work->wide, 2 * at + 1, (double)result[2 * k + 1]);
         }
     }
     free(roots);
