@@ -49,8 +49,8 @@ static long double float_any(struct suite *suite, enum dtype dtype) {
     if (kind < 2)
         return float_special(suite, dtype);
     long double sign = suite_chance(suite, 50) ? 1 : -1, mantissa = 1 + random_unit(suite);
-    int range = kind == 2 ? (int)log2l(value_max(dtype)) : 5;
-    return sign * ldexpl(mantissa, (int)suite_below(suite, 2 * range + 1) - range);
+    int range = kind == 2 ? value_exponent_max(dtype) : 5;
+    return sign * mantissa * value_power((int)suite_below(suite, 2 * range + 1) - range);
 }
 
 static long double float_fill(struct suite *suite, enum dtype dtype, enum suite_fill fill) {

@@ -1,5 +1,7 @@
 #include "tests/device/values.h"
 
+#include <float.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -92,8 +94,7 @@ int64_t value_wrap(enum dtype dtype, int64_t value) {
     return low_bits > value_high(dtype) ? low_bits - (int64_t)modulus : low_bits;
 }
 
-/* 2^exponent, of any exponent that a format has. The reference needs millions of them, and ldexpl() takes longer than all the
- * rest of a rounding. */
+/* The reference needs millions of them, and ldexpl() takes longer than all the rest of a rounding. */
 enum { POWER_MIN = -1100, POWER_MAX = 1100 };
 
 static long double powers[POWER_MAX - POWER_MIN + 1];
@@ -103,25 +104,46 @@ __attribute__((constructor)) static void powers_make(void) {
         powers[exponent - POWER_MIN] = ldexpl(1, exponent);
 }
 
-static long double power(int exponent) {
+long double value_power(int exponent) {
     return powers[exponent - POWER_MIN];
+}
+
+/* e of ±1.xxx * 2^e; less than any format's for 0, more for what is not finite. ilogbl() takes long, too. */
+static int exponent_of(long double value) {
+#if LDBL_MANT_DIG == 64
+    uint16_t sign_and_exponent;
+    memcpy(&sign_and_exponent, (const char *)&value + 8, sizeof sign_and_exponent);
+    return (sign_and_exponent & 0x7fff) - 0x3fff;
+#else
+    return value == 0 ? INT_MIN : isfinite(value) ? ilogbl(value) : INT_MAX;
+#endif
 }
 
 long double value_max(enum dtype dtype) {
     const struct float_format *format = &float_formats[dtype];
-    return (2.0L - power(format->finite ? 2 : 1) * power(-format->precision)) * power(format->exponent_max);
+    return (2.0L - value_power(format->finite ? 2 : 1) * value_power(-format->precision)) *
+           value_power(format->exponent_max);
 }
 
 long double value_min_normal(enum dtype dtype) {
-    return power(float_formats[dtype].exponent_min);
+    return value_power(float_formats[dtype].exponent_min);
+}
+
+int value_exponent_max(enum dtype dtype) {
+    return float_formats[dtype].exponent_max;
+}
+
+/* Of the last place of a number of this format, the exponent. */
+static int place_of(const struct float_format *format, long double value) {
+    int exponent = exponent_of(value);
+    if (exponent < format->exponent_min || exponent >= LDBL_MAX_EXP)
+        exponent = format->exponent_min;
+    return exponent - format->precision + 1;
 }
 
 long double value_ulp(enum dtype dtype, long double value) {
-    const struct float_format *format = &float_formats[dtype];
-    int exponent = format->exponent_min;
-    if (fabsl(value) >= power(exponent) && isfinite(value))
-        exponent = ilogbl(value);
-    return power(exponent < POWER_MAX ? exponent - format->precision + 1 : POWER_MAX);
+    int place = place_of(&float_formats[dtype], value);
+    return value_power(place < POWER_MAX ? place : POWER_MAX);
 }
 
 long double value_round(enum dtype dtype, long double value) {
@@ -135,8 +157,12 @@ long double value_round(enum dtype dtype, long double value) {
         return copysignl(beyond, value);
     if (isnan(value) || value == 0)
         return value;
-    long double ulp = value_ulp(dtype, value);
-    long double rounded = rintl(value / ulp) * ulp; /* both steps exact: ulp is a power of two */
+    if (exponent_of(value) > float_formats[dtype].exponent_max)
+        return copysignl(beyond, value);
+    /* All steps but the sum with this number are exact, and that rounds to the nearest whole number. */
+    static const long double whole = 1.5L / LDBL_EPSILON;
+    int place = place_of(&float_formats[dtype], value);
+    long double rounded = (value * value_power(-place) + whole - whole) * value_power(place);
     if (fabsl(rounded) > value_max(dtype))
         return copysignl(beyond, value);
     return copysignl(rounded, value);
@@ -240,9 +266,9 @@ static uint16_t narrow_encode(enum dtype dtype, long double value) {
         return (uint16_t)(sign | top);
     long double magnitude = fabsl(value);
     if (magnitude < value_min_normal(dtype)) /* denormals and zero: a plain count of the smallest one */
-        return (uint16_t)(sign | (unsigned)(magnitude / value_ulp(dtype, 0)));
-    int exponent = ilogbl(magnitude);
-    unsigned mantissa = (unsigned)(magnitude / value_ulp(dtype, value)) - (1u << fraction);
+        return (uint16_t)(sign | (unsigned)(magnitude * value_power(-place_of(format, 0))));
+    int exponent = exponent_of(magnitude);
+    unsigned mantissa = (unsigned)(magnitude * value_power(-place_of(format, magnitude))) - (1u << fraction);
     return (uint16_t)(sign | (unsigned)(exponent + bias) << fraction | mantissa);
 }
 
@@ -257,7 +283,7 @@ static long double narrow_decode(enum dtype dtype, uint16_t bits) {
     else if (exponent == 0)
         magnitude = (long double)mantissa * value_ulp(dtype, 0);
     else
-        magnitude = ldexpl((long double)(mantissa + (1 << fraction)), exponent - bias - fraction);
+        magnitude = (long double)(mantissa + (1 << fraction)) * value_power(exponent - bias - fraction);
     return bits & sign ? -magnitude : magnitude;
 }
 

@@ -73,3 +73,5 @@ long double value_round(enum dtype dtype, long double value);
 long double value_ulp(enum dtype dtype, long double value);
 long double value_max(enum dtype dtype);        /* largest finite */
 long double value_min_normal(enum dtype dtype); /* smallest normal */
+int value_exponent_max(enum dtype dtype);       /* of 1.xxx * 2^e */
+long double value_power(int exponent);          /* 2^exponent, of any exponent that a format has */
