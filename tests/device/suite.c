@@ -302,10 +302,15 @@ struct sample suite_binary(struct suite *suite, unsigned opcode, const struct sa
     return suite_run(suite, &(struct suite_call){.opcode = opcode, .n_inputs = 2, .inputs = inputs});
 }
 
-void suite_deliver(struct upload *upload, const struct values *values) {
-    size_t bytes = values_bytes(values), step = bytes / 3 | 1;
+static uint8_t *encoded(const struct values *values) {
+    size_t bytes = values_bytes(values);
     uint8_t *all = malloc(bytes ? bytes : 1);
     values_encode(values, all);
+    return all;
+}
+
+static void deliver(struct upload *upload, const uint8_t *all, size_t bytes) {
+    size_t step = bytes / 3 | 1;
     for (size_t at = 0; at < bytes; at += step) {
         size_t n = bytes - at < step ? bytes - at : step;
         uint8_t *chunk = upload_chunk(upload, (int64_t)at, (int64_t)n);
@@ -313,18 +318,23 @@ void suite_deliver(struct upload *upload, const struct values *values) {
         memcpy(chunk, all + at, n);
         upload_chunk_done(upload);
     }
+}
+
+void suite_deliver(struct upload *upload, const struct values *values) {
+    uint8_t *all = encoded(values);
+    deliver(upload, all, values_bytes(values));
     free(all);
 }
 
 static void upload_once(const struct suite *suite, struct session *session, const struct upload_request *request,
-                        const struct values *values) {
+                        const uint8_t *all, size_t bytes) {
     struct upload upload;
     int rc = session_upload(session, request, &upload);
     if (rc)
         suite_fail(suite, "upload refused with %s", status_name(rc));
-    if (upload.bytes != (int64_t)values_bytes(values))
-        suite_fail(suite, "upload of %" PRId64 " bytes, expected %zu", upload.bytes, values_bytes(values));
-    suite_deliver(&upload, values);
+    if (upload.bytes != (int64_t)bytes)
+        suite_fail(suite, "upload of %" PRId64 " bytes, expected %zu", upload.bytes, bytes);
+    deliver(&upload, all, bytes);
     upload_finish(&upload, NULL);
 }
 
@@ -334,9 +344,11 @@ struct sample suite_upload(struct suite *suite, struct values *values) {
     memcpy(type.shape, values->shape, sizeof values->shape);
     struct upload_request request = {
         .id = out.id, .type = &type, .stream = suite->stream, .sequence = ++suite->sequence};
-    upload_once(suite, suite->session, &request, values);
+    uint8_t *all = encoded(values);
+    upload_once(suite, suite->session, &request, all, values_bytes(values));
     for (unsigned i = 0; i < suite->n_twins; i++)
-        upload_once(suite, suite->twins[i].session, &request, values);
+        upload_once(suite, suite->twins[i].session, &request, all, values_bytes(values));
+    free(all);
     return out;
 }
 
@@ -465,35 +477,42 @@ static bool same_bits(const struct values *a, const struct values *b) {
     return true;
 }
 
-static struct values *fetched(struct suite *suite, const struct sample *sample);
-
-struct values *suite_get(struct suite *suite, const struct sample *sample) {
-    struct values *got = fetched(suite, sample);
-    for (unsigned i = 0; i < suite->n_twins; i++) {
-        struct values *twin = fetched(&suite->twins[i], sample);
-        if (!same_bits(got, twin))
-            suite_fail(suite, "%s: %s the result has other bits", sample->story, suite->twins[i].how);
-        values_destroy(twin);
-    }
-    return got;
-}
-
-static struct values *fetched(struct suite *suite, const struct sample *sample) {
+static uint8_t *bytes_of(struct suite *suite, const struct sample *sample) {
     struct suite_fetch fetch;
-    struct values *got = values_create(sample->values->dtype, sample->values->rank, sample->values->shape);
+    size_t expected = values_bytes(sample->values);
     suite_fetch_start(suite, sample->id, &fetch);
     suite_fetch_wait(suite, &fetch);
     if (fetch.failed)
         suite_fail(suite, "%s: failed with %s: %s (of %s)", sample->story, status_name((int)fetch.failure.code),
                    fetch.failure.message, fetch.failure.operation);
-    if (fetch.fetch.bytes != (int64_t)values_bytes(got))
-        suite_fail(suite, "%s: fetched %" PRId64 " bytes, expected %zu", sample->story, fetch.fetch.bytes,
-                   values_bytes(got));
-    uint8_t *bytes = malloc(values_bytes(got) ? values_bytes(got) : 1);
+    if (fetch.fetch.bytes != (int64_t)expected)
+        suite_fail(suite, "%s: fetched %" PRId64 " bytes, expected %zu", sample->story, fetch.fetch.bytes, expected);
+    uint8_t *bytes = malloc(expected ? expected : 1);
     suite_read(suite, &fetch.fetch, bytes);
-    values_decode(got, bytes);
-    free(bytes);
     fetch_release(&fetch.fetch);
+    return bytes;
+}
+
+static struct values *values_of(const struct sample *sample, const uint8_t *bytes) {
+    struct values *got = values_create(sample->values->dtype, sample->values->rank, sample->values->shape);
+    values_decode(got, bytes);
+    return got;
+}
+
+struct values *suite_get(struct suite *suite, const struct sample *sample) {
+    uint8_t *bytes = bytes_of(suite, sample);
+    struct values *got = values_of(sample, bytes);
+    for (unsigned i = 0; i < suite->n_twins; i++) {
+        uint8_t *others = bytes_of(&suite->twins[i], sample);
+        if (memcmp(others, bytes, values_bytes(got))) {
+            struct values *twin = values_of(sample, others);
+            if (!same_bits(got, twin))
+                suite_fail(suite, "%s: %s the result has other bits", sample->story, suite->twins[i].how);
+            values_destroy(twin);
+        }
+        free(others);
+    }
+    free(bytes);
     return got;
 }
 
