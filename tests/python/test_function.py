@@ -1,5 +1,6 @@
 """Recorded functions, and loops in the daemon: the bits of the same operations one by one, and clear errors for what cannot be recorded."""
 
+import collections
 import threading
 import unittest
 
@@ -46,6 +47,25 @@ class Functions(unittest.TestCase):
         recorded.clear()
         recorded(self.x)
         self.assertEqual(self.calls, 6)
+
+    def test_numbers_are_told_apart_by_their_bits(self):
+        f = td.function(lambda x, number: td.copysign(x, td.full((), number)))
+        self.assertEqual([f(td.ones(()), number).item() for number in (0.0, -0.0, 0.0)], [1, -1, 1])
+        f = td.function(lambda x, number: td.copysign(x, td.imag(td.full((), number, dtype=td.complex64))))
+        self.assertEqual([f(td.ones(()), number).item() for number in (complex(1, 0.0), complex(1, -0.0))], [1, -1])
+        calls = []
+        f = td.function(lambda x, number: calls.append(number) or x)
+        f(td.ones(()), float("nan")), f(td.ones(()), -float("nan")), f(td.ones(()), float("nan"))
+        self.assertEqual(len(calls), 1)
+
+    def test_dictionaries_of_all_kinds(self):
+        for kind in (dict, collections.OrderedDict, lambda pairs: collections.defaultdict(list, pairs), collections.Counter):
+            tree = kind({"b": td.ones(()), "a": td.zeros(())})
+            gradient = td.grad(lambda tree: tree["a"] * 2 + tree["b"])(tree)
+            result = td.function(lambda tree: tree)(tree)
+            for one, expected in ((gradient, [1, 2]), (result, [1, 0])):
+                self.assertIs(type(one), type(tree))
+                self.assertEqual(([*one], [value.item() for value in one.values()]), (["b", "a"], expected))
 
     def test_trees(self):
         recorded = td.function(lambda model, x: {"y": x @ model["w"] + model["b"][0], "name": "linear", "none": None, "x": x})

@@ -30,7 +30,8 @@ def _split(tree, arrays):
         arrays.append(tree)
         return Array
     if tree is None or isinstance(tree, _STATIC):
-        return kind, tree
+        # 0.0 equals -0.0, and NaN nothing.
+        return kind, repr(tree) if isinstance(tree, complex) or (isinstance(tree, float) and (not tree or tree != tree)) else tree
     if isinstance(tree, dict):
         return kind, tuple(tree), tuple([_split(one, arrays) for one in tree.values()])
     if isinstance(tree, (list, tuple)):

@@ -41,8 +41,10 @@ def _build(structure, leaves):
     kind, keys, parts = structure
     values = [_build(part, leaves) for part in parts]
     if keys is not None:
-        pairs = zip(keys, values)
-        return dict(pairs) if kind is dict else kind(pairs)
+        made = kind()  # what others take, such as defaultdict and Counter, is not pairs
+        for key, value in zip(keys, values):
+            made[key] = value
+        return made
     return kind(*values) if hasattr(kind, "_fields") else kind(values)  # a named tuple takes its entries one by one
 
 
