@@ -186,6 +186,22 @@ class Processes(unittest.TestCase):
             """)
         self.assertEqual((done.stdout, done.returncode), ("0 [2.0, 2.0]\n", 0), done.stderr)
 
+    def test_a_child_uses_the_daemon_of_its_parent_and_leaves_it(self):
+        done = run("""
+            import os, sys
+            import tensord as td
+            with td.serve() as daemon:
+                td.ones(2).wait()
+                child = os.fork()
+                if not child:
+                    print((td.ones(2) * 3).tolist(), td.default_connection().url == daemon.url, flush=True)
+                    sys.exit()  # with all that Python does at its end
+                _, status = os.waitpid(child, 0)
+                other = td.connect(daemon.url, default=False)
+                print(status, td.ones(2, device=other.device()).tolist())
+            """)
+        self.assertEqual((done.stdout, done.returncode), ("[3.0, 3.0] True\n0 [1.0, 1.0]\n", 0), done.stderr)
+
     def test_end_with_work_in_flight(self):
         done = run("""
             import threading

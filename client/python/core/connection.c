@@ -7,6 +7,11 @@
 static PyTypeObject *connection_type;
 static struct connection *open_first;         /* all open ones: borrowed */
 static struct connection *default_connection; /* owned; NULL: none yet */
+/* What connect() made it of, owned; NULL: of nothing. The child of a fork() makes its own of that: `again`. */
+static PyObject *default_arguments, *default_names;
+static bool again;
+
+static PyObject *function_connect(PyObject *module, PyObject *arguments, PyObject *names);
 
 static void open_remove(const struct connection *connection) {
     struct connection **place = &open_first;
@@ -41,6 +46,7 @@ static void connection_close(struct connection *connection) {
 /* The child of a fork() must not use what its parent has opened; its next default connection is one of its own. Only this thread
  * is in the child, and it has the GIL, or it is about to call exec(). */
 static void forked(void) {
+    again = again || (default_arguments && default_connection && default_connection->handle);
     for (struct connection *each = open_first; each; each = each->next) {
         each->handle = NULL;
         devices_forget(each, "the parent process has opened it, and this process was forked; connect again here");
@@ -167,10 +173,27 @@ static void default_set(struct connection *connection) {
     Py_XDECREF(old);
 }
 
+/* With a use of both. */
+static void default_made_of(PyObject *arguments, PyObject *names) {
+    PyObject *old_arguments = default_arguments, *old_names = default_names;
+    Py_XINCREF(arguments);
+    Py_XINCREF(names);
+    default_arguments = arguments;
+    default_names = names;
+    again = false;
+    Py_XDECREF(old_arguments);
+    Py_XDECREF(old_names);
+}
+
 struct connection *connection_default(void) {
     if (default_connection && !default_connection->handle)
         default_set(NULL);
-    if (!default_connection) {
+    if (!default_connection && again) {
+        PyObject *connection = function_connect(NULL, default_arguments, default_names);
+        if (!connection)
+            return NULL;
+        Py_DECREF(connection); /* it is the default one */
+    } else if (!default_connection) {
         PyObject *connection = connect_to(NULL, NULL);
         if (!connection)
             return NULL;
@@ -231,8 +254,10 @@ static PyObject *function_connect(PyObject *module, PyObject *arguments, PyObjec
     options.queue_bytes = (size_t)queue_bytes;
     options.allow_tf32 = allow_tf32;
     PyObject *connection = connect_to(url, &options);
-    if (connection && is_default)
+    if (connection && is_default) {
         default_set((struct connection *)connection);
+        default_made_of(arguments, names);
+    }
     return connection;
 }
 
@@ -256,6 +281,7 @@ static PyObject *function_close_all(PyObject *module, PyObject *unused) {
         Py_DECREF(connection);
     }
     default_set(NULL);
+    default_made_of(NULL, NULL);
     Py_RETURN_NONE;
 }
 

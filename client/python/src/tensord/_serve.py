@@ -43,13 +43,14 @@ class Daemon:
         self.url = f"unix:{self.folder}/tensord.sock"
         self.connection = None
         self._keeper = None
+        self._owner = os.getpid()
         try:
             self._start([_program(exe), "--listen", self.url, "--devices", devices, *flags], time.monotonic() + timeout)
             self.connection = _core.connect(self.url, default=default)
         except BaseException:
             self.close()
             raise
-        self._finalizer = weakref.finalize(self, _end, self._keeper, self.folder)
+        self._finalizer = weakref.finalize(self, _end, self._keeper, self.folder, self._owner)
         self._finalizer.atexit = False
 
     def _start(self, command, deadline):
@@ -92,11 +93,12 @@ class Daemon:
             return ""
 
     def close(self):
-        """Ends the daemon. Arrays on its devices cannot be used any more. Blocks until it has ended."""
+        """Ends the daemon. Arrays on its devices cannot be used any more. Blocks until it has ended. In a child of fork() the daemon stays, for it is the
+        parent's."""
         if self.connection:
             self.connection.close()
         _kept.discard(self)
-        _end(self._keeper, self.folder)
+        _end(self._keeper, self.folder, self._owner)
 
     def __enter__(self):
         return self
@@ -108,8 +110,10 @@ class Daemon:
         return f"tensord.Daemon('{self.url}')"
 
 
-def _end(keeper, folder):
+def _end(keeper, folder, owner):
     """The end of the pipe tells the shell."""
+    if os.getpid() != owner:
+        return
     if keeper and keeper.stdin:
         keeper.stdin.close()
         keeper.wait()
