@@ -14,8 +14,6 @@ enum {
     LINE = 64,            /* bytes of a line of the caches */
     AHEAD_FROM = 1 << 20, /* an input of so many bytes comes from memory */
     AHEAD_MOST = 4,       /* inputs that are fetched ahead */
-    /* Results that stay in registers; with fewer of them choosing the steps of a chain takes as long as it saves. */
-    CHAIN_STAYS = 3,
 };
 
 struct job {
@@ -128,66 +126,31 @@ static bool operation_streams(const struct fused_launch *launch, const struct fu
 
 /* ---- chains of tiles ---- */
 
-static inline bool operands_meet(const struct fused_operand *a, const struct fused_operand *b) {
-    return a->in_slot ? b->in_slot && a->slot == b->slot : operand_same(b, a);
-}
-
-/* Whether somebody reads operation i's result, other than the next one of the same chain, which has it in a register. */
-static bool operation_stores(const struct fused_launch *launch, uint32_t i, bool last) {
-    const struct fused_operand *output = &launch->operations[i].output;
-    bool stores = !output->in_slot || operand_in_piece(output), written = false;
-    for (uint32_t j = i + 1; j < launch->n && !stores && !written; j++) {
-        const struct fused_operation *other = &launch->operations[j];
-        const bool next = j == i + 1 && !last;
-        for (unsigned k = 0; k < other->n_inputs; k++) {
-            stores |= operands_meet(&other->inputs[k], output) &&
-                      !(next && fused_follows(&other->inputs[k], &launch->operations[i]));
-        }
-        written = operands_meet(&other->output, output);
+/* The links of an operation. Returns the place of the next ones. */
+static struct link *operation_links(const struct step *step, struct link *link) {
+    const struct fused_operation *operation = step->operation;
+    uint8_t what;
+    if (fused_note_loads(operation->note, &what)) {
+        *link++ = (struct link){.with = &step->places[1], .what = fused_load(&operation->inputs[0])};
     }
-    return stores;
+    bool of = CPU_CHAIN_FORM(what) >= CPU_CHAIN_OF_ELEMENTS;
+    *link = (struct link){.with = &step->places[of ? 1 : 2],
+                          .out = fused_note_stays(operation->note) ? NULL : &step->places[0],
+                          .what = what,
+                          .streams = step->streams};
+    return link + 1;
 }
 
-/* The links of the chain that begins with operation i. Returns the place of the next one. */
-static struct link *chain_links(struct room *room, const struct fused_launch *launch, uint32_t i, struct link *link) {
-    for (uint32_t j = i; j < i + room->steps[i].together; j++) {
-        const struct fused_operation *operation = &launch->operations[j];
-        const struct place *places = room->steps[j].places;
-        uint8_t what;
-        if (fused_note_loads(operation->note, &what)) {
-            *link++ = (struct link){.with = &places[1], .what = fused_load(&operation->inputs[0])};
-        }
-        bool of = CPU_CHAIN_FORM(what) >= CPU_CHAIN_OF_ELEMENTS;
-        bool stores = operation_stores(launch, j, j + 1 == i + room->steps[i].together);
-        *link++ = (struct link){.with = of ? &places[1] : &places[2],
-                                .out = stores ? &places[0] : NULL,
-                                .what = what,
-                                .streams = room->steps[j].streams};
-    }
-    return link;
-}
-
-/* Neighbours that are chains of tiles: those of whose results enough stay in registers. */
+/* Neighbours with notes are chains. */
 static void room_chains(struct room *room, const struct fused_launch *launch) {
-    struct link *links = room->links;
-    for (uint32_t i = 0, end; i < launch->n; i = end) {
-        for (end = i; end < launch->n && launch->operations[end].note; end++) {
-        }
-        if (end - i <= CHAIN_STAYS) {
-            end += end == i;
+    struct link *link = room->links;
+    for (uint32_t i = 0, from = 0; i < launch->n; i++) {
+        if (!launch->operations[i].note) {
+            from = i + 1;
             continue;
         }
-        room->steps[i].together = end - i;
-        struct link *next = chain_links(room, launch, i, links);
-        unsigned stay = 0;
-        for (const struct link *link = links; link < next; link++) {
-            stay += !link->out && link->what / CPU_CHAIN_WHAT(1, 0) != CPU_CHAIN_LOAD;
-        }
-        if (stay < CHAIN_STAYS) {
-            room->steps[i].together = 0;
-        } else {
-            links = next;
-        }
+        room->steps[from].together++;
+        link = operation_links(&room->steps[i], link);
     }
 }
 

@@ -6,11 +6,9 @@
 /* Elements of a tile: long enough that calling the row functions costs little, short enough that a few slots of f32 stay in the first-level cache. */
 enum { FUSED_TILE = 1024 };
 
-/* Whether an input is what the operation before, of a chain, has for a result. */
-bool fused_follows(const struct fused_operand *input, const struct fused_operation *before);
-
 /* Of an operation's note, which is not 0: whether the chain loads the first operand; *what is the operation's own step. */
-bool fused_note_loads(uint8_t note, uint8_t *what);
+bool fused_note_loads(uint16_t note, uint8_t *what);
+bool fused_note_stays(uint16_t note);                  /* whether the result stays in a register: of chains of tiles */
 uint8_t fused_load(const struct fused_operand *input); /* what that load's step is */
 
 /* All operations of a plain launch on FUSED_TILE elements at most. */

@@ -1,8 +1,12 @@
 /* Which of a fused launch's operations are in chains (chain.h), and launches on few elements, all of whose operations are chains or single rows. */
 #include "engine/cpu/fused.h"
 
-/* Of so many elements, quotients by one number are products in the row function, and so quicker than in a chain. */
-enum { QUOTIENTS = 64 };
+enum {
+    QUOTIENTS =
+        64, /* of so many elements, quotients by one number are products in the row function, and so quicker than in a chain */
+    /* Results that stay in registers; with fewer of them choosing the steps of a tile's chain takes as long as it saves. */
+    STAY_LEAST = 3,
+};
 
 static const uint8_t chain_operations[OP_CODE_MAX] = {
     [OP_ADD] = CPU_CHAIN_ADD,       [OP_SUBTRACT] = CPU_CHAIN_SUBTRACT, [OP_MULTIPLY] = CPU_CHAIN_MULTIPLY,
@@ -16,8 +20,10 @@ static const uint8_t tile_operations[OP_CODE_MAX] = {
 #define TILE_OPERATION(NAME, name) [OP_##NAME] = CPU_CHAIN_##NAME,
     CPU_CHAIN_FUNCTIONS(TILE_OPERATION)};
 
-/* Forms of a note, beside those of steps: the chain loads the first operand before, since it is not the result so far. */
+/* Forms of a note, beside those of steps: the chain loads the first operand before, since it is not the result so far. And a bit: the result stays in a
+ * register. */
 enum { NOTE_LOADS_ELEMENTS = CPU_CHAIN_SELF + 1, NOTE_LOADS_ONE, NOTE_LOADS_SELF, NOTE_LOADS = NOTE_LOADS_ELEMENTS };
+enum { NOTE_STAYS = 1 << 8 };
 
 /* The name of an operation in chains of n elements, or of tiles; CPU_CHAIN_NONE: it is in none. */
 static unsigned operation_chains(const struct fused_operation *operation, int64_t n, bool tiles) {
@@ -31,40 +37,84 @@ static unsigned operation_chains(const struct fused_operation *operation, int64_
     return operation->output.column && floats && !quotient ? name : CPU_CHAIN_NONE;
 }
 
-bool fused_follows(const struct fused_operand *input, const struct fused_operation *before) {
+/* Whether an input is what the operation before, of a chain, has for a result. */
+static bool operand_follows(const struct fused_operand *input, const struct fused_operation *before) {
     const struct fused_operand *output = &before->output;
     bool same = input->in_slot ? output->in_slot && input->slot == output->slot
                                : !output->in_slot && input->data == output->data;
     return before->note && input->dtype == output->dtype && input->column && same;
 }
 
-/* Notes of each operation that a chain can have what its step is; of others, 0. Short rows would be less than a block of a tile's chain. */
-void cpu_fused_ready(const struct device *device, struct fused_launch *launch) {
+/* What the operation's step in a chain is; 0: it can be in none. */
+static uint16_t operation_note(const struct fused_launch *launch, uint32_t i, bool tiles) {
     static const struct fused_operation none;
+    const struct fused_operation *operation = &launch->operations[i], *before = i ? operation - 1 : &none;
+    const struct fused_operand *inputs = operation->inputs;
+    unsigned name = operation_chains(operation, launch->columns, tiles), form;
+    bool first = operand_follows(&inputs[0], before);
+    bool second = operation->n_inputs == 2 && operand_follows(&inputs[1], before);
+    if (!name) {
+        return 0;
+    }
+    if (operation->n_inputs == 1 || (first && second)) {
+        name = name == CPU_CHAIN_SQUARE ? CPU_CHAIN_MULTIPLY : name;
+        form = first ? CPU_CHAIN_SELF : NOTE_LOADS_SELF;
+    } else if (second) {
+        form = inputs[0].column ? CPU_CHAIN_OF_ELEMENTS : CPU_CHAIN_OF_ONE;
+    } else {
+        form = inputs[1].column ? (first ? CPU_CHAIN_ELEMENTS : NOTE_LOADS_ELEMENTS)
+                                : (first ? CPU_CHAIN_ONE : NOTE_LOADS_ONE);
+    }
+    return (uint16_t)CPU_CHAIN_WHAT(name, form);
+}
+
+static bool same_slot(const struct fused_operand *a, const struct fused_operand *b) {
+    return a->in_slot && b->in_slot && a->slot == b->slot;
+}
+
+/* Whether only the next operation, of the same chain, reads operation i's result: it has it in a register. */
+static bool operation_stays(const struct fused_launch *launch, uint32_t i, bool last) {
+    const struct fused_operand *output = &launch->operations[i].output;
+    bool stays = output->in_slot && output->slot < FUSED_SLOTS_MAX, written = false;
+    for (uint32_t j = i + 1; j < launch->n && stays && !written; j++) {
+        const struct fused_operation *other = &launch->operations[j];
+        for (unsigned k = 0; k < other->n_inputs; k++) {
+            stays &= !same_slot(&other->inputs[k], output) ||
+                     (j == i + 1 && !last && operand_follows(&other->inputs[k], &launch->operations[i]));
+        }
+        written = same_slot(&other->output, output);
+    }
+    return stays;
+}
+
+/* Operations first … end - 1 have notes, and would be a chain of tiles: they keep them if enough results stay in registers. */
+static void tiles_chain(struct fused_launch *launch, uint32_t first, uint32_t end) {
+    unsigned stay = 0;
+    for (uint32_t i = first; i < end; i++) {
+        if (operation_stays(launch, i, i + 1 == end)) {
+            launch->operations[i].note |= NOTE_STAYS;
+            stay++;
+        }
+    }
+    for (uint32_t i = first; i < end && stay < STAY_LEAST; i++) {
+        launch->operations[i].note = 0;
+    }
+}
+
+/* Notes of each operation that is in a chain what its step is; of others, 0. Short rows would be less than a block of a tile's chain. */
+void cpu_fused_ready(const struct device *device, struct fused_launch *launch) {
     const struct cpu_kernels *kernels = ((const struct cpu *)device)->kernels;
-    const bool few = launch->plain && launch->columns <= FUSED_TILE;
-    const bool chains =
-        few ? kernels->chain[0] != NULL : *kernels->chain_tile != NULL && launch->columns >= CPU_CHAIN_BLOCK;
-    for (uint32_t i = 0; i < launch->n && chains; i++) {
-        struct fused_operation *operation = &launch->operations[i];
-        const struct fused_operation *before = i ? operation - 1 : &none;
-        const struct fused_operand *inputs = operation->inputs;
-        unsigned name = operation_chains(operation, launch->columns, !few), form;
-        if (!name) {
-            continue;
+    const bool tiles = !launch->plain || launch->columns > FUSED_TILE;
+    if (tiles ? !*kernels->chain_tile || launch->columns < CPU_CHAIN_BLOCK : !kernels->chain[0]) {
+        return;
+    }
+    for (uint32_t i = 0; i < launch->n; i++) {
+        launch->operations[i].note = operation_note(launch, i, tiles);
+    }
+    for (uint32_t i = 0, end; i < launch->n && tiles; i = end + 1) {
+        for (end = i; end < launch->n && launch->operations[end].note; end++) {
         }
-        bool first = fused_follows(&inputs[0], before);
-        bool second = operation->n_inputs == 2 && fused_follows(&inputs[1], before);
-        if (operation->n_inputs == 1 || (first && second)) {
-            name = name == CPU_CHAIN_SQUARE ? CPU_CHAIN_MULTIPLY : name;
-            form = first ? CPU_CHAIN_SELF : NOTE_LOADS_SELF;
-        } else if (second) {
-            form = inputs[0].column ? CPU_CHAIN_OF_ELEMENTS : CPU_CHAIN_OF_ONE;
-        } else {
-            form = inputs[1].column ? (first ? CPU_CHAIN_ELEMENTS : NOTE_LOADS_ELEMENTS)
-                                    : (first ? CPU_CHAIN_ONE : NOTE_LOADS_ONE);
-        }
-        operation->note = (uint8_t)CPU_CHAIN_WHAT(name, form);
+        tiles_chain(launch, i, end);
     }
 }
 
@@ -72,11 +122,15 @@ static inline cpu_chain_function *chain_of(const struct cpu_kernels *kernels, co
     return operation->note ? kernels->chain[operation->output.dtype == DTYPE_F64] : NULL;
 }
 
-bool fused_note_loads(uint8_t note, uint8_t *what) {
+bool fused_note_stays(uint16_t note) {
+    return note & NOTE_STAYS;
+}
+
+bool fused_note_loads(uint16_t note, uint8_t *what) {
     unsigned form = CPU_CHAIN_FORM(note);
     bool loads = form >= NOTE_LOADS;
     form = form == NOTE_LOADS_SELF ? CPU_CHAIN_SELF : loads ? form - NOTE_LOADS : form;
-    *what = (uint8_t)CPU_CHAIN_WHAT(note / CPU_CHAIN_WHAT(1, 0), form);
+    *what = (uint8_t)CPU_CHAIN_WHAT(note % NOTE_STAYS / CPU_CHAIN_WHAT(1, 0), form);
     return loads;
 }
 

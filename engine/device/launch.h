@@ -104,10 +104,10 @@ struct fused_operation {
     const void *kernel; /* as the device's fused_kernel() said */
     uint16_t opcode;
     uint8_t n_inputs, n_floats;
-    bool softmax; /* or its logarithm */
-    bool reduces; /* the input's columns; else it has as many elements in a row as the output: columns, or one */
-    bool whole;   /* it reduces all elements, in segments */
-    uint8_t note; /* as the device's fused_ready() left it; else 0 */
+    bool softmax : 1; /* or its logarithm */
+    bool reduces : 1; /* the input's columns; else it has as many elements in a row as the output: columns, or one */
+    bool whole : 1;   /* it reduces all elements, in segments */
+    uint16_t note;    /* as the device's fused_ready() left it; else 0 */
     struct fused_operand output, inputs[3];
     double floats
         [2]; /* attributes; behind what every operation has, so that a long list of them takes fewer cache lines */
