@@ -11,6 +11,7 @@ enum {
     CHUNK = 1 << 15, /* elements of a chunk, at least */
     CHUNKS = 1024,   /* at most */
     BLOCK = 4096,    /* elements that are marked at a time */
+    LINE = 64,       /* bytes that are written past the caches together */
 };
 
 struct job;
@@ -27,6 +28,7 @@ struct job {
     int64_t n, size;
     uint64_t infinity; /* for keys */
     bool floating;
+    bool streamed;   /* the outputs are larger than what the caches keep */
     int64_t *counts; /* [base.parts] of the chunks, then the places where they begin */
     int64_t *
         firsts; /* [base.parts] the first element that is chosen in a chunk, then in it or behind it; n: there is none */
@@ -217,14 +219,14 @@ enum { LISTED = 8 }; /* numbers that are written at a time, of which the last on
 typedef uint8_t numbers_narrow __attribute__((vector_size(LISTED)));
 typedef uint16_t numbers __attribute__((vector_size(LISTED * sizeof(uint16_t))));
 
-/* The numbers of the marked ones of n elements, listed without a branch that no processor could predict: eight at a time, by their marks as bits. Of
- * each half of a byte the numbers of its bits are known. Returns how many there are. */
+/* The numbers of the marked ones of n elements, one at least, listed without a branch that no processor could predict: eight at a time, by their marks as bits. Of each half of a byte the
+ * numbers of its bits are known. Returns how many there are. */
 static int64_t list_chosen(int64_t n, const bool *marks, uint16_t *chosen) {
     static const uint32_t low[16] = {0,   0x0,   0x1,   0x100,   0x2,   0x200,   0x201,   0x20100,
                                      0x3, 0x300, 0x301, 0x30100, 0x302, 0x30200, 0x30201, 0x3020100};
     static const uint8_t number[16] = {0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4};
-    int64_t count = 0;
-    for (int64_t i = 0; i < n; i += 64) {
+    int64_t count = 0, i = 0;
+    do {
         uint64_t word = marks_bits(marks + i);
         for (int64_t at = i; word != 0; word >>= 8, at += 8) {
             const unsigned first = word & 15, second = word >> 4 & 15;
@@ -233,7 +235,8 @@ static int64_t list_chosen(int64_t n, const bool *marks, uint16_t *chosen) {
             memcpy(chosen + count, &eight, sizeof eight);
             count += number[first] + number[second];
         }
-    }
+        i += 64;
+    } while (i < n);
     return count;
 }
 
@@ -250,28 +253,54 @@ static void write_block(const struct job *job, int64_t begin, int64_t end, const
     *place += count;
 }
 
-/* Which run each position of elements begin … end - 1 belongs to: runs begin at begin + chosen[…], and before them is run `run`. Equal elements may
- * have come from anywhere, so each store may miss the caches: lines are fetched some stores ahead. */
+/* Whether n positions follow one another, from one that is in the tensor on: those of elements that were in order. */
+static bool positions_follow(const struct job *job, const int64_t *positions, int64_t n) {
+    const int64_t first = positions[0];
+    uint64_t apart = 0;
+    if (first < 0 || first > job->n - n) {
+        return false;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        apart |= (uint64_t)positions[i] ^ (uint64_t)(first + i);
+    }
+    return apart == 0;
+}
+
+/* The same run for n elements. Equal elements may have come from anywhere, so each store may miss the caches: lines are fetched some stores ahead; but
+ * not behind the `known` positions. */
+static void write_run(const struct job *job, const int64_t *positions, int64_t n, int64_t known, int64_t run) {
+    enum { AHEAD = 24 };
+    int64_t *inverse = output_ints(job, 2);
+    for (int64_t i = 0; i < n; i++) {
+        int64_t position = positions[i], later = positions[i + AHEAD < known ? i + AHEAD : known - 1];
+        if ((uint64_t)later < (uint64_t)job->n) {
+            __builtin_prefetch(&inverse[later], 1);
+        }
+        if ((uint64_t)position < (uint64_t)job->n) {
+            inverse[position] = run;
+        }
+    }
+}
+
+/* Which run each position of elements begin … end - 1 belongs to: runs begin at begin + chosen[…], and before them is run `run`. */
 static void write_inverse(const struct job *job, int64_t begin, int64_t end, const uint16_t *chosen, int64_t count,
                           int64_t run) {
-    enum { AHEAD = 24 };
     int64_t *inverse = output_ints(job, 2), block[CPU_INDICES_BLOCK];
     for (int64_t at = begin, k = 0, n; at < end; at += n) {
         n = end - at < CPU_INDICES_BLOCK ? end - at : CPU_INDICES_BLOCK;
         const int64_t *positions = cpu_indices_read(&job->positions, at, 1, n, block);
-        for (int64_t i = 0; i < n; k++, run++) {
-            int64_t next = k < count ? begin + chosen[k] - at : n, stop = next < n ? next : n;
-            for (; i < stop; i++) {
-                int64_t position = positions[i], later = positions[i + AHEAD < n ? i + AHEAD : n - 1];
-                if ((uint64_t)later < (uint64_t)job->n) {
-                    __builtin_prefetch(&inverse[later], 1);
-                }
-                if ((uint64_t)position < (uint64_t)job->n) {
-                    inverse[position] = run;
-                }
+        const bool follow = positions_follow(job, positions, n);
+        for (int64_t i = 0, stop; i < n; i = stop) {
+            for (; k < count && begin + chosen[k] - at == i; k++) {
+                run++;
             }
-            if (next >= n) {
-                break;
+            stop = k < count && begin + chosen[k] - at < n ? begin + chosen[k] - at : n;
+            if (!follow) {
+                write_run(job, positions + i, stop - i, n - i, run);
+                continue;
+            }
+            for (int64_t *to = inverse + positions[0] + i, *last = to + (stop - i); to < last; to++) {
+                *to = run;
             }
         }
     }
@@ -297,6 +326,23 @@ static void write_runs(const struct job *job, int64_t begin, int64_t end, const 
     *place += count;
 }
 
+/* Writes zeros, to large outputs past the caches: what is not read from memory before takes half the time. */
+static void write_zeros(const struct job *job, void *to, int64_t bytes) {
+    static const _Alignas(LINE) char zeros[16 * LINE];
+    char *at = to;
+    if (job->streamed) {
+        const int64_t before = (int64_t)(-(uintptr_t)at % LINE), head = before < bytes ? before : bytes;
+        memset(at, 0, (size_t)head);
+        at += head;
+        bytes -= head;
+        for (int64_t n; bytes >= LINE; at += n, bytes -= n) {
+            n = bytes < (int64_t)sizeof zeros ? bytes / LINE * LINE : (int64_t)sizeof zeros;
+            job->base.cpu->kernels->stream(at, zeros, (size_t)n);
+        }
+    }
+    memset(at, 0, (size_t)bytes);
+}
+
 /* Zeros behind the last one: the part's share. */
 static void write_rest(const struct job *job, int64_t part) {
     int64_t rest = job->n - job->total, begin = job->total + cpu_part_begin(rest, part, job->base.parts);
@@ -306,14 +352,14 @@ static void write_rest(const struct job *job, int64_t part) {
     }
     if (job->launch->opcode == OP_NONZERO) {
         for (int axis = 0; axis < job->launch->inputs[0].rank; axis++) {
-            memset(output_ints(job, 0) + axis * job->n + begin, 0, (size_t)count * sizeof(int64_t));
+            write_zeros(job, output_ints(job, 0) + axis * job->n + begin, count * (int64_t)sizeof(int64_t));
         }
         return;
     }
-    memset((char *)job->launch->output.data + begin * job->size, 0, (size_t)(count * job->size));
+    write_zeros(job, (char *)job->launch->output.data + begin * job->size, count * job->size);
     if (job->launch->opcode == OP_UNIQUE_RUNS) {
-        memset(output_ints(job, 1) + begin, 0, (size_t)count * sizeof(int64_t));
-        memset(output_ints(job, 3) + begin, 0, (size_t)count * sizeof(int64_t));
+        write_zeros(job, output_ints(job, 1) + begin, count * (int64_t)sizeof(int64_t));
+        write_zeros(job, output_ints(job, 3) + begin, count * (int64_t)sizeof(int64_t));
     }
 }
 
@@ -322,7 +368,8 @@ static bool write_part(struct cpu_job *base, struct cpu_lane *lane) {
     int64_t begin = cpu_part_begin(job->n, lane->part, base->parts);
     int64_t end = cpu_part_begin(job->n, lane->part + 1, base->parts), place = job->counts[lane->part];
     int64_t first = -1; /* where the last run begins that does so in this part */
-    bool marks[BLOCK], runs = job->launch->opcode == OP_UNIQUE_RUNS;
+    bool marks[BLOCK];
+    const bool runs = job->launch->opcode == OP_UNIQUE_RUNS;
     for (int64_t at = begin; at < end; at += BLOCK) {
         int64_t stop = end - at < BLOCK ? end : at + BLOCK;
         block_mark(job, at, stop, marks);
@@ -337,6 +384,9 @@ static bool write_part(struct cpu_job *base, struct cpu_lane *lane) {
         output_ints(job, 3)[place - 1] = next - first;
     }
     write_rest(job, lane->part);
+    if (job->streamed) {
+        base->cpu->kernels->stream_end();
+    }
     return true;
 }
 
@@ -361,10 +411,22 @@ static bool compact_again(struct cpu_job *base) {
     return true;
 }
 
+static int64_t elements_of(const struct launch *launch) {
+    int64_t n = 1;
+    for (int i = 0; i < launch->inputs[0].rank; i++) {
+        n *= launch->inputs[0].shape[i];
+    }
+    return n;
+}
+
+static unsigned chunks_of(int64_t n) {
+    const int64_t chunks = n / CHUNK < CHUNKS ? n / CHUNK : CHUNKS;
+    return chunks < 1 ? 1 : (unsigned)chunks;
+}
+
 static uint64_t compact_workspace(struct device *device, const struct launch *launch) {
     (void)device;
-    (void)launch;
-    return 2 * CHUNKS * sizeof(int64_t);
+    return 2 * (uint64_t)chunks_of(elements_of(launch)) * sizeof(int64_t);
 }
 
 static int compact_run(struct cpu *cpu, const struct launch *launch, struct cpu_job **begun, struct fault *fault) {
@@ -381,20 +443,20 @@ static int compact_run(struct cpu *cpu, const struct launch *launch, struct cpu_
                                                                    : mark_runs[place],
                       .x = x->data,
                       .mask = launch->opcode == OP_MASKED_SELECT ? launch->inputs[1].data : NULL,
-                      .n = 1,
+                      .n = elements_of(launch),
                       .size = (int64_t)dtype_size(dtype),
                       .infinity = key_infinity(dtype),
                       .floating = dtype_kind(dtype) == DTYPE_KIND_FLOAT,
-                      .counts = launch->workspace,
-                      .firsts = (int64_t *)launch->workspace + CHUNKS};
-    for (int i = 0; i < x->rank; i++) {
-        job.n *= x->shape[i];
-    }
+                      .counts = launch->workspace};
+    job.base.parts = chunks_of(job.n);
+    job.firsts = job.counts + job.base.parts;
     if (launch->opcode == OP_UNIQUE_RUNS) {
         job.positions = cpu_indices_of(cpu, &launch->inputs[1]);
     }
-    int64_t chunks = job.n / CHUNK < CHUNKS ? job.n / CHUNK : CHUNKS;
-    job.base.parts = chunks < 1 ? 1 : (unsigned)chunks;
+    const int64_t index = sizeof(int64_t), bytes = launch->opcode == OP_NONZERO         ? x->rank * index
+                                                   : launch->opcode == OP_MASKED_SELECT ? job.size
+                                                                                        : job.size + 3 * index;
+    job.streamed = job.n >= CPU_STREAM_FROM / (bytes ? bytes : 1);
     cpu_job_begin(&job.base, sizeof job, (double)job.n * (double)(2 * job.size + 16), begun);
     return STATUS_OK;
 }

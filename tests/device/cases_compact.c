@@ -94,6 +94,23 @@ static void unique_complex(struct suite *suite, enum dtype dtype, int64_t n) {
     suite_free(suite, &positions);
 }
 
+/* So many elements that were in order before, all but a few. */
+static void unique_ordered(struct suite *suite, int64_t n) {
+    struct values *x = values_create(DTYPE_I32, 1, &n), *places = values_create(DTYPE_I64, 1, &n);
+    for (int64_t k = 0; k < n; k++) {
+        x->i[k] = k / 3001;
+        places->i[k] = k;
+    }
+    for (int64_t k = 1000; k + 1 < n; k += 90001) {
+        places->i[k] = k + 1;
+        places->i[k + 1] = k;
+    }
+    struct sample sorted = suite_upload(suite, x), positions = suite_upload(suite, places);
+    compact_once(suite, OP_UNIQUE_RUNS, &sorted, &positions);
+    suite_free(suite, &sorted);
+    suite_free(suite, &positions);
+}
+
 static void case_unique(struct suite *suite, const struct op_case *row) {
     for (int i = 0; i < SUITE_REPEAT(300); i++) {
         int64_t n = suite_chance(suite, 80) ? suite_below(suite, 60) : suite_below(suite, 3000);
@@ -115,6 +132,7 @@ static void case_unique(struct suite *suite, const struct op_case *row) {
         more->i[k] = (int64_t)sqrt((double)(k * 7919 % more->count) * 40);
     x = suite_upload(suite, more);
     unique_once(suite, &x);
+    unique_ordered(suite, SUITE_REPEAT(700000)); /* what is behind the runs is written past the caches */
     x = compact_empty(suite, 1);
     unique_once(suite, &x);
 }

@@ -46,6 +46,8 @@
     X(repeat_each, "repeat of counts", counts,                                                                         \
       ops_first(td_repeat_each(x[0], x[1], 2 * at->n, 0, &made[0], &made[1]), 2, made))                                \
     X(unique, "unique", integers, ops_first(td_unique(x[0], &made[0], NULL, NULL, NULL, &made[1]), 2, made))           \
+    X(unique_places, "unique and places", integers,                                                                    \
+      ops_first(td_unique(x[0], &made[0], &made[1], &made[2], &made[3], &made[4]), 5, made))                           \
     X(unique_runs, "unique of a sorted vector", runs,                                                                  \
       ops_first(td_unique_runs(x[0], x[1], &made[0], &made[1], &made[2], &made[3], &made[4]), 5, made))
 

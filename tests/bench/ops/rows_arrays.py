@@ -96,6 +96,8 @@ row("index_copy of rows", "positions", copied, lambda torch, x: torch.index_copy
 row("repeat of counts", "counts", lambda np, x: np.repeat(x[0], x[1]), lambda torch, x: torch.repeat_interleave(x[0], x[1]),
     lambda jax, x: jax.numpy.repeat(x[0], x[1], total_repeat_length=2 * len(x[0])))
 row("unique", "integers", lambda np, x: np.unique(x[0]), lambda torch, x: torch.unique(x[0]), lambda jax, x: jax.numpy.unique(x[0], size=len(x[0])))
+row("unique and places", "integers", lambda np, x: np.unique(x[0], True, True, True), lambda torch, x: torch.unique(x[0], True, True, True),
+    lambda jax, x: jax.numpy.unique(x[0], True, True, True, size=len(x[0])))
 row("unique of a sorted vector", "runs", None, lambda torch, x: torch.unique_consecutive(x[0], True, True))
 
 # ---- reductions ----
