@@ -1,8 +1,12 @@
 /* Losses of elements, piece by piece. The sums of pieces, which depend on the shape alone, are added up in their order at the end. */
+#include "engine/cpu/element_loss.h"
 #include "engine/cpu/floats.h"
 #include "engine/device/loss.h"
 
-enum { PIECE = 1 << 14 }; /* elements between two looks whether to stop */
+enum {
+    PIECE = LOSS_ASKS,      /* elements between two looks whether to stop */
+    CACHED_MOST = 16 << 20, /* bytes of inputs that are taken to be in the caches */
+};
 
 struct job {
     struct cpu_job base;
@@ -14,6 +18,7 @@ struct job {
     const char *gradient, *factor; /* by each loss, or one number for all; the other one is NULL */
     char *out;
     double *sums; /* workspace: of each piece */
+    bool cached;  /* the inputs are in the caches */
 };
 
 /* Buffers: one for each of the inputs from x on, and one for the gradient. */
@@ -50,7 +55,7 @@ static void piece_run(const struct job *job, int64_t piece) {
     struct cpu_floats_buffer buffers[BUFFERS];
     cpu_floats_begin(buffers, BUFFERS);
     int64_t begin = piece * PIECE, left = job->loss.elements - begin, n = left < PIECE ? left : PIECE;
-    int64_t most = cpu_floats_block(&job->floats, n);
+    int64_t most = cpu_floats_block(&job->floats, job->cached && n > PIECE / 2 ? PIECE / 2 : n);
     double sum = 0;
     for (int64_t i = 0; i < n; i += most) {
         sum += block_run(job, begin + i, n - i < most ? n - i : most, buffers);
@@ -103,6 +108,7 @@ static int element_loss_run(struct cpu *cpu, const struct launch *launch, struct
     struct element_loss *loss = &job.loss;
     (void)fault;
     job.pieces = pieces_of(loss);
+    job.cached = loss->elements <= CACHED_MOST / (job.floats.size * (int64_t)loss->n_inputs);
     job.functions = &cpu->kernels->loss[(job.floats.is_f64 ? LOSS_WAY_COUNT : 0) + loss->way];
     for (unsigned i = 0; i < loss->n_inputs; i++) {
         job.in[i] = loss->x[i].data;

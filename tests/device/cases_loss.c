@@ -151,6 +151,8 @@ static void case_element_loss(struct suite *suite, const struct op_case *row) {
         element_loss_once(suite, row, i % 2 ? DTYPE_F32 : DTYPE_F64, 2, (int64_t[]){70, 1001});
     for (int i = 0; i < 4; i++) /* converted some at a time */
         element_loss_once(suite, row, i % 2 ? DTYPE_F16 : DTYPE_BF16, 2, (int64_t[]){3, 1101});
+    /* Longer than the caches. */
+    element_loss_once(suite, row, DTYPE_F64, 2, (int64_t[]){SUITE_REPEAT(1050), 1001});
 }
 
 #define ELEMENT_LOSS(name, ID) const struct op_case op_case_##name = {case_element_loss, OP_##ID, FILL_ORDINARY};
