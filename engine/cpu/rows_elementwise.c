@@ -409,8 +409,14 @@ static void avx512_power_f64(const struct cpu_row *row) {
     power_row_f64(row, avx512_pow_f64)(row);
 }
 
+AVX512_ROW_F64(sin, 1)
+AVX512_ROW_F64(cos, 1)
 AVX512_ROW_F64(tan, 1)
+#define general_turned_sin_f64 avx512_sin_f64
+#define general_turned_cos_f64 avx512_cos_f64
 #define general_turned_tan_f64 avx512_tan_f64
+MENDED_ROW(turned_sin_f64, double, 1, MANY_DOUBLE_TURNS, avx512_sin_f64, MANY_DOUBLE_TURNS, EXACT_DOUBLE_SIN)
+MENDED_ROW(turned_cos_f64, double, 1, MANY_DOUBLE_TURNS, avx512_cos_f64, MANY_DOUBLE_TURNS, EXACT_DOUBLE_COS)
 MENDED_ROW(turned_tan_f64, double, 1, MANY_DOUBLE_TURNS, avx512_tan_f64, MANY_DOUBLE_TURNS, EXACT_DOUBLE_TAN)
 #endif
 
@@ -475,7 +481,8 @@ cpu_row_function *const CPU_NAME(elementwise)[CPU_ROW_COUNT] = {
     AVX512_ROWS_1(AVX512_FUNCTION) AVX512_ROWS_2(AVX512_FUNCTION) AVX512_FUNCTION(elu) [CPU_ROW_pow_f32] = avx512_power_f32,
     [CPU_ROW_divide_f32] = avx512_divide_f32,
     AVX512_ROWS_F64_1(AVX512_FUNCTION_F64) AVX512_ROWS_F64_2(AVX512_FUNCTION_F64)
-    [CPU_ROW_pow_f64] = avx512_power_f64, [CPU_ROW_tan_f64] = row_turned_tan_f64,
+    [CPU_ROW_pow_f64] = avx512_power_f64, [CPU_ROW_sin_f64] = row_turned_sin_f64, [CPU_ROW_cos_f64] = row_turned_cos_f64,
+    [CPU_ROW_tan_f64] = row_turned_tan_f64,
 #endif
 };
 /* clang-format on */

@@ -3,8 +3,8 @@
  * Tables keep the polynomials short. Quotients and roots are made of estimates and of what these leave, which also gives the low parts of
  * results that need one.
  *
- * The greatest errors that were found among millions of arguments, in units in the last place: exp2 0.7; exp, logarithms, asinh, acosh and
- * atanh 0.8; atan 1; atan2 1.2; tan and erf 1.3; pow 1.5. NaN, infinities, zeros and subnormal numbers come out as libm has them. */
+ * The greatest errors that were found among millions of arguments, in units in the last place: exp2 0.7; exp, logarithms, asinh, acosh,
+ * atanh, sin and cos 0.8; atan 1; atan2 1.2; tan and erf 1.3; pow 1.5. NaN, infinities, zeros and subnormal numbers come out as libm has them. */
 #pragma once
 
 #include "engine/cpu/vector_avx512.h"
@@ -327,15 +327,62 @@ static inline __m512d avx512_d_atanh(__m512d x) {
 
 /* ---- circular functions ---- */
 
-/* tan(r + rest) = high + low with x = q · π/2 + r + rest; its inverse where q is odd. As double_turn(), but with FMA two parts of π/2 do, since
- * the first difference is exact. */
+/* x = q · π/2 + r + *rest, and q in the low bits of the quadrant. As double_turn(), but with FMA the first two parts of π/2 have 53 bits, since the
+ * first difference is exact. */
+static inline __m512d avx512_d_turn(__m512d x, __m512i *quadrant, __m512d *rest) {
+    const __m512d first = AVX512_D(1.5707963267948966), second = AVX512_D(6.123233995736766e-17);
+    __m512d shifted = _mm512_fmadd_pd(x, AVX512_D(0.63661977236758134), AVX512_D_ROUND);
+    __m512d q = _mm512_sub_pd(shifted, AVX512_D_ROUND), near = _mm512_fnmadd_pd(q, first, x);
+    __m512d more = _mm512_mul_pd(q, second), r = _mm512_sub_pd(near, more);
+    __m512d lost = _mm512_sub_pd(_mm512_sub_pd(near, r), more), less = _mm512_fmsub_pd(q, second, more);
+    *rest = _mm512_fnmadd_pd(q, AVX512_D(-1.4973849048591833e-33), _mm512_sub_pd(lost, less));
+    *quadrant = _mm512_castpd_si512(shifted);
+    return r;
+}
+
+/* sin(r + rest), cos(r + rest), and these with the other sign, by the quadrant. */
+static inline __m512d avx512_d_turned(__m512d r, __m512d rest, __m512i quadrant) {
+    const __m512d one = AVX512_D(1), half = AVX512_D(0.5), z = _mm512_mul_pd(r, r), cube = _mm512_mul_pd(z, r);
+    __m512d p = AVX512_D(1.58969099521155010221e-10), c = AVX512_D(-1.13596475577881948265e-11);
+    p = _mm512_fmadd_pd(p, z, AVX512_D(-2.50507602534068634195e-08));
+    c = _mm512_fmadd_pd(c, z, AVX512_D(2.08757232129817482790e-09));
+    p = _mm512_fmadd_pd(p, z, AVX512_D(2.75573137070700676789e-06));
+    c = _mm512_fmadd_pd(c, z, AVX512_D(-2.75573143513906633035e-07));
+    p = _mm512_fmadd_pd(p, z, AVX512_D(-1.98412698298579493134e-04));
+    c = _mm512_fmadd_pd(c, z, AVX512_D(2.48015872894767294178e-05));
+    p = _mm512_fmadd_pd(p, z, AVX512_D(8.33333333332248946124e-03));
+    c = _mm512_fmadd_pd(c, z, AVX512_D(-1.38888888888741095749e-03));
+    p = _mm512_fmadd_pd(p, z, AVX512_D(-1.66666666666666324348e-01));
+    c = _mm512_fmadd_pd(c, z, AVX512_D(4.16666666666666019037e-02));
+    __m512d most = _mm512_fnmadd_pd(z, half, one), lost = _mm512_fnmadd_pd(z, half, _mm512_sub_pd(one, most));
+    __m512d sine = _mm512_add_pd(r, _mm512_fmadd_pd(cube, p, _mm512_mul_pd(rest, most)));
+    __m512d more = _mm512_fmadd_pd(_mm512_mul_pd(z, z), c, _mm512_fnmadd_pd(r, rest, lost));
+    __mmask8 odd = _mm512_test_epi64_mask(quadrant, _mm512_set1_epi64(1));
+    __m512d result = _mm512_mask_add_pd(sine, odd, most, more);
+    /* The quadrant's second bit changes the sign. */
+    const __m512i sign = _mm512_castpd_si512(AVX512_D(-0.0));
+    result = _mm512_castsi512_pd(
+        _mm512_ternarylogic_epi64(_mm512_castpd_si512(result), _mm512_slli_epi64(quadrant, 62), sign, 0x78));
+    return result;
+}
+
+static inline __m512d avx512_d_sin(__m512d x) {
+    __m512i quadrant;
+    __m512d rest, r = avx512_d_turn(x, &quadrant, &rest), sine = avx512_d_turned(r, rest, quadrant);
+    return _mm512_mask_mov_pd(sine, _mm512_cmpeq_pd_mask(x, _mm512_setzero_pd()), x);
+}
+
+static inline __m512d avx512_d_cos(__m512d x) {
+    __m512i quadrant;
+    __m512d rest, r = avx512_d_turn(x, &quadrant, &rest);
+    return avx512_d_turned(r, rest, _mm512_add_epi64(quadrant, _mm512_set1_epi64(1)));
+}
+
+/* tan(r + rest) = high + low with x = q · π/2 + r + rest; its inverse where q is odd. */
 static inline __m512d avx512_d_tan(__m512d x) {
     const __m512d one = AVX512_D(1);
-    __m512d shifted = _mm512_fmadd_pd(x, AVX512_D(0.63661977236758134), AVX512_D_ROUND);
-    __m512d q = _mm512_sub_pd(shifted, AVX512_D_ROUND), near = _mm512_fnmadd_pd(q, AVX512_D(1.5707963267948966), x);
-    __m512d r = _mm512_fnmadd_pd(q, AVX512_D(6.123233995736766e-17), near);
-    __m512d rest = _mm512_fnmadd_pd(q, AVX512_D(6.123233995736766e-17), _mm512_sub_pd(near, r)),
-            z = _mm512_mul_pd(r, r);
+    __m512i quadrant;
+    __m512d rest, r = avx512_d_turn(x, &quadrant, &rest), z = _mm512_mul_pd(r, r);
     __m512d p = AVX512_D(8.485316072701323e-06);
     p = _mm512_fmadd_pd(p, z, AVX512_D(-1.8323519064364184e-05));
     p = _mm512_fmadd_pd(p, z, AVX512_D(3.653131664108726e-05));
@@ -355,7 +402,7 @@ static inline __m512d avx512_d_tan(__m512d x) {
     __m512d high = _mm512_add_pd(r, more), low = _mm512_add_pd(_mm512_sub_pd(r, high), more);
     __m512d y = avx512_d_inverse(high), e = _mm512_fnmadd_pd(low, y, _mm512_fnmadd_pd(high, y, one));
     __m512d inverse = _mm512_fnmsub_pd(_mm512_fmadd_pd(e, e, e), y, y);
-    __mmask8 odd = _mm512_test_epi64_mask(_mm512_castpd_si512(shifted), _mm512_set1_epi64(1));
+    __mmask8 odd = _mm512_test_epi64_mask(quadrant, _mm512_set1_epi64(1));
     high = _mm512_mask_mov_pd(high, odd, inverse);
     return _mm512_mask_mov_pd(high, _mm512_cmpeq_pd_mask(x, _mm512_setzero_pd()), x);
 }

@@ -260,6 +260,24 @@ Test(vector_math, powers_of_f64_are_exact_up_to_the_ends_of_the_range, .timeout 
     }
 }
 
+/* Numbers next to multiples of π/2, where what is left of them is lost if π/2 has too few bits. */
+Test(vector_math, circular_functions_of_f64_are_exact_next_to_multiples, .timeout = 120) {
+    static const struct function_f64 circular[] = {{CPU_ROW_sin_f64, "sin", sinl, NULL, 1.5},
+                                                   {CPU_ROW_cos_f64, "cos", cosl, NULL, 1.5},
+                                                   {CPU_ROW_tan_f64, "tan", tanl, NULL, 1.5}};
+    static double x[BLOCK];
+    uint64_t state = 13;
+    for (int round = 0; round < 24; round++) {
+        draw_f64(&state, false, round % 2 ? 636000 : 100, x);
+        for (int i = 0; i < BLOCK; i++) {
+            x[i] = (double)(floorl((long double)x[i]) * 1.57079632679489661923L);
+            x[i] = i % 3 ? nextafter(x[i], i % 3 == 1 ? -INFINITY : INFINITY) : x[i];
+        }
+        for (int f = 0; f < 3; f++)
+            check_f64(&circular[f], x, NULL, BLOCK);
+    }
+}
+
 /* Numbers next to multiples of b, whose quotients may be rounded to the integer above, and quotients beyond 2^52, which have a way of their own. */
 Test(vector_math, what_a_division_of_f64_leaves_is_exact_next_to_multiples) {
     static const struct function_f64 left[] = {{CPU_ROW_fmod_f64, "fmod", NULL, fmodl, 0},
