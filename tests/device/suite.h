@@ -33,10 +33,11 @@ struct suite {
     struct session *session;
     uint64_t next_id, sequence;
     uint64_t seed, random;
-    uint32_t stream;     /* of operations to come */
-    bool replays;        /* each operation runs as a recorded program (replayed.h) */
-    char how[64];        /* of a twin: how it runs, "with 3 threads" */
-    struct suite *twins; /* on whose devices everything runs, too; the same bits must come out */
+    uint32_t stream; /* of operations to come */
+    bool replays;    /* each operation runs as a recorded program (replayed.h) */
+    char how[64];    /* of a twin: how it runs, "with 3 threads" */
+    /* On whose devices everything runs, too. The same bits must come out; of views, recorded, at least what is as near to the reference. */
+    struct suite *twins;
     unsigned n_twins;
 };
 
