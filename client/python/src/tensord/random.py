@@ -10,7 +10,8 @@ module, td.random.uniform() and others, use one generator of the process, which 
 
 from __future__ import annotations
 
-from _thread import _local, allocate_lock as _allocate_lock
+from _thread import _local  # type: ignore  # which typeshed leaves out
+from _thread import allocate_lock as _allocate_lock
 
 from . import _core
 from . import dtypes as _dtypes
@@ -20,7 +21,7 @@ Array = _core.Array
 
 TYPE_CHECKING = False  # as typing's, which costs an import
 if TYPE_CHECKING:
-    from typing import Any, Optional, SupportsIndex, Union
+    from typing import Any, Optional, Sequence, SupportsIndex, Union
 
     from ._core import Array as Array, Device, DType, Extents
 
@@ -202,7 +203,7 @@ class Generator:
         size: _Size = None,
         *,
         replace: bool = True,
-        p: Optional[Array] = None,
+        p: Union[Array, Sequence[float], None] = None,
         axis: int = 0,
         device: _Device = None,
     ) -> Array:
@@ -227,7 +228,7 @@ class Generator:
         else:
             chosen = _core.slice(self.permutation(n, device=device), ((0, count, 1),))
         if isinstance(x, Array):
-            axis = axis_of(axis, x.ndim)
+            axis = axis_of(axis, x)
             taken = _core.take(x, chosen, axis)
             return _core.reshape(taken, taken.shape[:axis] + shape + taken.shape[axis + 1 :])
         return _core.reshape(chosen, shape)
