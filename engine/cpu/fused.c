@@ -5,6 +5,8 @@
 #include "engine/cpu/fused.h"
 
 enum {
+    CHAINED_TILE = 2 * FUSED_TILE, /* if all operations are one chain, with so many slots at most */
+    CHAINED_SLOTS = 3,
     FUSED_LOOK = 64 * FUSED_TILE, /* elements between two looks whether to stop, if no row is longer */
     FUSED_SOFTMAX = 24,           /* and what an element of a softmax costs */
     FUSED_SKEW = 192,
@@ -514,6 +516,15 @@ static void fused_parameters(struct job *job) {
     }
 }
 
+/* Whether all operations are one chain, of which a longer tile has no more in the caches than a block's slots. */
+static bool launch_chained(const struct fused_launch *launch) {
+    bool chained = launch->n_slots <= CHAINED_SLOTS;
+    for (uint32_t i = 0; i < launch->n && chained; i++) {
+        chained = launch->operations[i].note != 0;
+    }
+    return chained;
+}
+
 void cpu_fused_run(struct cpu *cpu, const struct fused_launch *launch, struct cpu_job **begun) {
     struct job job;
     if (launch->plain && launch->columns <= FUSED_TILE) {
@@ -522,7 +533,8 @@ void cpu_fused_run(struct cpu *cpu, const struct fused_launch *launch, struct cp
     }
     job.base = (struct cpu_job){.cpu = cpu, .run = fused_part};
     job.launch = launch;
-    job.width = launch->whole_rows || launch->columns < FUSED_TILE ? launch->columns : FUSED_TILE;
+    const int64_t tile = launch_chained(launch) ? CHAINED_TILE : FUSED_TILE;
+    job.width = launch->whole_rows || launch->columns < tile ? launch->columns : tile;
     job.tiles = (launch->columns + job.width - 1) / job.width;
     /* Slots do not begin at the same place of a page: that would cost cache lines, and stores that seem to be followed by loads. */
     job.slot = ((job.width * FUSED_SLOT_ELEMENT + 63) & ~(int64_t)63) + FUSED_SKEW;
