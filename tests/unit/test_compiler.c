@@ -103,7 +103,7 @@ static bool has_bytes(const uint8_t *data, size_t bytes, const char *text) {
     return false;
 }
 
-TestSuite(compiler, .timeout = 120);
+TestSuite(compiler, .timeout = 300);
 
 Test(compiler, extern_c_kernel_keeps_its_name) {
     struct compiled compiled =
