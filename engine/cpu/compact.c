@@ -219,8 +219,8 @@ enum { LISTED = 8 }; /* numbers that are written at a time, of which the last on
 typedef uint8_t numbers_narrow __attribute__((vector_size(LISTED)));
 typedef uint16_t numbers __attribute__((vector_size(LISTED * sizeof(uint16_t))));
 
-/* The numbers of the marked ones of n elements, one at least, listed without a branch that no processor could predict: eight at a time, by their marks as bits. Of each half of a byte the
- * numbers of its bits are known. Returns how many there are. */
+/* The numbers of the marked ones of n elements, one at least, listed without a branch that no processor could predict: eight at a time, by their marks as
+ * bits. Of each half of a byte the numbers of its bits are known. Returns how many there are. */
 static int64_t list_chosen(int64_t n, const bool *marks, uint16_t *chosen) {
     static const uint32_t low[16] = {0,   0x0,   0x1,   0x100,   0x2,   0x200,   0x201,   0x20100,
                                      0x3, 0x300, 0x301, 0x30100, 0x302, 0x30200, 0x30201, 0x3020100};

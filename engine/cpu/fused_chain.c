@@ -2,8 +2,8 @@
 #include "engine/cpu/fused.h"
 
 enum {
-    QUOTIENTS =
-        64, /* of so many elements, quotients by one number are products in the row function, and so quicker than in a chain */
+    /* Of so many elements, quotients by one number are products in the row function, and so quicker than in a chain of few elements. */
+    QUOTIENTS = 64,
     /* Results that stay in registers; with fewer of them choosing the steps of a tile's chain takes as long as it saves. */
     STAY_LEAST = 3,
 };
